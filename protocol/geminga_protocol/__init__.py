@@ -1,3 +1,3 @@
-"""The two-way wire format of Apache Pulsar and BookKeeper: bytes to events and back, no I/O (spec
+"""The wire formats of Apache Pulsar and BookKeeper: bytes to events and back, no I/O (spec
 PR).
 """

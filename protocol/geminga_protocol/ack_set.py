@@ -1,10 +1,9 @@
-"""Which messages of a batch are not acknowledged yet: words of a java.util.BitSet (spec PR-08,
-PIP-54).
+"""Sets of a batch's unacknowledged messages: words of a java.util.BitSet (spec PR-08, PIP-54).
 
 A set is a tuple of signed 64-bit words, lowest bits first, without trailing zero words, as
-BitSet.toLongArray gives them and `repeated int64 ack_set` carries them. A set bit is a message that
-is still to be acknowledged. So the empty tuple says "all acknowledged"; on the wire, where there is
-no set at all, it is read as "no part of it acknowledged" by its receiver.
+BitSet.toLongArray returns them and `repeated int64 ack_set` holds them. A set bit is an
+unacknowledged message, so the empty tuple means that all are acknowledged. On the wire an empty
+field is an absent one, which the receiver reads as "none acknowledged".
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from collections.abc import Iterable, Iterator
 AckSet = tuple[int, ...]
 
 WORDS_MAX = 1 << 14
-"""Of a set that a peer sends: no batch has more messages than a million."""
+"""Bound of a peer's set: no batch has more than a million messages."""
 
 _WORD = (1 << 64) - 1
 
 
 def to_bits(words: Iterable[int]) -> int:
-    """The set as one unsigned number whose bit n is message n."""
+    """The set as one unsigned number; bit n is message n."""
     unsigned = [word & _WORD for word in words]
     return int.from_bytes(struct.pack(f"<{len(unsigned)}Q", *unsigned), "little")
 
@@ -38,7 +37,7 @@ def full(batch_size: int) -> AckSet:
 
 
 def and_(first: Iterable[int], second: Iterable[int]) -> AckSet:
-    """What neither has acknowledged: how two acknowledgements of parts of one batch add up."""
+    """Messages that neither has acknowledged: the sum of two acknowledgements of one batch."""
     return from_bits(to_bits(first) & to_bits(second))
 
 
@@ -58,7 +57,7 @@ def is_empty(words: Iterable[int]) -> bool:
 
 
 def cardinality(words: Iterable[int]) -> int:
-    """How many messages are not acknowledged."""
+    """The number of unacknowledged messages."""
     return sum((word & _WORD).bit_count() for word in words)
 
 

@@ -1,8 +1,8 @@
 """Whether data of one Avro schema can be read with another: the rules of Java's `SchemaValidator`
 1.11, which are those of its resolving decoder (spec BR-51).
 
-They are laxer than the specification in places: names of records don't matter outside of unions,
-and an enum may lose symbols.
+They are laxer than the specification: outside of unions the names of records are ignored, and an
+enum may lose symbols.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _INT_MAX = 1 << 31
 
 STEPS_BASE = 10_000
 STEPS_PER_PART = 30
-"""Comparisons for each field and type of two schemas, above which they count as not to be read with
-one another: few are made for schemas that aren't made for it, but they could go on for ever.
+"""Comparisons for each field and type of two schemas; above that the schemas count as incompatible.
+Normal schemas need few, malicious ones could take for ever.
 """
 
 
 class _BadDefault(Exception):
-    """A default that would be needed doesn't fit its type."""
+    """A default that is needed doesn't fit its type."""
 
 
 class _TooComplex(Exception):
@@ -37,7 +37,7 @@ class _TooComplex(Exception):
 
 
 class _Steps:
-    """Counts them."""
+    """Counts comparisons."""
 
     __slots__ = ("_left",)
 
@@ -53,7 +53,7 @@ class _Steps:
 
 
 def _parts_of(schema: AvroType) -> int:
-    """How many fields and types it has."""
+    """The number of its fields and types."""
     seen: set[int] = set()
     todo = [schema]
     count = 0
@@ -101,7 +101,7 @@ def _has_error(plan: _Plan) -> bool:
 
 
 class _Resolver:
-    """One pass over a pair of schemas. The writer's names are told by the reader's aliases."""
+    """One pass over a pair of schemas. The reader's aliases map the writer's names."""
 
     def __init__(self, writer: AvroType, reader: AvroType) -> None:
         self._names: dict[str, str] = {}
@@ -156,7 +156,7 @@ class _Resolver:
         return plan
 
     def _branch(self, w: AvroType, union: AvroType) -> AvroType | None:
-        """The reader's branch that a type is read as: the same one, then one that looks the same,
+        """The reader's branch for a type: the same one, then one of equal structure,
         then a wider number.
         """
         named = self._named_branches.get(id(union))
@@ -184,7 +184,7 @@ class _Resolver:
         return plan.error or any(part.error for part in plan.parts)
 
     def _equivalent(self, w: AvroType, r: AvroType, seen: dict[tuple[int, int], bool]) -> bool:
-        """Whether two types differ in nothing that is stored."""
+        """Whether two types have the same encoding."""
         self._steps.take(1 + len(w.fields))
         if w.kind != r.kind or (w.name and self._short(w) != r.short_name):
             return False
@@ -198,7 +198,7 @@ class _Resolver:
             return w.size == r.size and w.symbols == r.symbols
         key = id(w), id(r)
         if key not in seen:
-            seen[key] = True  # until the contrary is found: it may hold itself
+            seen[key] = True  # for now, as the type may contain itself
             written = self._written_fields(w)
             seen[key] = list(written) == list(r.fields) and all(
                 self._equivalent(kind, r.fields[name].type, seen) for name, kind in written.items()
@@ -231,7 +231,7 @@ class _Resolver:
 
 
 def _check_default(value: object, kind: AvroType, steps: _Steps) -> None:
-    """Raises _BadDefault for one that Java can't encode, _TooComplex."""
+    """Raises _BadDefault for a default that Java can't encode, _TooComplex."""
     steps.take(1 + len(kind.symbols) // 16)
     if kind.kind == "union":
         if not kind.branches:

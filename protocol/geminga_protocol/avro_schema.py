@@ -11,11 +11,11 @@ from typing import cast
 PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 NAMED = frozenset(("record", "enum", "fixed"))
 DEPTH_MAX = 100
-"""Deepest nesting of a schema; above it parsing refuses rather than overflows."""
+"""Bound of a schema's nesting, before Python's recursion limit."""
 PARSED_MAX = 1024
-"""Parsed schemas kept."""
+"""Cached schemas."""
 KEPT_CHARS_MAX = 16 * 1024
-"""Longer texts are parsed each time: a parsed schema takes many times its text."""
+"""Longer texts are not cached: a parsed schema takes many times the memory of its text."""
 
 _RESERVED = {
     "record": {"type", "name", "namespace", "doc", "fields", "aliases"},
@@ -29,11 +29,11 @@ _ORDERS = ("ascending", "descending", "ignore")
 
 
 class AvroSchemaError(ValueError):
-    """The text is no Avro schema; says why."""
+    """The text is no Avro schema; the message says why."""
 
 
 class _Nothing:
-    """No default: null is one."""
+    """Stands for "no default", as null is a default."""
 
 
 NOTHING = _Nothing()
@@ -53,7 +53,7 @@ class AvroField:
 
 @dataclass(eq=False, slots=True)
 class AvroType:
-    """A type; which attributes mean something depends on `kind`. Recursive ones refer to
+    """A type; `kind` decides which attributes are used. Recursive types refer to
     themselves.
     """
 
@@ -74,7 +74,7 @@ class AvroType:
 
     @property
     def label(self) -> str:
-        """What makes it distinct in a union: its full name, or its kind."""
+        """What must be unique in a union: its full name, or its kind."""
         return self.name if self.kind in NAMED else self.kind
 
 
@@ -105,7 +105,7 @@ def _parse(text: str) -> AvroSchema:
     try:
         root = _Parser().type_of(source, "", 0)
         return AvroSchema(root, _canonical(root, set()), source)
-    except RecursionError:  # by what stands in it besides types
+    except RecursionError:  # by nested JSON that isn't a type
         raise AvroSchemaError("nested too deep") from None
 
 
@@ -127,7 +127,7 @@ def _refuse_constant(name: str) -> object:
 
 
 class _Parser:
-    """Types by full name, as they are met."""
+    """Collects types by full name."""
 
     def __init__(self) -> None:
         self._names: dict[str, AvroType] = {}
@@ -262,7 +262,7 @@ def _fill_enum(enum: AvroType, source: Mapping[str, object]) -> None:
 
 
 def _default(value: object, kind: AvroType) -> object:
-    """Java reads a text as the default of a floating-point number."""
+    """A field's default; Java also takes a text for a floating-point number."""
     if kind.kind in ("float", "double") and isinstance(value, str):
         try:
             return float(value)

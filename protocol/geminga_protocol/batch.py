@@ -38,7 +38,7 @@ class BatchBuilder:
         self._parts: list[Buffer] = []
 
     def fits(self, payload_size: int) -> bool:
-        """Whether a message of that size may still go in; an empty batch takes any."""
+        """Whether a message of that size still fits; an empty batch takes any size."""
         if not self.messages:
             return True
         return (
@@ -47,7 +47,7 @@ class BatchBuilder:
 
     @property
     def full(self) -> bool:
-        """Whether the batch must go now."""
+        """Whether the batch must be sent now."""
         return self.messages >= self.messages_max or self.size_bytes >= self.bytes_max
 
     def add(self, metadata: SingleMessageMetadata, payload: Buffer) -> int:
@@ -65,13 +65,13 @@ class BatchBuilder:
         return self.messages - 1
 
     def add_encoded(self, metadata: bytes, payload: Buffer, payload_size: int) -> None:
-        """Add a message whose metadata, with that payload size in it, is encoded already."""
+        """Add a message with encoded metadata, which must contain `payload_size`."""
         self._parts += (_pack_size(len(metadata)) + metadata, payload)
         self.messages += 1
         self.size_bytes += payload_size + len(metadata) + 4
 
     def build(self) -> bytes:
-        """The batch's payload, not compressed; the builder is empty after that."""
+        """The batch's uncompressed payload; empties the builder."""
         payload = b"".join(self._parts)
         self._parts.clear()
         self.messages = 0
@@ -82,14 +82,14 @@ class BatchBuilder:
 def split_batch(metadata: MessageMetadata, payload: memoryview) -> list[Message]:
     """The messages of an uncompressed batch, payloads as views.
 
-    Messages that compaction took out (`compacted_out`) are among them, so that indexes hold. Raises
-    RemoteProtocolError if sizes don't add up (ValidationError BatchDeSerializeError).
+    Messages removed by compaction (`compacted_out`) are included, so that indexes stay right.
+    Raises RemoteProtocolError if sizes don't add up (ValidationError BatchDeSerializeError).
     """
     messages: list[Message] = []
     count = metadata.num_messages_in_batch
     end = len(payload)
     at = 0
-    # Nothing is allocated by the announced count: a false one ends with the bytes.
+    # Allocate nothing by the announced count: with a wrong one, the bytes end first.
     while len(messages) < count:
         if end - at < 4:
             raise RemoteProtocolError(f"batch of {count} messages ends after {len(messages)}")

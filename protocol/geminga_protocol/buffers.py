@@ -1,4 +1,4 @@
-"""The one name for "bytes, or a view of bytes"."""
+"""The type of "bytes, or a view of bytes"."""
 
 from __future__ import annotations
 

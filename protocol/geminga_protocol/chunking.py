@@ -10,7 +10,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata
 
 
 class Chunk(NamedTuple):
-    """What metadata say of a chunk: `chunk_id` of `chunks` of a message of `total_bytes` bytes."""
+    """A chunk's numbers: `chunk_id` of `chunks` of a message of `total_bytes` bytes."""
 
     uuid: str
     chunk_id: int
@@ -19,10 +19,10 @@ class Chunk(NamedTuple):
 
 
 def chunk_of(metadata: MessageMetadata, *, chunks_max: int, bytes_max: int) -> Chunk | None:
-    """The chunk that this is, None for a message that is whole.
+    """The chunk's numbers, None for a message that isn't chunked.
 
-    The bounds are what the reader would ever put together. Raises RemoteProtocolError for numbers
-    that lie or are above them.
+    Raises RemoteProtocolError for inconsistent numbers, and for more chunks or bytes than the
+    reader would put together.
     """
     if not metadata.uuid or metadata.num_chunks_from_msg <= 1:
         return None

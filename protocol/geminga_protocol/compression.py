@@ -1,8 +1,8 @@
-"""Compression of payloads (spec PR-09), bound by the announced size in both directions of trust.
+"""Compression of payloads (spec PR-09).
 
-The size that a peer announces must be exactly what comes out, and is at most the caller's limit;
-nothing above the limit is ever allocated. LZ4 and SNAPPY are raw blocks, ZLIB has its own header,
-ZSTD is one frame (Apache's CompressionCodec classes).
+The uncompressed size must be exactly the announced one, and at most the caller's limit; more is
+never allocated. LZ4 and SNAPPY are raw blocks, ZLIB has its own header, ZSTD is one frame (Apache's
+CompressionCodec classes).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import CompressionType
 
 
 def compress(type: CompressionType | int, data: Buffer) -> bytes:
-    """The payload compressed. Raises LocalProtocolError if the codec isn't installed or unknown."""
+    """Compress a payload. Raises LocalProtocolError if the codec isn't installed or unknown."""
     codec = _COMPRESS.get(int(type))
     if codec is None:
         raise LocalProtocolError(f"{type} is no compression type")
@@ -27,11 +27,11 @@ def compress(type: CompressionType | int, data: Buffer) -> bytes:
 def decompress(
     type: CompressionType | int, data: Buffer, uncompressed_size: int, limit: int
 ) -> memoryview:
-    """The payload as it was, as a view.
+    """The uncompressed payload, as a view.
 
-    `uncompressed_size` is what the peer announces and `limit` what we take, both in bytes. Raises
-    RemoteProtocolError if the size is above the limit or not what comes out, or if the data are
-    damaged; LocalProtocolError if the codec isn't installed.
+    `uncompressed_size` is the announced size and `limit` our bound, both in bytes. Raises
+    RemoteProtocolError if that size is above the limit or wrong, or if the data are damaged;
+    LocalProtocolError if the codec isn't installed.
     """
     if not 0 <= uncompressed_size <= limit:
         raise RemoteProtocolError(
@@ -81,8 +81,8 @@ def _zlib_compress(data: Buffer) -> bytes:
 def _zlib_decompress(data: Buffer, size: int) -> bytes:
     inflater = zlib.decompressobj()
     try:
-        # One byte more than announced shows an output that is longer; 0 would mean no bound. The
-        # end of the stream is not asked for: Java's codec flushes without writing it.
+        # One byte more than announced detects a longer output; 0 would mean no bound. The stream
+        # may lack its end: Java's codec flushes without writing it.
         out = inflater.decompress(data, size + 1)
     except zlib.error as error:
         raise RemoteProtocolError(f"ZLIB data are damaged: {error}") from error
@@ -96,7 +96,7 @@ def _zstd_compress(data: Buffer) -> bytes:
 def _zstd_decompress(data: Buffer, size: int) -> bytes:
     zstandard = _need("zstandard")
     try:
-        # A frame may announce a size of its own, which would be believed: read as a stream instead.
+        # Not `decompress`, which would allocate the size that the frame itself announces.
         with zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(data) as reader:
             out = bytes(reader.read(size + 1))
     except (zstandard.ZstdError, MemoryError) as error:

@@ -1,8 +1,8 @@
 """Frames out: commands to bytes (spec PR-01, PR-02, PR-05).
 
-`frame` and `framed` take any command through protobuf. The few commands that stand on the hot path
-have encoders by hand, byte for byte what protobuf and Apache's LightProto write (fields in order of
-their numbers).
+`frame` and `framed` encode any command through protobuf. The few commands on the hot path have
+hand-written encoders, whose bytes equal those of protobuf and Apache's LightProto (fields in order
+of their numbers).
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ def varint(value: int) -> bytes:
         return bytes(
             (value & 127 | 128, value >> 7 & 127 | 128, value >> 14 & 127 | 128, value >> 21)
         )
-    # By halves: a timestamp in milliseconds takes six groups.
+    # In two parts: a timestamp in milliseconds takes six groups.
     low = value & 0xFFF_FFFF
     return _continued(low) + varint(value >> 28)
 
 
 def _continued(value: int) -> bytes:
-    """Four groups, each with the mark that more follow."""
+    """Four groups, each with the continuation bit."""
     return bytes(
         (
             value & 127 | 128,
@@ -54,11 +54,11 @@ def _continued(value: int) -> bytes:
 
 
 steady_varint = lru_cache(maxsize=4096)(varint)
-"""`varint` for numbers that come again and again: ids of producers and ledgers, timestamps."""
+"""`varint` for repeated numbers: ids of producers and ledgers, timestamps."""
 
 
 def frame(command: BaseCommand) -> bytes:
-    """A simple frame, without anything after the command. Raises LocalProtocolError if required
+    """A simple frame, with nothing after the command. Raises LocalProtocolError if required
     fields are missing.
     """
     body = _serialise(command)
@@ -71,7 +71,7 @@ _FRONTS = {
     for each in BaseCommand.DESCRIPTOR.fields
     if each.message_type is not None
 }
-"""Bytes of a BaseCommand before the length of its only field: a type has its field's number."""
+"""Bytes of a BaseCommand before the length of its only field, by type."""
 
 
 def framed(body: Message) -> bytes:
@@ -97,10 +97,9 @@ def send_receipt(
     entry_id: int,
     highest_sequence_id: int = 0,
 ) -> bytes:
-    """SEND_RECEIPT as Apache's broker writes it: the message id and the highest sequence id always
-    stand in it.
+    """SEND_RECEIPT as Apache's broker writes it: always with message id and highest sequence id.
 
-    A ledger or entry id of -1 (non-persistent topics) goes out as Java's long does.
+    A ledger or entry id of -1 (non-persistent topics) is encoded as Java's long.
     """
     place = b"\x08" + steady_varint(ledger_id) + b"\x10" + varint(entry_id)
     body = b"".join(
@@ -115,7 +114,7 @@ def send_receipt(
             b"\x20\x00" if highest_sequence_id == 0 else b"\x20" + varint(highest_sequence_id),
         )
     )
-    # At most 11 + 11 + 2 + 22 + 11 bytes, so one byte holds the length.
+    # The length fits in one byte: at most 11 + 11 + 2 + 22 + 11.
     size = len(body) + 4
     return _pack_lengths(size + 4, size) + b"\x08\x07\x3a" + _ONE[size - 4] + body
 
@@ -128,11 +127,9 @@ def send(
     highest_sequence_id: int = 0,
     is_chunk: bool = False,
 ) -> bytes:
-    """All of a SEND frame before its headers and payload, of which `payload_size` bytes must
-    follow.
+    """The front of a SEND frame; `payload_size` bytes of headers and payload must follow.
 
-    Written as Apache's client does: a single message has no count, only batches have a highest
-    sequence id.
+    As Apache's client: a single message has no count, only batches have a highest sequence id.
     """
     body = b"\x08" + steady_varint(producer_id) + b"\x10" + varint(sequence_id)
     if num_messages > 1:
@@ -146,8 +143,8 @@ def send(
 
 
 def individual_acks(consumer_id: int, ids: Iterable[tuple[int, int, Sequence[int]]]) -> bytes:
-    """All of an ACK frame for single entries: ledger, entry, and the words of what is left of its
-    batch (PIP-54), none for a whole entry.
+    """An ACK frame for single entries: ledger, entry, and the ack set of its batch (PIP-54), empty
+    for a whole entry.
     """
     parts = [b"\x08" + varint(consumer_id) + b"\x10\x00"]
     append = parts.append
@@ -167,9 +164,7 @@ def individual_acks(consumer_id: int, ids: Iterable[tuple[int, int, Sequence[int
 
 
 class MessageHeader:
-    """Writes the fronts of one consumer's MESSAGE frames; what doesn't change between entries is
-    kept ready.
-    """
+    """Builds the fronts of one consumer's MESSAGE frames; constant parts are encoded once."""
 
     __slots__ = ("_consumer", "_ledger", "_ledger_id", "_partition")
 
@@ -188,12 +183,10 @@ class MessageHeader:
         ack_set: Sequence[int] = (),
         epoch: int | None = None,
     ) -> bytes:
-        """All of a MESSAGE frame before its headers and payload, of which `payload_size` bytes must
-        follow.
+        """The front of a MESSAGE frame; `payload_size` bytes of headers and payload must follow.
 
-        As Apache's broker writes it: the partition always, the redelivery count above 0, the epoch
-        where there is one. `ack_set` are the BitSet words of the batch's messages that are not
-        acknowledged yet (PIP-54).
+        As Apache's broker: the partition always, the redelivery count if above 0, the epoch if
+        there is one. `ack_set` holds the batch's unacknowledged messages (PIP-54).
         """
         if ledger_id != self._ledger_id:
             self._ledger_id = ledger_id

@@ -1,8 +1,8 @@
-"""End-to-end encryption of payloads (spec SDK-10, PIP-4), byte for byte as the official clients do
-it (MessageCryptoBc of the Java client, MessageCrypto of the C++ client).
+"""End-to-end encryption of payloads (spec SDK-10, PIP-4), byte for byte as in the official clients
+(MessageCryptoBc of the Java client, MessageCrypto of the C++ client).
 
 A producer has a *data key*, 32 random bytes. Each payload, after compression, is encrypted with it
-by AES-256-GCM under an IV of its own; the tag of 16 bytes stands behind the ciphertext. The message
+by AES-256-GCM with a fresh IV; the tag of 16 bytes follows the ciphertext. The message
 metadata carry the IV (`encryption_param`) and, for each public key by its name, the data key
 encrypted with that (`encryption_keys`): RSA by OAEP with SHA-1, EC by ECIES as BouncyCastle does.
 `encryption_algo` stays unset, as both clients leave it. Nothing of the metadata is authenticated.
@@ -23,13 +23,13 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 DATA_KEY_BYTES = 32
 TAG_BYTES = 16
-"""What encryption adds to a payload."""
+"""Bytes that encryption adds to a payload."""
 KEY_BYTES_MAX = 64 * 1024
-"""A longer key is refused unread."""
+"""Longer keys are refused unread."""
 
 PRIVATE_KEYS_MAX = 32
-"""Private keys that are remembered in the form in which they are used: checking an RSA key of 2048
-bits takes 40 ms, and each producer's data key asks for it."""
+"""Cached private keys: the check of an RSA key of 2048 bits takes 40 ms, and each producer's data
+key needs it."""
 
 PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
@@ -41,11 +41,11 @@ _PARAMETERS = re.compile(rb"-----BEGIN EC PARAMETERS-----.*?-----END EC PARAMETE
 
 
 class KeyUnusable(ValueError):
-    """A key can't be read or is of a kind that isn't supported. The text holds nothing of it."""
+    """A key can't be read or has an unsupported kind. The text holds no part of the key."""
 
 
 class Undecryptable(ValueError):
-    """The key isn't the one that it was encrypted for, or the bytes were changed."""
+    """Encrypted for another key, or the bytes were changed."""
 
 
 def load_public_key(data: bytes) -> PublicKey:
@@ -90,10 +90,10 @@ def _pem(data: bytes, kind: str) -> bytes:
 def encrypt_data_key(
     key: PublicKey, data_key: bytes, ephemeral: ec.EllipticCurvePrivateKey | None = None
 ) -> bytes:
-    """The data key for those who have the private key. Raises KeyUnusable for an RSA key that is
+    """The data key, encrypted for a public key. Raises KeyUnusable for an RSA key that is
     too short.
 
-    With EC, `ephemeral` is the key of this one encryption; without one it is made up.
+    With EC, `ephemeral` is the key of this encryption, by default a new one.
     """
     if isinstance(key, rsa.RSAPublicKey):
         try:
@@ -110,7 +110,7 @@ def encrypt_data_key(
 
 
 def decrypt_data_key(key: PrivateKey, value: bytes) -> bytes:
-    """The data key out of what `encrypt_data_key` or another client wrote. Raises Undecryptable."""
+    """Inverse of `encrypt_data_key`, also for other clients' bytes. Raises Undecryptable."""
     if isinstance(key, rsa.RSAPrivateKey):
         try:
             data_key = key.decrypt(value, _OAEP)
@@ -156,7 +156,7 @@ def _ecies_keys(point: bytes, shared: bytes, size: int) -> tuple[bytes, bytes]:
 
 
 def _ecies_mac(key: bytes, text: bytes) -> bytes:
-    # Behind the text stands the length of the encoding vector, which there is none of.
+    # Followed by the length of the encoding vector, which is empty.
     return hmac.digest(key, text + bytes(8), "sha1")
 
 
@@ -165,7 +165,7 @@ def _xor(left: bytes, right: bytes) -> bytes:
 
 
 class DataKey:
-    """A data key that is ready for use. Its `repr` doesn't tell it."""
+    """A data key, ready for use. Its `repr` doesn't show it."""
 
     __slots__ = ("_cipher",)
 
@@ -173,11 +173,11 @@ class DataKey:
         self._cipher = AESGCM(data_key)
 
     def encrypt(self, iv: bytes, payload: bytes | memoryview) -> bytes:
-        """The payload encrypted, with its tag; an IV must never be used twice."""
+        """The encrypted payload with its tag. Never use an IV twice."""
         return self._cipher.encrypt(iv, payload, None)
 
     def decrypt(self, iv: bytes, encrypted: bytes | memoryview) -> bytes:
-        """The payload. Raises Undecryptable if key, IV or a byte isn't right."""
+        """The payload. Raises Undecryptable if the key, the IV or any byte is wrong."""
         try:
             return self._cipher.decrypt(iv, encrypted, None)
         except (InvalidTag, ValueError):

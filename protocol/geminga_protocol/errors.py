@@ -1,12 +1,11 @@
 """The tree of protocol errors.
 
 ProtocolError
-  LocalProtocolError     we asked for something that can't be put on the wire
-  RemoteProtocolError    the peer sent something that can't be understood; carries the ServerError
-  to answer with
+  LocalProtocolError     our own side asked for something that can't be encoded
+  RemoteProtocolError    the peer's bytes are invalid; holds the ServerError for the response
     InvalidMessageId     (ValueError) bytes that are no message id
 
-Any other exception out of this package is a defect.
+Any other exception from this package is a defect.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 
 
 class ProtocolError(Exception):
-    """Base of both; never raised itself."""
+    """Base of both; never raised directly."""
 
     def __init__(self, message: str, code: ServerError = ServerError.UnknownError) -> None:
         if type(self) is ProtocolError:
@@ -25,13 +24,13 @@ class ProtocolError(Exception):
 
 
 class LocalProtocolError(ProtocolError):
-    """What our own side asked for is not possible on the wire."""
+    """Our own side asked for something that can't be encoded."""
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer's bytes are wrong.
+    """The peer's bytes are invalid.
 
-    `fatal` says that the stream can't be trusted any more, so the connection must be closed.
+    `fatal`: the rest of the stream is unusable, and the connection must be closed.
     """
 
     def __init__(
@@ -42,7 +41,7 @@ class RemoteProtocolError(ProtocolError):
 
 
 class InvalidMessageId(RemoteProtocolError, ValueError):
-    """Bytes that a program kept, or that a client sent, are no message id."""
+    """Bytes from a program or a client are no message id."""
 
 
 _HTTP_BEGINNINGS = frozenset(
@@ -51,7 +50,7 @@ _HTTP_BEGINNINGS = frozenset(
 
 
 def other_protocol(first: bytes) -> str | None:
-    """The protocol whose first four bytes were taken for a frame's length; None if unknown."""
+    """The other protocol that sent these first four bytes, or None."""
     if first in _HTTP_BEGINNINGS:
         return "HTTP (is this the web service's port?)"
     if first[:2] in (b"\x16\x03", b"\x15\x03"):

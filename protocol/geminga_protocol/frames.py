@@ -3,15 +3,15 @@ LengthFieldBasedFrameDecoder and PulsarDecoder).
 
     totalSize u32 | commandSize u32 | command | headersAndPayload (only where something follows)
 
-Two kinds of wrong bytes, told apart by what can still be trusted:
+There are two kinds of wrong bytes:
 
-- A wrong *length*: the stream has lost its rhythm. `feed` raises FramingError (fatal), which
-  carries the whole frames that came before it in the same feed, so that they can still be served.
-- A wrong *command* in a well-cut frame: the frame comes with type BROKEN (0, which no command has),
-  what could be parsed of the command, and `error` set. A handler table has no entry for 0, so the
-  usual path pays nothing for it.
+- A wrong *length*: the next frame can't be found. `feed` raises FramingError (fatal), which holds
+  the complete frames before it in the same feed, so that they can still be served.
+- A wrong *command* in a correct frame: the frame has type BROKEN (0, which no command has), the
+  part of the command that could be parsed, and `error`. A handler table has no entry for 0, so
+  valid frames cost nothing extra.
 
-A command type that this version doesn't know comes with its number as type, and no error.
+A frame with an unknown command type has its number as type, and no error.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
 from geminga_protocol.sends import SendJoiner, SendRun
 
 MAX_MESSAGE_SIZE_DEFAULT = 5 * 1024 * 1024
-"""Bytes of a message, unless the broker says otherwise in CONNECTED (Apache's maxMessageSize)."""
+"""Bytes of a message, unless CONNECTED has another bound (Apache's maxMessageSize)."""
 
 FRAME_PADDING_BYTES = 10 * 1024
-"""What a frame may have above the message size, for command and metadata (Apache's
+"""Bytes of a frame beyond the message size, for command and metadata (Apache's
 MESSAGE_SIZE_FRAME_PADDING).
 """
 
 BROKEN = 0
-"""`Frame.type` of a frame whose command can't be understood; no command has this number."""
+"""`Frame.type` of a frame with an invalid command; no command has this number."""
 
 _SMALL_CHUNK_BYTES_MAX = 4096
 _NAMED_BYTES_MAX = 4096
-"""Of a smaller command it is said which fields are missing."""
+"""The error text names missing fields only of smaller commands."""
 _LENGTH = struct.Struct(">I")
 _LENGTHS = struct.Struct(">II")
 _parse = parser(BaseCommand)
@@ -66,19 +66,19 @@ _TEXTLESS = frozenset(
     for kind, name in SUBMESSAGE.items()
     if not text_fields(cast(Any, BaseCommand.DESCRIPTOR.fields_by_name[name].message_type))
 )
-"""Types without any text: their bodies need no look for wrong UTF-8."""
+"""Types without text fields, which need no check of UTF-8."""
 
 
 LARGE_COMMAND_BYTES = 64 * 1024
-"""Commands from this size on are looked at more closely."""
+"""Commands of this size and above get more checks."""
 
 
 class CommandLimits(NamedTuple):
-    """What a server bears of its clients' commands, so that none costs it long to be parsed.
+    """A server's bounds on commands, so that none takes long to parse.
 
-    A frame that comes in one feed is parsed whatever its size: feeds are small. A command of a
-    longer frame may have `bytes_by_kind`, `bytes_max` if its type isn't there; one above that is
-    never parsed. A command of 64 KiB or more may have `entries_max` texts in one of its lists.
+    A frame within one feed is parsed whatever its size: feeds are small. For longer frames a
+    command is bounded by `bytes_by_kind`, or else by `bytes_max`; a larger one is never parsed. A
+    list in a command of 64 KiB or more may have `entries_max` texts.
     """
 
     bytes_max: int
@@ -86,7 +86,7 @@ class CommandLimits(NamedTuple):
     entries_max: int
 
     def of(self, front: memoryview) -> int:
-        """By the first two bytes of the command, which in the usual encoding are its type."""
+        """The bound by the command's first two bytes, which in the usual encoding are its type."""
         kind = front[1] if front[0] == _TYPE_TAG else 0
         return self.bytes_by_kind.get(kind, self.bytes_max)
 
@@ -95,7 +95,7 @@ _TYPE_TAG = 8
 
 
 class Frame(msgspec.Struct, gc=False, eq=False):
-    """One frame. `payload` is all that follows the command (None if nothing does), a view of the
+    """One frame. `payload` is a view of the bytes after the command, None without any: of the
     received bytes.
     """
 
@@ -104,11 +104,11 @@ class Frame(msgspec.Struct, gc=False, eq=False):
     payload: memoryview | None
     error: RemoteProtocolError | None = None
     body: Message | None = None
-    """The field of the command that its type names; None if there is none. Fetching it from the
-    command anew would cost a tenth of a microsecond.
+    """The field of the command that its type names, or None. Each access through the command would
+    cost a tenth of a microsecond.
     """
     sends: SendRun | None = None
-    """What a frame of type SEND stands for, if the reader joins SENDs: then it has no command."""
+    """The joined SENDs of a frame of type SEND, which has no command then; None for all others."""
 
     def __repr__(self) -> str:
         name = SUBMESSAGE.get(self.type, str(self.type))
@@ -117,9 +117,9 @@ class Frame(msgspec.Struct, gc=False, eq=False):
 
 
 class FramingError(RemoteProtocolError):
-    """The lengths on the stream lie, or a frame is above the limit: the connection must be closed.
+    """Inconsistent lengths, or a frame above the limit: the connection must be closed.
 
-    `frames` are the whole frames that stood before it in the bytes of that feed.
+    `frames` are the complete frames before it in the same feed.
     """
 
     def __init__(self, message: str, frames: list[Frame]) -> None:
@@ -128,11 +128,11 @@ class FramingError(RemoteProtocolError):
 
 
 class FrameReader:
-    """Cuts a stream into frames, whatever chunks it comes in.
+    """Splits a stream, received in any chunks, into frames.
 
-    Holds at most the received bytes of one unfinished frame, which is at most `max_message_size` +
-    10 KiB; nothing is ever allocated on the word of the peer. With `limits` commands are bounded
-    too. With `join_sends` neighbouring SENDs of one producer may come as one frame, with `sends`.
+    Holds only received bytes of one unfinished frame, at most `max_message_size` + 10 KiB; an
+    announced size allocates nothing. With `limits` commands are bounded too. With `join_sends`
+    neighbouring SENDs of one producer may come as one frame, with `sends`.
     """
 
     __slots__ = (
@@ -158,12 +158,12 @@ class FrameReader:
 
     @property
     def buffered(self) -> int:
-        """Bytes held of the unfinished frame."""
+        """Held bytes of the unfinished frame."""
         return self._held
 
     @property
     def max_message_size(self) -> int:
-        """Bytes of a message; a client sets it when CONNECTED tells."""
+        """Bound of a message's bytes; a client sets it by CONNECTED."""
         return self._size_max + 4 - FRAME_PADDING_BYTES
 
     @max_message_size.setter
@@ -171,17 +171,17 @@ class FrameReader:
         self._size_max = value + FRAME_PADDING_BYTES - 4
 
     def take_rest(self) -> bytes:
-        """Bytes of a frame that isn't whole yet, for the next reader of the stream."""
+        """Take the bytes of the unfinished frame, for the stream's next reader."""
         rest = b"".join(self._chunks)
         self._chunks.clear()
         self._held = 0
         return rest
 
     def feed(self, data: bytes) -> list[Frame]:
-        """All frames that are whole now, in order. Payloads are views of `data` unless the frame
+        """The frames that are complete now, in order. Payloads are views of `data` unless the frame
         spans feeds.
 
-        Raises FramingError, then and on every later call.
+        Raises FramingError, also on every later call.
         """
         frames: list[Frame] = []
         self.joined = 0
@@ -199,7 +199,7 @@ class FrameReader:
         return frames
 
     def _split(self, data: bytes, start: int, frames: list[Frame]) -> int:
-        """Append every whole frame of `data` from `start` on; returns where the first unfinished
+        """Append the complete frames of `data` from `start` on; returns where the first unfinished
         one begins.
         """
         view = memoryview(data)
@@ -223,7 +223,7 @@ class FrameReader:
             payload = view[command_end:stop] if command_end < stop else None
             try:
                 command = _parse(view[start:command_end])
-                # The usual encoding begins with the type; one look spares the costly check of the
+                # The usual encoding begins with the type. This check saves the costly one of the
                 # whole envelope.
                 kind = data[start + 1] if command_size > 1 and data[start] == 8 else 0
                 if command.type == kind and kind in submessage:
@@ -254,13 +254,13 @@ class FrameReader:
         return start
 
     def _join(self, found: tuple[int, SendRun | None], frames: list[Frame]) -> int:
-        """Append SENDs that were cut as one frame; returns where what follows begins."""
+        """Append joined SENDs as one frame; returns where the next frame begins."""
         start, run = found
         if run is not None:
             self.joined += len(run.payloads)
             before = frames[-1].sends if frames else None
             if before is not None:
-                # The first one's bytes came in two feeds; any other frame would stand between.
+                # The first one was received in two feeds, and no other frame is between.
                 before.payloads += run.payloads
             else:
                 self.joined -= 1
@@ -268,8 +268,8 @@ class FrameReader:
         return start
 
     def _finish_held(self, data: bytes, frames: list[Frame]) -> int:
-        """Add to the held frame what it lacks. Answers how much of `data` that took, -1 if the
-        frame is unfinished.
+        """Complete the held frame. Returns how many bytes of `data` that took, -1 if the frame is
+        still unfinished.
         """
         taken = 0
         size = len(data)
@@ -291,8 +291,7 @@ class FrameReader:
         if not data:
             return
         self._held += len(data)
-        # Small chunks are joined, or a dripping peer would make us hold an object for every few
-        # bytes.
+        # Join small chunks: a slow peer must not make us hold an object for every few bytes.
         if len(data) > _SMALL_CHUNK_BYTES_MAX:
             self._chunks.append(data)
         elif self._chunks and isinstance(self._chunks[-1], bytearray):
@@ -301,9 +300,7 @@ class FrameReader:
             self._chunks.append(bytearray(data))
 
     def _know_needed(self, data: bytes, start: int, end: int, frames: list[Frame]) -> bool:
-        """Set how many bytes the held frame needs before the next look; returns whether it lacks
-        some.
-        """
+        """Compute how many bytes the held frame needs; returns whether some are missing."""
         have = end - start
         if have < 4:
             self._needed = 4
@@ -347,7 +344,7 @@ class FrameReader:
 def _odd_frame(
     command: BaseCommand, size: int, payload: memoryview | None, limits: CommandLimits | None
 ) -> Frame:
-    """A frame that decodes but isn't in the usual form: odd encoding, unknown type, fields
+    """A frame that decodes but needs more checks: odd encoding, unknown type, fields
     missing, or large.
     """
     if command.HasField("type"):
@@ -377,15 +374,15 @@ _ID_LISTS: dict[int, str] = {
     BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES: "message_ids",
 }
 _ID_BYTES_MIN = 6
-"""Of a message id in a list: its frame, and a ledger and an entry of one byte each."""
+"""Bytes of a message id in a list: tag and length, and a ledger and an entry of one byte each."""
 
 
 def _fault(kind: int, body: Message, size: int, limits: CommandLimits | None) -> str | None:
-    """What is wrong with a command's body."""
+    """The error in a command's body, or None."""
     name = SUBMESSAGE[kind]
     if limits is not None and text_entries(body) > limits.entries_max:
         return f"{name} has a list of more than {limits.entries_max} entries"
-    # Protobuf would look at each; so many in so few bytes can't have what they need.
+    # Cheaper than protobuf's check of each id: this many can't be complete in so few bytes.
     if kind in _ID_LISTS and len(getattr(body, _ID_LISTS[kind])) * _ID_BYTES_MIN > size:
         return f"{name} has message ids without ledger or entry"
     if not body.IsInitialized():

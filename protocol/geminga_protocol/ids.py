@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Position(NamedTuple):
-    """Where an entry stands in a managed ledger; positions order as they were written.
+    """An entry's place in a managed ledger; positions sort in the order of writing.
 
     An entry id of -1 means "before the first entry of that ledger".
     """

@@ -21,7 +21,7 @@ KEY_SLOTS = 65536
 """Size of Key_Shared's hash range (StickyKeyConsumerSelector.DEFAULT_RANGE_SIZE)."""
 
 NONE_KEY = b"NONE_KEY"
-"""Sticky key of a message that has neither key nor producer (Commands.NONE_KEY)."""
+"""Sticky key of a message with neither key nor producer (Commands.NONE_KEY)."""
 
 _POSITIVE = 0x7FFF_FFFF
 _U32 = 0xFFFF_FFFF
@@ -74,30 +74,28 @@ def _choose_murmur() -> Callable[[Buffer], int]:
 
 
 murmur3_32 = _choose_murmur()
-"""Murmur3_32Hash.makeHash of Pulsar: seed 0, sign bit cleared. Through mmh3 where that is
-installed.
-"""
+"""Pulsar's Murmur3_32Hash.makeHash: seed 0, sign bit cleared. Uses mmh3 if it is installed."""
 
 
 def bundle_hash(topic: str) -> int:
-    """CRC32 of the full topic name: its place between 0 and 2^32 in the namespace's bundles."""
+    """CRC32 of the full topic name, which selects its bundle in the namespace."""
     return zlib.crc32(topic.encode())
 
 
 def key_slot(key: Buffer, first: int = 0) -> int:
     """Key_Shared's hash of a sticky key, in 1..65535: Apache keeps 0 for "not set".
 
-    `first` is where the selector's range begins: 0 for STICKY ranges, which clients reckon with, 1
+    `first` is the start of the selector's range: 0 for STICKY ranges, which clients compute too, 1
     for Apache's consistent hashing (AUTO_SPLIT).
     """
     return murmur3_32(key) % (KEY_SLOTS - first) + first or 1
 
 
 def sticky_key(metadata: MessageMetadata) -> bytes:
-    """What Key_Shared orders by: ordering key, else partition key (decoded if it is Base64), else
+    """The key of Key_Shared: ordering key, else partition key (decoded if marked as Base64), else
     producer and sequence.
 
-    Raises RemoteProtocolError if a key that is said to be Base64 is not.
+    Raises RemoteProtocolError if a key marked as Base64 is not.
     """
     if metadata.HasField("ordering_key"):
         return metadata.ordering_key

@@ -1,10 +1,10 @@
-"""What a managed ledger keeps in the metadata store, in Apache's bytes (spec BR-01; MetaStoreImpl).
+"""A managed ledger's records in the metadata store, in Apache's bytes (spec BR-01; MetaStoreImpl).
 
 Plain, or compressed behind a header:
 
     0x4778 u16 | metadataSize u32 | ManagedLedgerInfoMetadata | compressed protobuf
 
-A value that begins with the magic but isn't that, is read as plain protobuf, as Apache does.
+As in Apache, an invalid value that begins with the magic is read as plain protobuf.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from geminga_protocol.pb.managed_ledger_pb2 import (
 MAGIC = 0x4778
 
 INFO_BYTES_MAX = 64 * 1024 * 1024
-"""Largest value that is ever decompressed; a log of a million ledgers is below it."""
+"""Bound of a decompressed value; a log of a million ledgers is below it."""
 
 _HEADER = struct.Struct(">HI")
 M = TypeVar("M", bound=Message)
@@ -37,7 +37,7 @@ M = TypeVar("M", bound=Message)
 def encode_ledger_info(
     info: ManagedLedgerInfo, compression_type: CompressionType = CompressionType.NONE
 ) -> bytes:
-    """Value at /managed-ledgers/{name}. Raises LocalProtocolError if required fields lack."""
+    """Value at /managed-ledgers/{name}. Raises LocalProtocolError if a field is missing."""
     return _compressed(encode_position_info(info), compression_type)
 
 
@@ -88,7 +88,7 @@ def _decoded(data: bytes, kind: type[M]) -> M:
             try:
                 return _parsed(_unpacked(memoryview(data), _HEADER.size + size), kind)
             except RemoteProtocolError:
-                # Plain protobuf can begin like the magic. If it is none, this raises its error.
+                # Plain protobuf may begin with the magic's bytes.
                 return _parsed(data, kind)
     return _parsed(data, kind)
 

@@ -1,4 +1,4 @@
-"""Markers: messages that brokers write for each other and no consumer sees (spec PR-17)."""
+"""Markers: messages between brokers, hidden from consumers (spec PR-17)."""
 
 from __future__ import annotations
 

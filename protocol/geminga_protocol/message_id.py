@@ -21,11 +21,11 @@ _TWO_64 = 1 << 64
 
 @total_ordering
 class MessageId:
-    """Where a message stands: entry, partition and place in the batch.
+    """The place of a message: entry, partition and index in the batch.
 
-    Ids order by ledger, entry, partition and batch index (MessageIdAdv.compareTo); equality is by
-    the same four. The ack set and batch size travel along. A chunked message is where its last
-    chunk is; `first_chunk` tells its first.
+    Ids are compared by ledger, entry, partition and batch index (MessageIdAdv.compareTo), not by
+    ack set and batch size. A chunked message has the id of its last chunk; `first_chunk` is the id
+    of its first.
     """
 
     __slots__ = (
@@ -85,9 +85,7 @@ class MessageId:
         return Position(self.ledger_id, self.entry_id)
 
     def serialize(self) -> bytes:
-        """The bytes that MessageId.toByteArray gives in the Java client: another client can read
-        them.
-        """
+        """The bytes of MessageId.toByteArray in the Java client; all official clients read them."""
         data = self._place()
         if self.first_chunk is not None:
             first = self.first_chunk._place()
@@ -95,7 +93,7 @@ class MessageId:
         return data
 
     def _place(self) -> bytes:
-        """The Java client leaves out unset values but the batch size, and always the ack set."""
+        """As the Java client: without unset values, except the batch size, and without ack set."""
         data = b"\x08" + varint(self.ledger_id) + b"\x10" + varint(self.entry_id)
         if self.partition >= 0:
             data += b"\x18" + varint(self.partition)
@@ -105,7 +103,7 @@ class MessageId:
 
     @classmethod
     def deserialize(cls, data: bytes) -> MessageId:
-        """The id in bytes of any official client. Raises ValueError."""
+        """The id from any official client's bytes. Raises ValueError."""
         try:
             parsed = MessageIdData.FromString(data)
         except DecodeError as error:
@@ -116,7 +114,7 @@ class MessageId:
 
     @classmethod
     def from_wire(cls, data: MessageIdData) -> MessageId:
-        """The id in a command."""
+        """The id from a command."""
         first = None
         if data.HasField("first_chunk_message_id"):
             first = cls.from_wire(data.first_chunk_message_id)

@@ -37,15 +37,15 @@ _NAMED_MAX = 10
 
 
 def missing_fields(message: Message) -> str:
-    """Names of the required fields that are not set, for an error's text; ten of many. It takes as
-    long as the message is large.
+    """Names of up to ten missing required fields, for an error's text. It takes time in proportion
+    to the message's size.
     """
     names = cast(_Checked, message).FindInitializationErrors()
     return ", ".join(names[:_NAMED_MAX]) + (", ..." if len(names) > _NAMED_MAX else "")
 
 
 def unknown_varint(message: Message, number: int) -> int | None:
-    """The first unknown field of that number, None if there is none (or it is no varint)."""
+    """The first unknown field of that number, None if there is none, or it is no varint."""
     for field in cast(Iterable[_UnknownField], UnknownFieldSet(message)):
         if field.field_number == number and isinstance(field.data, int) and not field.wire_type:
             return field.data
@@ -60,8 +60,8 @@ class _TextField(NamedTuple):
 
 @cache
 def text_fields(descriptor: Descriptor) -> tuple[_TextField, ...]:
-    """The fields that are text, or messages with text in them. Messages that hold themselves
-    (message ids) are only looked into once; none of them has text.
+    """The fields that are text, or messages with text in them. Recursive messages (message ids) are
+    searched once; none of them has text.
     """
     found = []
     for field in descriptor.fields:
@@ -74,10 +74,7 @@ def text_fields(descriptor: Descriptor) -> tuple[_TextField, ...]:
 
 
 def has_bad_text(message: Message) -> bool:
-    """Whether a text field isn't UTF-8.
-
-    In proto2 protobuf then hands out bytes where everybody expects a str.
-    """
+    """Whether a text field isn't UTF-8; proto2 then returns bytes instead of a str."""
     for field in text_fields(cast(Descriptor, message.DESCRIPTOR)):
         value = getattr(message, field.name)
         if field.repeated:
@@ -93,7 +90,7 @@ def has_bad_text(message: Message) -> bool:
 
 
 def text_entries(message: Message) -> int:
-    """How many entries the longest list of texts, or of messages with text in them, has."""
+    """The length of the longest list of texts, or of messages with text in them."""
     longest = 0
     for field in text_fields(cast(Descriptor, message.DESCRIPTOR)):
         if field.repeated:
@@ -104,5 +101,5 @@ def text_entries(message: Message) -> int:
 
 
 def text(value: str | bytes) -> str:
-    """A text field of a message that wasn't checked, wrong UTF-8 replaced as Java does."""
+    """A text field of an unchecked message; invalid UTF-8 is replaced as in Java."""
     return value if isinstance(value, str) else value.decode("utf-8", "replace")

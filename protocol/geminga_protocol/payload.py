@@ -1,12 +1,11 @@
-"""What follows the command in SEND and MESSAGE frames, and what a ledger entry holds (spec PR-02,
-PR-03, PR-07).
+"""Headers and payload of SEND and MESSAGE frames and ledger entries (spec PR-02, PR-03, PR-07).
 
     [0x0e02 | size u32 | BrokerEntryMetadata]  [0x0e01 | CRC32C u32]  metadataSize u32 | metadata |
     payload
 
-Both brackets are optional. The checksum is over everything after it. Functions take any contiguous
-buffer's view and return views of it; all raise RemoteProtocolError where a length lies or metadata
-can't be parsed.
+Both brackets are optional. The checksum covers everything after it. Functions take the view of any
+contiguous buffer and return views of it; all raise RemoteProtocolError for wrong lengths and
+invalid metadata.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _unpack_marked = _MARKED.unpack_from
 
 
 class Parts(NamedTuple):
-    """Views of the parts; `checksum` is the announced one, not verified."""
+    """Views of the parts; `checksum` is not verified."""
 
     broker_entry_metadata: memoryview | None
     checksum: int | None
@@ -59,9 +58,7 @@ def split(headers_and_payload: memoryview) -> Parts:
 
 
 def verify_checksum(headers_and_payload: memoryview) -> bool:
-    """Whether the CRC32C fits; without the magic there is nothing to check, so True. For what comes
-    in a SEND frame.
-    """
+    """Whether the CRC32C is right, or absent. For headers and payload of a SEND frame."""
     if len(headers_and_payload) < 6:
         return True
     magic, checksum = _unpack_marked(headers_and_payload)
@@ -71,7 +68,7 @@ def verify_checksum(headers_and_payload: memoryview) -> bool:
 
 
 def strip_broker_entry_metadata(entry: memoryview) -> memoryview:
-    """The entry without its broker entry metadata, for a consumer that doesn't ask for them."""
+    """The entry without its broker entry metadata, for consumers that don't support them."""
     if len(entry) < 6:
         return entry
     magic, size = _unpack_marked(entry)
@@ -103,9 +100,8 @@ def parse_metadata(headers_and_payload: memoryview) -> MessageMetadata:
 
 
 def decode_metadata(metadata: Buffer) -> MessageMetadata:
-    """Parse message metadata alone. A missing required field is an error, as in Apache.
-
-    Text that isn't UTF-8 is none, as in Apache; such a field holds bytes: see `messages.text`.
+    """Parse message metadata alone. As in Apache, a missing required field is an error, but text
+    that isn't UTF-8 is not; such a field holds bytes: see `messages.text`.
     """
     try:
         parsed = _parse_metadata(metadata)
@@ -132,10 +128,9 @@ def build(metadata: MessageMetadata, payload: Buffer, checksum: bool = True) -> 
 
 
 def broker_entry_prefix(timestamp_ms: int, index: int) -> bytes:
-    """What goes before an entry that carries broker entry metadata (PIP-70): append time and the
-    message index.
+    """Broker entry metadata in front of an entry (PIP-70): append time and message index.
 
-    The index is that of the entry's last message, contiguous per topic
+    The index is that of the entry's last message, contiguous in a topic
     (AppendIndexMetadataInterceptor).
     """
     body = b"\x08" + steady_varint(timestamp_ms) + b"\x10" + varint(index)
@@ -143,7 +138,7 @@ def broker_entry_prefix(timestamp_ms: int, index: int) -> bytes:
 
 
 def _skip_broker_entry_metadata(data: memoryview) -> tuple[int, int]:
-    """(end of the broker entry metadata or 0 if there are none, where the rest starts)."""
+    """(end of the broker entry metadata, 0 without them; start of the rest)."""
     if len(data) < 6:
         return 0, 0
     magic, size = _unpack_marked(data)

@@ -1,8 +1,8 @@
-"""Bytes in, the address of who is behind a load balancer out: the PROXY protocol's header, versions
-1 and 2 (spec PR-14; HAProxy's proxy-protocol.txt, sections 2.1 and 2.2).
+"""The PROXY protocol's header, versions 1 and 2: bytes in, the client's address out (spec PR-14;
+HAProxy's proxy-protocol.txt, sections 2.1 and 2.2).
 
 The header is optional, as in Apache's OptionalProxyProtocolDecoder: no frame and no TLS handshake
-begins like one, so a stream without it is told by its first bytes.
+begins like it, so the first bytes decide.
 
     v1: PROXY TCP4|TCP6|UNKNOWN [source destination source-port destination-port] CR LF
     v2: signature (12) | version and command (1) | family (1) | length u16 | addresses | more
@@ -18,21 +18,21 @@ from geminga_protocol.errors import LocalProtocolError, RemoteProtocolError
 
 V1_PREFIX = b"PROXY "
 V1_BYTES_MAX = 107
-"""With CR LF, by the specification."""
+"""Including CR LF, by the specification."""
 V2_SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 V2_HEAD_BYTES = 16
 V2_REST_BYTES_MAX = 4096
-"""Addresses and further fields, of which no balancer sends more than a few hundred bytes."""
+"""Addresses and further fields; load balancers send a few hundred bytes at most."""
 PEEK_BYTES = V2_HEAD_BYTES + V2_REST_BYTES_MAX
-"""More is never needed at once."""
+"""No header is longer."""
 
 _LOCAL, _PROXY = 0x20, 0x21
 _V2_ADDRESSES = {0x11: struct.Struct(">4s4sHH"), 0x21: struct.Struct(">16s16sHH")}
-"""TCP over IPv4 and IPv6; of other families the addresses are passed over."""
+"""TCP over IPv4 and IPv6; addresses of other families are skipped."""
 
 
 class ProxyHeaderError(RemoteProtocolError):
-    """It begins like a header and is none; the connection must be closed."""
+    """Begins like a header but is invalid; the connection must be closed."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, fatal=True)
@@ -49,19 +49,19 @@ class Endpoint(NamedTuple):
 
 
 class ProxyHeaderReader:
-    """Takes a stream's first bytes, in whatever chunks they come, and no byte after the header."""
+    """Takes a stream's first bytes, in any chunks, and no byte after the header."""
 
     def __init__(self) -> None:
         self.done = False
-        """Whether what follows is not the header's any more."""
+        """Whether the header is complete, or there is none."""
         self.source: Endpoint | None = None
-        """Who is behind the balancer; None without a header, or where it doesn't say."""
+        """The client's address; None without a header, or if it names none."""
         self.unused = b""
-        """Bytes that were taken, but are no header's: they come before what follows."""
+        """Taken bytes that belong to no header; they precede the rest of the stream."""
         self._held = bytearray()
 
     def feed(self, data: bytes) -> int:
-        """How many of the bytes were taken. Raises ProxyHeaderError."""
+        """Returns the number of bytes taken. Raises ProxyHeaderError."""
         before = len(self._held)
         self._held += data[: PEEK_BYTES - before]
         held = bytes(self._held)
@@ -123,7 +123,7 @@ def _ip(text: bytes, version: int) -> str:
         found = ipaddress.ip_address(text.decode("ascii"))
     except ValueError:
         raise ProxyHeaderError("PROXY line has an invalid address") from None
-    # A zone ("%eth0") may hold anything.
+    # A zone ("%eth0") may contain any text.
     if found.version != version or b"%" in text:
         raise ProxyHeaderError("PROXY line has an address of another family")
     return str(found)
@@ -146,8 +146,8 @@ def _read_v2(family: int, rest: bytes) -> Endpoint | None:
 
 
 def proxy_header(source: Endpoint, destination: Endpoint) -> bytes:
-    """A header of version 1, as Apache's proxy writes it; UNKNOWN where the two are of different
-    families. Raises LocalProtocolError for what is no IP address.
+    """A header of version 1, as Apache's proxy writes it; UNKNOWN if the two have different
+    families. Raises LocalProtocolError for an invalid IP address.
     """
     try:
         versions = {ipaddress.ip_address(side.host).version for side in (source, destination)}

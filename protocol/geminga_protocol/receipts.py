@@ -1,8 +1,7 @@
-"""SEND_RECEIPTs of a whole run of entries in one piece (spec BR-24).
+"""SEND_RECEIPTs for a run of entries, in one buffer (spec BR-24).
 
-The same bytes as `encode.send_receipt` for each, several times as fast: neighbouring receipts
-differ in the lowest seven bits of two numbers, so what stands around those is made once for up to
-128 of them.
+The same bytes as `encode.send_receipt`, several times as fast: neighbouring receipts differ in the
+lowest seven bits of two numbers, so the bytes around these are made once for up to 128 receipts.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from geminga_protocol.buffers import Buffer
 from geminga_protocol.encode import send_receipt, varint
 
 _LOW = [bytes((low | 128,)) for low in range(128)]
-"""First byte of a number of two bytes or more, by its lowest seven bits."""
+"""First byte of a varint of two or more bytes, by its lowest seven bits."""
 _LOWS = b"".join(_LOW)
 
 
@@ -24,10 +23,10 @@ def send_receipts(
     first_entry_id: int,
     entry_step: int = 1,
 ) -> bytes:
-    """Receipts for consecutive entries, each given as what its sender remembers: (sequence id,
-    highest sequence id, size in bytes).
+    """Receipts for consecutive entries, each given as (sequence id, highest sequence id, size in
+    bytes).
 
-    `entry_step` 0 gives all of them the same entry id, as where nothing is stored.
+    With `entry_step` 0 all get the same entry id: for non-persistent topics.
     """
     pieces: list[bytes] = []
     add = pieces.extend
@@ -81,12 +80,12 @@ def joined_receipts(
 def _frame_around(
     producer_id: int, ledger_id: int, sequence_high: int, entry_high: int
 ) -> tuple[bytes, bytes, bytes]:
-    """What stands before, between and after the low bytes of sequence id and entry id."""
+    """The bytes before, between and after the low bytes of sequence id and entry id."""
     sequence_id, entry_id = sequence_high << 7 | 127, entry_high << 7 | 127
     whole = send_receipt(producer_id, sequence_id, ledger_id, entry_id)
     after = varint(entry_high) + b"\x20\x00"
     place = b"\x08" + varint(ledger_id) + b"\x10"
-    # The field number and length of the place stand before it: two bytes.
+    # + 2: tag and length of the message id.
     between_size = len(varint(sequence_high)) + 2 + len(place)
     end = len(whole) - len(after) - 1
     start = end - between_size

@@ -1,5 +1,5 @@
-"""SEND frames of messages with nothing but a payload, by hand: byte for byte what `encode.send`
-and `payload.build` write (spec PR-02, PR-03).
+"""SEND frames of messages with nothing but a payload, hand-written: the same bytes as `encode.send`
+and `payload.build` (spec PR-02, PR-03).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _ONE = [bytes((n,)) for n in range(128)]
 
 
 class SendHeader:
-    """Writes the fronts of one producer's frames; what doesn't change between them is kept ready.
+    """Builds the fronts of one producer's frames; constant parts are encoded once.
 
-    `producer_name` and `schema_version` are at most 127 bytes long: longer ones go by protobuf.
+    `producer_name` and `schema_version` may have 127 bytes; use protobuf for longer ones.
     """
 
     __slots__ = ("_name", "_producer", "_tail", "_time", "_time_ms")
@@ -36,7 +36,7 @@ class SendHeader:
         self._time = b""
 
     def build(self, sequence_id: int, publish_time_ms: int, payload: bytes) -> bytes:
-        """All of a SEND frame before the payload: command, checksum and metadata."""
+        """A SEND frame without the payload: command, checksum and metadata."""
         if publish_time_ms != self._time_ms:
             self._time_ms = publish_time_ms
             self._time = b"\x18" + varint(publish_time_ms) + b"\x48"

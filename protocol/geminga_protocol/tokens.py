@@ -1,8 +1,8 @@
-"""JSON web tokens as a function of token, key and now (spec PX-20, PX-24).
+"""JSON web tokens: pure functions of token, key and time (spec PX-20, PX-24).
 
 Follows `AuthTokenUtils` and `AuthenticationProviderToken` of Apache Pulsar: keys are raw bytes
-(HMAC), PKCS#8 or X.509 DER; PEM is taken as well. A key says which algorithms it verifies, so that
-a token can't choose: neither `none` nor a public key used as an HMAC secret gets through.
+(HMAC), PKCS#8 or X.509 DER, or PEM. The key, not the token, decides the algorithms: `none` is
+refused, and so is a public key used as an HMAC secret.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 TOKEN_BYTES_MAX = 64 * 1024
-"""Longer tokens are refused unread. Real ones have a few hundred bytes, or a few thousand."""
+"""Longer tokens are refused unread. Real ones have a few hundred or thousand bytes."""
 
 SECRET_BYTES = {"HS256": 32, "HS384": 48, "HS512": 64}
-"""HMAC algorithms and the least bytes of their keys (RFC 7518, 3.2)."""
+"""HMAC algorithms and the minimal size of their keys (RFC 7518, 3.2)."""
 
 RSA_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 EC_CURVES: Mapping[str, type[ec.EllipticCurve]] = {
@@ -39,11 +39,11 @@ Claims = Mapping[str, object]
 
 
 class TokenError(Exception):
-    """The token can't be trusted. The text says why and holds no part of it."""
+    """The token is invalid. The text says why and holds no part of the token."""
 
 
 class TokenExpired(TokenError):
-    """The token was good until its time was over."""
+    """The token was valid, but has expired."""
 
 
 class KeyRefused(ValueError):
@@ -60,16 +60,16 @@ class VerifyingKey:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a token must hold beside its signature."""
+    """Requirements on a token beside its signature."""
 
     role_claim: str = "sub"
     audience_claim: str = ""
-    """Empty: audiences are not looked at."""
+    """Empty: audiences are not checked."""
     audiences: tuple[str, ...] = ()
-    """Any one of these is enough."""
+    """The token must have one of these."""
     clock_skew_s: float = 0
     required: tuple[str, ...] = ()
-    """Claims that must be there."""
+    """Claims that the token must have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,8 @@ class Token:
     claims: Claims
 
     def good_until_s(self, rules: Rules) -> float | None:
-        """Unix time from which on it is refused by these rules, None for never. Asked for a fresh
-        token earlier, a client would show the same one again.
+        """Unix time from which on these rules refuse it, None for never. A client that is asked for
+        a fresh token earlier would send the same one again.
         """
         return None if self.expires_at_s is None else self.expires_at_s + rules.clock_skew_s
 
@@ -159,7 +159,7 @@ def verify(token: str | bytes, key: VerifyingKey, now_s: float, rules: Rules = R
     """The token's role and expiry at the Unix time `now_s`. Raises TokenError, TokenExpired."""
     text = _text(token)
     try:
-        # The lower layer: claims are checked here, against a clock that the caller holds.
+        # Only the signature: claims are checked below, against the caller's clock.
         payload = _signatures.decode(text, key.key, algorithms=list(key.algorithms))
         claims = json.loads(payload)
     except jwt.InvalidAlgorithmError:
@@ -196,7 +196,7 @@ def _text(token: str | bytes) -> str:
 
 
 def _unverified(text: str) -> Claims:
-    """What a token with a wrong signature claims: nothing to believe, but something to log."""
+    """The claims of a token with a wrong signature: untrusted, for the log."""
     try:
         claims = json.loads(_signatures.decode(text, options={"verify_signature": False}))
     except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
@@ -257,7 +257,7 @@ def create(
     headers: Mapping[str, object] | None = None,
     claims: Claims | None = None,
 ) -> str:
-    """A signed token; without `algorithm` the strongest that the key's size asks for.
+    """A signed token; by default with the strongest algorithm for the key's size.
 
     Raises KeyRefused when the key can't sign with the algorithm.
     """
@@ -275,7 +275,7 @@ def create(
 
 
 def signing_algorithm(key: bytes | PrivateKey) -> str:
-    """What a key of this kind and size signs with. Raises KeyRefused."""
+    """The algorithm for a key of this kind and size. Raises KeyRefused."""
     if isinstance(key, bytes):
         return secret_key(key).algorithms[-1]
     if isinstance(key, rsa.RSAPrivateKey):
@@ -301,7 +301,7 @@ def show(token: str) -> tuple[str, str]:
 
 
 def key_id(token: str | bytes) -> str | None:
-    """The `kid` that the header of a token names, not verified. Raises TokenError."""
+    """The `kid` in a token's header, not verified. Raises TokenError."""
     try:
         header = jwt.get_unverified_header(_text(token))
     except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
@@ -311,7 +311,7 @@ def key_id(token: str | bytes) -> str | None:
 
 
 def unverified_claims(token: str | bytes) -> Claims:
-    """What the token says before anyone has checked it. Raises TokenError."""
+    """The token's claims, not verified. Raises TokenError."""
     text = show(_text(token))[1]
     claims = json.loads(text)
     if not isinstance(claims, dict):

@@ -5,7 +5,7 @@
     tenant/namespace/local and local                            short: persistent, and in
     public/default
 
-A local name may hold slashes in the long forms.
+In the long forms a local name may contain slashes.
 """
 
 from __future__ import annotations
@@ -21,30 +21,29 @@ NON_PERSISTENT = "non-persistent"
 PARTITION_SUFFIX = "-partition-"
 
 NAMES_BYTES_MAX = 32 << 20
-"""Memory that parsed names may take (Apache's topicNameCacheMaxCapacity bounds their number)."""
+"""Memory of cached names (Apache's topicNameCacheMaxCapacity bounds their number)."""
 
 CACHED_LENGTH_MAX = 1024
-"""Characters; longer names are parsed each time."""
+"""Longer names are not cached."""
 
 PARSED_CHARS_MAX = 1 << 16
-"""Longer names are refused unseen. Apache has no limit; what a broker takes is less (its
-`limits`).
+"""Longer names are refused unparsed. Apache has no limit; a broker's own (`limits`) is lower.
 """
 
 _QUOTED_CHARS_MAX = 200
-"""Of a name that is refused, in the error's text."""
+"""Characters of an invalid name in the error's text."""
 
 _ENTITY = re.compile(r"[-=:.A-Za-z0-9_]+", re.ASCII)
 _PARTITION = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _TO_ESCAPE = re.compile(r"[^A-Za-z0-9.\-*_]")
 _ESCAPED = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
-# What java.lang.Character calls white space: no-break spaces are none.
+# White space of java.lang.Character, without no-break spaces.
 _BLANK = re.compile("[\t-\r\x1c-\x20\u1680\u2000-\u2006\u2008-\u200a\u2028\u2029\u205f\u3000]*")
 _INT_MAX = (1 << 31) - 1
 
 
 def url_encode(text: str) -> str:
-    """As java.net.URLEncoder with UTF-8, which ledger paths and REST paths are written with."""
+    """As java.net.URLEncoder with UTF-8, for ledger paths and REST paths."""
 
     def escape(match: re.Match[str]) -> str:
         char = match.group()
@@ -56,7 +55,7 @@ def url_encode(text: str) -> str:
 
 
 def url_decode(text: str) -> str:
-    """Inverse of `url_encode`, as java.net.URLDecoder; bytes that are no UTF-8 become U+FFFD."""
+    """Inverse of `url_encode`, as java.net.URLDecoder; invalid UTF-8 becomes U+FFFD."""
     return _ESCAPED.sub(
         lambda match: bytes.fromhex(match.group().replace("%", "")).decode("utf-8", "replace"),
         text.replace("+", " "),
@@ -124,13 +123,13 @@ class TopicName:
 
     @property
     def partitioned_base(self) -> TopicName:
-        """The partitioned topic that this is a partition of; itself if it is none."""
+        """The partitioned topic of a partition; any other topic itself."""
         if self.partition_index < 0:
             return self
         return TopicName.parse(self._full[: self._full.rindex(PARTITION_SUFFIX)])
 
     def partition(self, index: int) -> TopicName:
-        """Partition `index`; a name that ends as that partition's is returned as it is
+        """Partition `index`; a name that already has that suffix is returned unchanged
         (TopicName.getPartition).
         """
         if index < 0 or index == self.partition_index:
@@ -162,8 +161,8 @@ class TopicName:
 
 
 class _Cache:
-    """Parsed names in two generations: once the young one takes half of the memory, it becomes the
-    old one, and what is asked for of that is young again.
+    """Parsed names in two generations: a young one that takes half of the memory replaces the old
+    one; a hit in the old one moves the name to the young one.
     """
 
     __slots__ = ("old", "size_bytes", "young")
@@ -183,7 +182,7 @@ class _Cache:
         if self.size_bytes >= NAMES_BYTES_MAX // 2:
             self.old, self.young, self.size_bytes = self.young, {}, 0
         self.young[text] = name
-        # The text, the full name and its parts: a wide character makes all of its string wide.
+        # Text, full name and parts: one wide character makes the whole string wide.
         self.size_bytes += 600 + 4 * sys.getsizeof(name._full)
 
 
@@ -200,7 +199,7 @@ def _parse_new(name: str) -> TopicName:
 
 
 def _quoted(text: str) -> str:
-    """A part of a name that is refused, for a text that is bounded."""
+    """The beginning of an invalid name, for an error's text of bounded length."""
     cut = len(text) > _QUOTED_CHARS_MAX
     return repr(text[:_QUOTED_CHARS_MAX] + "..." if cut else text)
 

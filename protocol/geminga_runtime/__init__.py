@@ -1,1 +1,1 @@
-"""What every Geminga process needs of Trio: streams, servers, requests, metadata stores."""
+"""The Trio base of every Geminga process: streams, servers, requests, metadata stores."""

@@ -1,4 +1,4 @@
-"""Work in the background that must neither take down nor hold up what it works for."""
+"""Background work that must neither crash nor block the rest of the process."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ P = ParamSpec("P")
 
 
 TURN_UNITS = 16
-"""Units of work between two pauses; one is some tens of microseconds: a topic, a subscription."""
+"""Units of work between two pauses; a unit (a topic, a subscription) takes tens of microseconds."""
 
 PAUSE_S = 0.002
-"""About what a turn takes, so that a sweep has at most half of the loop."""
+"""About as long as a turn, so that a sweep takes at most half of the loop's time."""
 
 
 class Turns:
@@ -29,7 +29,7 @@ class Turns:
         self._left = TURN_UNITS
 
     async def spend(self, units: int = 1) -> None:
-        """Count work that was done; sleep if the turn is used up. Only then a checkpoint."""
+        """Count finished work. When the turn is used up, sleep; otherwise this is no checkpoint."""
         self._left -= units
         if self._left <= 0:
             self._left = TURN_UNITS

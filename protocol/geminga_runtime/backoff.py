@@ -1,4 +1,4 @@
-"""How long to wait before the next try, as Pulsar's clients do
+"""Waits between retries, as in Pulsar's clients
 (org.apache.pulsar.common.util.Backoff).
 """
 
@@ -10,15 +10,14 @@ INITIAL_S = 0.1
 MAX_S = 60.0
 MANDATORY_STOP_S = 0.0
 JITTER_PARTS = 10
-"""Up to a tenth is taken off by chance, so that clients don't come back all at once."""
+"""Up to a tenth is taken off at random, so that clients don't all come back at once."""
 
 
 class Backoff:
     """Waits that double from `initial_s` to `max_s`.
 
-    With a mandatory stop there is one try at the latest that long after the first, however long
-    the waits have become: a client that must give up then still makes its last try. Pure: time
-    and chance come in.
+    One wait is cut short, to end `mandatory_stop_s` after the first began: a client that gives up
+    then still makes a last try. Pure: time and randomness are parameters.
     """
 
     __slots__ = (
@@ -63,7 +62,7 @@ class Backoff:
         return max(self._initial_s, wait_s)
 
     def reset(self) -> None:
-        """After a success: begin anew."""
+        """Start over, after a success."""
         self._next_s = self._initial_s
         self._first_at_s = None
         self._stop_made = self._mandatory_stop_s <= 0

@@ -1,9 +1,9 @@
-"""Ballast: room that a data directory keeps for itself, so that a process that was killed on a full
+"""Ballast: disk space reserved in a data directory, so that a process that was killed on a full
 disk can start again and serve reads.
 
-A file of some MiB stands in the directory. A start that finds too little room cuts off as much of
-it as it needs; the file is made whole again when there is room for that and more. What one start
-frees others may take, so a start takes a part only, and the rest is there for the next.
+A file of some MiB holds the space. A start that finds too little room truncates the file by as much
+as it needs, and no more: other processes may take the freed space, and the next start needs some
+too. The file is restored when there is room for that and SPARE_BYTES more.
 """
 
 from __future__ import annotations
@@ -19,26 +19,25 @@ logger = logging.getLogger(__name__)
 MIB = 1024 * 1024
 STEP_BYTES = MIB // 4
 SPARE_BYTES = 4 * MIB
-"""So much must stay free when the file is made whole."""
+"""Space that must stay free when the file is restored."""
 
 
 def disk_free_bytes(directory: Path) -> int:
-    """Room on the file system of a directory, without what is kept for the superuser. Raises
-    OSError."""
+    """Free space on a directory's file system, without the superuser's reserve. Raises OSError."""
     stat = os.statvfs(directory)
     return stat.f_bavail * stat.f_frsize
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether the error says that there is no room, also one by quota."""
+    """Whether the error means a full disk or an exceeded quota."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 class Ballast:
-    """The file at `path`, of `size_bytes` when it is whole; 0 keeps none.
+    """The file at `path`, of `size_bytes` when complete; 0 means no ballast.
 
-    For one process and one thread at a time. All methods block for a moment, and none raises:
-    a directory where it can't be kept has none.
+    For one process and one thread at a time. Methods block for a moment and don't raise: where the
+    file can't be created, there is no ballast.
     """
 
     def __init__(
@@ -52,14 +51,14 @@ class Ballast:
         self._free_bytes = free_bytes
 
     def held_bytes(self) -> int:
-        """What the file holds now."""
+        """The file's current size."""
         try:
             return self.path.stat().st_size
         except OSError:
             return 0
 
     def make_room(self, needed_bytes: int) -> None:
-        """Cut off as much as makes `needed_bytes` free, or all."""
+        """Truncate the file until `needed_bytes` are free, or nothing is left of it."""
         try:
             while self._free_bytes(self.path.parent) < needed_bytes and self.release():
                 pass
@@ -67,7 +66,7 @@ class Ballast:
             logger.warning("%s: %s", self.path, error)
 
     def release(self, size_bytes: int = STEP_BYTES) -> bool:
-        """Cut off so much; False if there is nothing left."""
+        """Truncate the file by `size_bytes`; False if that isn't possible."""
         held = self.held_bytes()
         if not held:
             return False
@@ -79,8 +78,8 @@ class Ballast:
         return True
 
     def restore(self) -> bool:
-        """Make it whole if there is room for it and some more; whether it is. Where it can't be
-        made for another reason, there is none from then on."""
+        """Restore the file if there is room for it and SPARE_BYTES. False if there isn't; True if
+        it is complete, or can't be created at all (then there is no ballast from now on)."""
         missing = self._size_bytes - self.held_bytes()
         if missing <= 0:
             return True

@@ -1,4 +1,4 @@
-"""The wall clock, as timestamps of messages and metadata have it."""
+"""The wall clock of timestamps in messages and metadata."""
 
 from __future__ import annotations
 

@@ -27,12 +27,12 @@ async def connect(
     server_name: str = "",
     preface: Callable[[str, int], bytes] | None = None,
 ) -> FramedStream:
-    """A stream to `host:port`, by TLS if contexts for it are given; of several addresses the first
-    to answer wins (RFC 8305). The certificate must be of `server_name`, or else of the host. What
-    `preface` makes of the address that is connected to is sent first, by TLS if there is.
+    """A stream to `host:port`, by TLS if `tls` is given; of several addresses the first to answer
+    wins (RFC 8305). The certificate must be valid for `server_name`, by default the host. The bytes
+    that `preface` returns for the connected address are sent first, inside TLS.
 
-    `deadline` is a time of Trio's clock. Raises ConnectFailed, and TlsRefused, which is one, for
-    what waiting doesn't heal. The caller starts `run_writer` and closes.
+    `deadline` is a time of Trio's clock. Raises ConnectFailed, or its subclass TlsRefused when a
+    retry is useless. The caller starts `run_writer` and closes.
     """
     name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     try:
@@ -75,8 +75,8 @@ async def _secured(stream: trio.SocketStream, host: str, tls: TlsContexts) -> Tl
 
 
 def _reason(error: BaseException) -> str:
-    """The first real cause: Trio raises one error, or a group beneath it when several were
-    tried.
+    """The first real cause: Trio raises one error, whose cause is a group if it tried several
+    addresses.
     """
     while error.__cause__ is not None:
         error = error.__cause__
@@ -87,18 +87,17 @@ def _reason(error: BaseException) -> str:
 
 
 def close_in_children(socket: trio.socket.SocketType) -> None:
-    """Have each child that is forked from now on close its copy, if it is still open then.
+    """Close the copy of an open socket in each child that is forked from now on.
 
-    While any process holds a socket, the peer doesn't see that the others have closed it.
+    The peer doesn't see a close while any process still holds the socket.
     """
     _sockets.add(socket)
 
 
 def _after_fork() -> None:
     for each in list(_sockets):
-        # Detached, not closed by Trio: the child's copy of its loop shares the kernel's events with
-        # the parent, and would take the parent's registration away. Closing a copy sends nothing,
-        # by TLS neither.
+        # Not closed by Trio: the child's loop shares its epoll object with the parent, and Trio
+        # would remove the parent's registration. Closing a copy sends nothing, even with TLS.
         fd = each.detach()
         if fd >= 0:
             os.close(fd)

@@ -1,10 +1,10 @@
-"""Errors of the runtime; foreign exceptions of sockets and Trio become these at the boundary.
+"""Errors of the runtime; exceptions of sockets and Trio are mapped to these at the boundary.
 
 ConnectionError
-  ConnectionLost      a connection that stood is gone
-  ConnectFailed       none could be made
-    TlsRefused        the peer answers, but TLS with it can't be had
-  TlsFailed           TLS broke; becomes one of the others at the boundary
+  ConnectionLost      an open connection is lost
+  ConnectFailed       no connection could be opened
+    TlsRefused        connected, but TLS fails
+  TlsFailed           TLS failed; mapped to one of the others at the boundary
 OSError
   BindFailed          the server's address can't be taken
 RequestTimeout        (TimeoutError) no answer in time
@@ -19,23 +19,23 @@ class ConnectionLost(ConnectionError):
 
 
 class ConnectFailed(ConnectionError):
-    """No connection could be made: refused, unknown host, or the deadline passed."""
+    """No connection could be opened: refused, unknown host, or the deadline passed."""
 
 
 class TlsRefused(ConnectFailed):
-    """The peer answers, but it speaks no TLS, its certificate isn't trusted, or ours isn't."""
+    """The peer speaks no TLS, or one side doesn't trust the other's certificate."""
 
 
 class TlsFailed(ConnectionError):
-    """The handshake failed, or what came later is no TLS; the text says why."""
+    """The handshake failed, or a later record is invalid; the text says why."""
 
 
 class BindFailed(OSError):
-    """The address to serve at is taken, not ours, or not allowed; the message names it."""
+    """The address to listen on is in use, not local, or not allowed; the message names it."""
 
 
 class RequestTimeout(TimeoutError):
-    """The peer did not answer a request in time; nothing is known of its effect."""
+    """The peer did not answer a request in time; the request may have taken effect."""
 
 
 class TooManyRequests(Exception):

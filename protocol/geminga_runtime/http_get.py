@@ -1,6 +1,6 @@
-"""GET or POST by HTTP/1.1 over a stream of one's own: enough for lookups and tokens, no more.
+"""One GET or POST by HTTP/1.1 over a new stream: enough for lookups and tokens, no more.
 
-Bodies come by length, in chunks, or to the end of the connection (RFC 9112). Everything that the
+A body ends by its length, its last chunk, or the end of the connection (RFC 9112). All that the
 peer sends is bounded.
 """
 
@@ -16,16 +16,16 @@ from geminga_runtime.stream import FramedStream
 
 HEAD_BYTES_MAX = 16 * 1024
 BODY_BYTES_MAX = 4 * 1024 * 1024
-"""A namespace's list of topics is the largest that is asked for."""
+"""The largest body is a namespace's list of topics."""
 CHUNK_LINE_BYTES_MAX = 1024
 
 
 class BadHttpAnswer(Exception):
-    """The peer doesn't speak HTTP/1.1, cut its answer short, or sends too much."""
+    """The peer doesn't speak HTTP/1.1, or its response is incomplete or too large."""
 
 
 class HttpAnswer(NamedTuple):
-    """Header names are in lower case."""
+    """A response; header names are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -33,7 +33,7 @@ class HttpAnswer(NamedTuple):
 
 
 class AnswerReader:
-    """Bytes in, an answer out. Pure."""
+    """Bytes in, a response out. Pure."""
 
     def __init__(self, body_bytes_max: int = BODY_BYTES_MAX) -> None:
         self._body_bytes_max = body_bytes_max
@@ -49,7 +49,7 @@ class AnswerReader:
 
     @property
     def answer(self) -> HttpAnswer:
-        """What was read, once `is_whole`."""
+        """The response, once `is_whole`."""
         return HttpAnswer(self._status, self._headers, bytes(self._body))
 
     def feed(self, data: bytes) -> None:
@@ -72,7 +72,7 @@ class AnswerReader:
             self.is_whole = self._left == 0
 
     def end(self) -> None:
-        """The peer sends no more. Raises BadHttpAnswer if something is missing."""
+        """The peer ended its side. Raises BadHttpAnswer if something is missing."""
         if not self._has_head and not self._buffer:
             raise BadHttpAnswer("closed without an HTTP answer (is this the web service's port?)")
         if not self._has_head or self._is_chunked or self._left is not None:
@@ -86,7 +86,7 @@ class AnswerReader:
         if not version.startswith("HTTP/1.") or not (status.isascii() and status.isdigit()):
             raise BadHttpAnswer("no HTTP/1.1 answer")
         if status.startswith("1"):
-            return  # an interim answer: the real one follows
+            return  # an interim response: the final one follows
         for line in lines:
             name, colon, value = line.partition(":")
             if not colon:
@@ -107,7 +107,7 @@ class AnswerReader:
                 raise BadHttpAnswer("the response body is too long")
 
     def _read_chunk(self) -> bool:
-        """Answers whether there may be more to read."""
+        """Whether there may be more to read."""
         if self._left:
             self._take(self._left)
             if self._left:
@@ -150,7 +150,7 @@ class AnswerReader:
 async def get(
     stream: FramedStream, host: str, target: str, headers: Mapping[str, str]
 ) -> HttpAnswer:
-    """Ask for `target` (path and query) at `host` (with its port) and close the stream.
+    """Request `target` (path and query) from `host` (with its port) and close the stream.
 
     Raises BadHttpAnswer and ConnectionLost; deadlines are the caller's.
     """

@@ -10,13 +10,13 @@ import time
 from types import TracebackType
 
 SHOWN_CHARACTERS_MAX = 300
-"""What a peer has said is not repeated any further in a log."""
+"""Characters of a peer's text that are logged."""
 
 LINE_CHARACTERS_MAX = 4000
-"""No line is longer, whatever a message quotes."""
+"""Bound of a log line, whatever a message quotes."""
 
 TRACEBACK_CHARACTERS_MAX = 32_000
-"""With it the last lines of a traceback count, which say what happened."""
+"""Bound of a traceback; its end is kept, which names the error."""
 
 _BREAKS = {code: f"\\x{code:02x}" for code in (*range(32), 127, 0x85)} | {
     0x2028: "\\u2028",
@@ -30,14 +30,14 @@ _ExceptionInfo = (
 
 
 def shown(text: str) -> str:
-    """What a peer has said, for a log: cut short, and no line of its own."""
+    """A peer's text for a log: cut short, without line breaks."""
     rest = len(text) - SHOWN_CHARACTERS_MAX
     cut = text if rest <= 0 else f"{text[:SHOWN_CHARACTERS_MAX]}... ({rest} more)"
     return cut.translate(_BREAKS)
 
 
 class LineBudget:
-    """How many lines one peer may cause in a while; those left out are counted."""
+    """A bound on the log lines that one peer may cause in a period; counts the dropped ones."""
 
     __slots__ = ("_lines", "_period_s", "_until_s", "_written", "left_out")
 
@@ -47,11 +47,11 @@ class LineBudget:
         self._until_s = float("-inf")
         self._written = 0
         self.left_out = 0
-        """Since the last line that was written."""
+        """Lines dropped since the last written one."""
 
     def take(self, now_s: float) -> int | None:
-        """None if nothing may be written now, by the caller's clock; else how many lines were left
-        out since the last one.
+        """None if no line may be written at `now_s`; otherwise the number of lines dropped since
+        the last one.
         """
         if now_s >= self._until_s:
             self._until_s = now_s + self._period_s
@@ -67,8 +67,8 @@ class LineBudget:
 class LineFormatter(logging.Formatter):
     """`2026-01-31T10:20:30.123Z INFO geminga_broker.service text`, times in UTC.
 
-    A message is one line whatever is in it, so that nobody can forge another; only a traceback
-    goes on below. Both are bounded.
+    A message is always one line, so that a peer's text can't forge another; only a traceback
+    follows on lines of its own. Both are bounded.
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:
@@ -80,7 +80,7 @@ class LineFormatter(logging.Formatter):
         return line.translate(_BREAKS)
 
     def formatException(self, ei: _ExceptionInfo) -> str:
-        """The traceback; of a long one its end."""
+        """The traceback, or the end of a long one."""
         text = super().formatException(ei)
         rest = len(text) - TRACEBACK_CHARACTERS_MAX
         return text if rest <= 0 else f"({rest} more) ...{text[rest:]}"
@@ -91,7 +91,7 @@ class LineFormatter(logging.Formatter):
 
 
 def set_up_logging(level: str) -> None:
-    """Log to standard error; other libraries only from WARNING on."""
+    """Log to standard error: our packages at `level`, other libraries from WARNING on."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     root = logging.getLogger()

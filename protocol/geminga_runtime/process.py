@@ -27,11 +27,11 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 BLOCKED_MAX_S = 0.1
 
 SWITCH_INTERVAL_S = 0.0005
-"""How long the loop may keep the interpreter from other threads, and the other way round."""
+"""How long one thread keeps the interpreter lock from another that waits for it."""
 
 YOUNG_OBJECTS = 50_000
-"""Collections of young objects each that many new ones (Python's 700 would mean one a network
-read).
+"""New objects between two collections of young ones (with Python's 700, each network read would
+cause one).
 """
 
 MIDDLE_COLLECTIONS = 20
@@ -43,9 +43,9 @@ def run_server(
     describe: Callable[[T], str],
     *refusals: type[Exception],
 ) -> BaseException | None:
-    """Run a server until SIGINT or SIGTERM: `start` serves, and reports what runs as Trio's
-    `nursery.start` asks for; of that `describe` prints one line. Returns the error if one of
-    `refusals` ended it.
+    """Run a server until SIGINT or SIGTERM. `start` serves, and passes the running server to
+    `task_status.started`; the line that `describe` makes of it is printed. Returns the error if the
+    server ended with one of `refusals`.
     """
     refused: BaseException | None = None
     try:
@@ -63,10 +63,10 @@ async def _serve(start: Callable[..., Awaitable[object]], describe: Callable[[T]
         running: T = await nursery.start(start)
         freeze_after_start()
         line = f"ready in {process_age_s():.2f} s: {describe(running)}"
-        with suppress(OSError):  # standard output may be a file on a full disk
+        with suppress(OSError):  # e.g. standard output is a file on a full disk
             try:
                 print(line, flush=True)
-            except UnicodeEncodeError:  # it may have a path with any characters
+            except UnicodeEncodeError:  # e.g. a path that standard output can't encode
                 print(line.encode("ascii", "backslashreplace").decode(), flush=True)
         with watch_loop():
             await trio.sleep_forever()
@@ -85,8 +85,8 @@ def process_age_s() -> float:
 def freeze_after_start() -> None:
     """Call once all modules are imported and start-up is over.
 
-    What lives then lives as long as the process: it is taken out of every later collection, and
-    collections become rare. Entries on the hot path are freed by reference counts alone.
+    Objects that exist then live as long as the process: later collections skip them, and become
+    rare. Entries on the hot path are freed by reference counting alone.
     """
     gc.collect()
     gc.freeze()
@@ -96,9 +96,8 @@ def freeze_after_start() -> None:
 async def run_until_signal(main: Callable[[], Awaitable[object]]) -> signal.Signals | None:
     """Run `main` until it ends (returns None) or a stop signal comes (returns the signal).
 
-    The first signal cancels `main`, which may take its time to drain; a second one ends the
-    process at once with the shell's code for that signal. SIGUSR1 logs all tasks. Only in the
-    main thread.
+    The first signal cancels `main`, which may then drain; a second one ends the process at once
+    with the shell's exit code for that signal. SIGUSR1 logs all tasks. Main thread only.
     """
     received: signal.Signals | None = None
     with trio.open_signal_receiver(*STOP_SIGNALS) as stops:
@@ -131,7 +130,7 @@ async def _dump_on_sigusr1() -> None:
 
 
 def format_tasks() -> str:
-    """The tree of all tasks, each with where it stands; for people."""
+    """The tree of all tasks with their stacks, as text."""
     root = trio.lowlevel.current_root_task()
     return "\n".join(_task_lines(root, 0)) if root is not None else ""
 
@@ -149,7 +148,7 @@ def _task_lines(task: trio.lowlevel.Task, depth: int) -> Iterator[str]:
 
 
 def _frames(awaited: object) -> Iterator[tuple[FrameType, int]]:
-    """The frames of a suspended coroutine, the outermost first."""
+    """The frames of a suspended coroutine, outermost first."""
     while True:
         if isinstance(awaited, CoroutineType):
             frame, awaited = awaited.cr_frame, awaited.cr_await
@@ -165,11 +164,10 @@ def _frames(awaited: object) -> Iterator[tuple[FrameType, int]]:
 
 @contextmanager
 def watch_loop(*, blocked_max_s: float = BLOCKED_MAX_S) -> Iterator[None]:
-    """Log a warning with the loop's stack each time that the loop is blocked longer than that.
+    """Log a warning with the loop's stack each time that the loop is blocked for `blocked_max_s`.
 
-    The thread asks the loop for an answer every half of `blocked_max_s`, which costs some
-    microseconds of the loop each; every block over the limit is seen, one of over half of it may
-    be.
+    A thread pings the loop every half of `blocked_max_s`, which costs the loop some microseconds.
+    It reports every longer block, and some that are longer than half of it.
     """
     watchdog = _Watchdog(trio.lowlevel.current_trio_token(), blocked_max_s / 2)
     watchdog.start()

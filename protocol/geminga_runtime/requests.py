@@ -1,4 +1,4 @@
-"""Requests of one connection that wait for their answers, by request id."""
+"""Pending requests of one connection, by request id."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REQUESTS_MAX = 50_000
 
 
 class RequestTable(Generic[T]):
-    """Hands out ids, and responses to the waiting callers. Takes no more after `fail_all`."""
+    """Hands out ids, and passes responses to the callers. After `fail_all` every call fails."""
 
     def __init__(self, *, requests_max: int = REQUESTS_MAX, first_id: int = 0) -> None:
         self._requests_max = requests_max
@@ -46,11 +46,11 @@ class RequestTable(Generic[T]):
         timeout_s: float,
         request_id: int | None = None,
     ) -> T:
-        """Send a request and wait for its answer.
+        """Send a request and wait for its response.
 
-        `send` gets the id and writes the frame. `request_id` is for requests that have an id
-        already; no other with it may wait. Raises what `reject` or `fail_all` were given,
-        RequestTimeout, and TooManyRequests without sending. An answer that comes after the
+        `send` gets the id and writes the frame. `request_id` is for a request that already has an
+        id, which must not be pending. Raises the error given to `reject` or `fail_all`,
+        RequestTimeout, or, without sending, TooManyRequests. A response that comes after the
         timeout, or after the caller was cancelled, is dropped.
         """
         if self._failed is not None:
@@ -69,27 +69,27 @@ class RequestTable(Generic[T]):
             with trio.move_on_after(timeout_s):
                 return await promise.wait()
         finally:
-            # Once answered, the id may belong to a new request.
+            # After a response, the id may belong to a new request.
             if self._pending.get(request_id) is promise:
                 del self._pending[request_id]
         raise RequestTimeout(f"no answer to request {request_id} in {timeout_s:g} s")
 
     def resolve(self, request_id: int, answer: T) -> bool:
-        """Hand a response to its caller; False if none waits (any more)."""
+        """Pass a response to its caller; False if no caller waits for it."""
         promise = self._pending.pop(request_id, None)
         if promise is not None:
             promise.resolve(answer)
         return promise is not None
 
     def reject(self, request_id: int, error: BaseException) -> bool:
-        """Raise an error in the caller; False if none waits (any more)."""
+        """Raise an error in the caller; False if no caller waits."""
         promise = self._pending.pop(request_id, None)
         if promise is not None:
             promise.reject(error)
         return promise is not None
 
     def fail_all(self, error: BaseException) -> None:
-        """The connection is gone: raise `error` in all waiting and later calls. Once."""
+        """The connection is lost: raise `error` in all pending and later calls. Call it once."""
         if self._failed is None:
             self._failed = error
             pending, self._pending = self._pending, {}

@@ -1,4 +1,4 @@
-"""Accepting connections: `serve` with a bound on connections and a drain at the end."""
+"""Accepting connections, with a bound on their number and a drain at the end."""
 
 from __future__ import annotations
 
@@ -24,16 +24,15 @@ Handler = Callable[[FramedStream], Awaitable[object]]
 
 CONNECTIONS_MAX = 50_000
 HANDSHAKE_TIMEOUT_S = 10.0
-"""How long a client may take for the PROXY header and the TLS handshake; it counts as a connection
-meanwhile.
+"""Time for the PROXY header and the TLS handshake; the client counts as a connection meanwhile.
 """
 
 
 class ConnectionCount:
-    """Connections that are open, of one listener or of several that share it."""
+    """Counts open connections of one listener, or of several that share it."""
 
     def __init__(self, connections_max: int, per_ip_max: int = 0) -> None:
-        """Zero for `per_ip_max` is no limit."""
+        """`per_ip_max` 0 means no limit."""
         self.connections_max = connections_max
         self.per_ip_max = per_ip_max
         self.open = 0
@@ -60,7 +59,7 @@ class ConnectionCount:
 
     @contextmanager
     def one_more_of(self, name: str) -> Iterator[bool]:
-        """The same for one of this peer's address."""
+        """As `one_more`, for the connections of this peer's address."""
         if not self.per_ip_max:
             yield True
             return
@@ -80,7 +79,7 @@ class ConnectionCount:
 
 
 class Bound(NamedTuple):
-    """An address that is being served."""
+    """An address that is listened on."""
 
     host: str
     port: int
@@ -98,19 +97,18 @@ async def serve(
     handshake_timeout_s: float = HANDSHAKE_TIMEOUT_S,
     task_status: trio.TaskStatus[list[Bound]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run `handler(stream)` for each connection until cancelled; reports where it listens.
+    """Run `handler(stream)` for each connection until cancelled; reports the bound addresses.
 
-    The handler starts the stream's `run_writer`; the stream is closed when it returns.
-    ConnectionLost ends a handler quietly, any other error is logged and ends that connection
-    only. Connections over `connections_max` are closed at once; listeners that are given the same
-    ConnectionCount share the bound. Port 0 takes a free one. No file
-    descriptors left: accepting is retried (trio.serve_listeners does). With `tls` all connections
-    are by TLS; a handshake that fails or takes longer than its time ends them. With `proxy_header`
-    a connection may begin with a PROXY header, before TLS or in it; the stream's name is
-    then the address in it.
+    The handler starts the stream's `run_writer`; the stream is closed when the handler returns.
+    ConnectionLost ends a handler quietly; any other error is logged and ends that connection only.
+    Connections over `connections_max` are closed at once; listeners with the same ConnectionCount
+    share the bound. Port 0 takes a free port. Without free file descriptors, accepting is retried
+    (by trio.serve_listeners). With `tls` all connections use TLS; a failed or slow handshake ends
+    them. With `proxy_header` a connection may begin with a PROXY header, before TLS or in it, whose
+    address becomes the stream's name.
 
-    Cancelled, it stops accepting at once and gives the handlers `drain_s` seconds to end. Raises
-    BindFailed.
+    When cancelled, it stops accepting at once and gives the handlers `drain_s` seconds to end.
+    Raises BindFailed.
     """
     try:
         listeners = await trio.open_tcp_listeners(port, host=host)
@@ -131,9 +129,7 @@ async def serve(
 async def _run_handlers(
     task_status: trio.TaskStatus[tuple[trio.CancelScope, trio.Nursery, trio.Event]],
 ) -> None:
-    """Hold the handlers where the server's own cancellation does not reach them, but the drain
-    does.
-    """
+    """Shield the handlers from the server's cancellation; the drain's deadline ends them."""
     stop = trio.Event()
     with trio.CancelScope(shield=True) as scope:
         async with trio.open_nursery() as nursery:
@@ -150,7 +146,7 @@ _Opened = trio.SocketStream | TlsStream
 
 
 class _Opening:
-    """What comes before the first frame."""
+    """The start of a connection, before its first frame: PROXY header and TLS."""
 
     def __init__(
         self, tls: TlsContexts | None, proxy_header: bool, handshake_timeout_s: float
@@ -161,7 +157,7 @@ class _Opening:
 
     @property
     def reads_header_in_tls(self) -> bool:
-        """Whether a peer's name may only be known after its TLS handshake."""
+        """Whether a PROXY header may come inside TLS."""
         return self._proxy_header and self._tls is not None
 
     async def peer_name(self, stream: trio.SocketStream) -> str | None:
@@ -172,7 +168,7 @@ class _Opening:
         return await self._named(name, partial(_read_proxy_header, stream))
 
     async def peer_name_in_tls(self, stream: TlsStream, name: str) -> str | None:
-        """The same by a header that came by TLS, where Apache's brokers look for it."""
+        """As `peer_name`, by a header inside TLS, where Apache's brokers expect it."""
         return await self._named(name, partial(_read_proxy_header_in_tls, stream))
 
     async def _named(self, name: str, read: Callable[[], Awaitable[str | None]]) -> str | None:
@@ -180,7 +176,7 @@ class _Opening:
         with trio.move_on_after(self._handshake_timeout_s):
             try:
                 source = await read()
-            except EOFError:  # a load balancer that looks whether we are there
+            except EOFError:  # a load balancer's health check
                 return None
             except (ProxyHeaderError, OSError) as error:
                 reason = str(error)
@@ -190,7 +186,7 @@ class _Opening:
         return None
 
     async def secured(self, stream: trio.SocketStream, name: str) -> _Opened | None:
-        """By TLS where that is asked for; None if the handshake failed."""
+        """The stream, with TLS if configured; None if the handshake failed."""
         if self._tls is None:
             return stream
         secured = TlsStream(stream, self._tls.current(), server_side=True)
@@ -201,7 +197,7 @@ class _Opening:
                 return secured
         except OSError as error:
             reason = str(error)
-            if not secured.has_heard:  # a load balancer that looks whether we are there
+            if not secured.has_heard:  # a load balancer's health check
                 secured.close()
                 return None
         except BaseException:
@@ -213,7 +209,7 @@ class _Opening:
 
 
 async def _read_proxy_header(stream: trio.SocketStream) -> str | None:
-    """The address in the header, None without one; nothing that follows it is read.
+    """The address in the header, None without one; reads no byte beyond the header.
 
     Raises ProxyHeaderError, EOFError, OSError.
     """
@@ -242,7 +238,7 @@ async def _read_proxy_header_in_tls(stream: TlsStream) -> str | None:
 
 
 class _Connections:
-    """Counts what is open and keeps one connection's errors from the others."""
+    """Counts connections, and keeps the errors of one from the others."""
 
     def __init__(
         self, handler: Handler, connections_max: int | ConnectionCount, opening: _Opening
@@ -292,6 +288,6 @@ class _Connections:
 def _peer_name(stream: trio.SocketStream) -> str:
     try:
         host, port = stream.socket.getpeername()[:2]
-    except OSError:  # it was reset while it waited to be accepted
+    except OSError:  # reset before it was accepted
         return "unknown peer"
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -24,15 +24,15 @@ _KEY = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
 
 Config = TypeVar("Config")
 Origins = Mapping[str, tuple[str, str]]
-"""Key -> what is written there, and where it stands."""
+"""Key -> value as text, and its origin (a file, the environment, ...)."""
 
 
 class ConfigError(Exception):
-    """A setting can't be used. The text is one sentence that names the key and where it stands."""
+    """A setting is invalid. The text is one sentence that names the key and its origin."""
 
 
 SECRET = "*****"
-"""What stands for a secret's value wherever settings are shown."""
+"""Shown in place of a secret's value."""
 
 
 def setting(
@@ -62,7 +62,7 @@ def gather(
     defaults: Mapping[str, str] | None = None,
     overrides_from: str = "command line",
 ) -> dict[str, tuple[str, str]]:
-    """What is written: defaults, then a file, the environment, overrides; later ones win.
+    """Values as text: defaults, then a file, the environment, overrides; later ones win.
 
     Errors name `overrides_from` as the overrides' place. Raises ConfigError when the file can't be
     read.
@@ -100,7 +100,7 @@ def build(config_type: type[Config], values: Origins) -> Config:
 
 
 def written(config: object) -> dict[str, str]:
-    """Every setting under its key, as it would stand in a file, but for secrets."""
+    """Every setting under its key, written as in a file, without secrets."""
     return {
         one.metadata["key"]: _shown(one, getattr(group, one.name))
         for group in (getattr(config, part.name) for part in fields(config))  # type: ignore[arg-type]
@@ -109,7 +109,7 @@ def written(config: object) -> dict[str, str]:
 
 
 def check_choice(values: Origins, key: str, value: str, allowed: tuple[str, ...]) -> None:
-    """Raises ConfigError when the value of `key` is none of the allowed ones."""
+    """Raises ConfigError if `value` is not allowed."""
     if value not in allowed:
         origin = values[key][1]
         raise ConfigError(f"{key} in {origin}: {value!r} is none of {', '.join(allowed)}")

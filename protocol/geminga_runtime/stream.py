@@ -2,12 +2,12 @@
 
 The rules:
 - `receive` costs one read; nothing is copied or parsed here.
-- `write` only queues. All that was written in one turn of the scheduler leaves as one scatter-
-  gather send, since the writer task runs in the next turn. Small buffers are joined, large ones
-  never copied.
-- What is queued is counted. Over `write_high_bytes` the owner must stop producing (and stop reading
-  the peer) until `on_writable` tells; nothing here waits or drops by itself.
-- A connection that broke swallows writes; the loss is raised by `receive` and `flush`.
+- `write` only queues. The writer task runs in the scheduler's next turn, and sends everything that
+  was written in this turn in one scatter-gather call. Small buffers are joined, large ones never
+  copied.
+- Queued bytes are counted. Above `write_high_bytes` the owner must stop producing (and stop reading
+  the peer) until `on_writable` calls back; this class neither waits nor drops.
+- Writes to a lost connection are ignored; `receive` and `flush` raise the loss.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from geminga_runtime.transports import coalesce, transport_of
 from geminga_runtime.waiters import Wakeup
 
 RECEIVE_BYTES = 256 * 1024
-"""One read at most: large enough that a busy connection brings hundreds of messages at a time."""
+"""Bytes of one read: on a busy connection, hundreds of messages at a time."""
 
 WRITE_HIGH_BYTES = 4 * 1024 * 1024
 
@@ -70,9 +70,7 @@ class FramedStream:
 
     @property
     def writable(self) -> bool:
-        """Whether less than the high mark is pending. A lost connection is writable: it
-        swallows.
-        """
+        """Whether less than the high mark is pending. True for a lost connection."""
         return self._pending_bytes < self._write_high_bytes
 
     @property
@@ -86,10 +84,10 @@ class FramedStream:
         return self._lost is not None
 
     async def receive(self, max_bytes: int = RECEIVE_BYTES) -> bytes:
-        """What the peer sent, at most `max_bytes`; b"" when it has ended its side.
+        """Bytes from the peer, at most `max_bytes`; b"" when it has ended its side.
 
-        Raises ConnectionLost, and trio.BusyResourceError if another task is receiving. Cancelled,
-        it loses nothing.
+        Raises ConnectionLost, and trio.BusyResourceError if another task is receiving. A cancelled
+        call loses no bytes.
         """
         if self._receiving:
             raise trio.BusyResourceError(f"another task receives from {self.name}")
@@ -119,9 +117,8 @@ class FramedStream:
             self._choked = True
 
     def write_now(self, *buffers: Buffer) -> None:
-        """The same, but with the kernel at once if nothing waits before them: a turn of the
-        scheduler less for what somebody waits for, and a call of its own. Once after each read:
-        where many wait, what they wait for is joined.
+        """As `write`, but if nothing is queued, send now: this saves a turn of the scheduler, and
+        costs a system call. Works once after each read; further buffers are queued and joined.
         """
         is_free = not self._pending_bytes and self._lost is None
         sent = self._transport.send_now(buffers) if is_free else 0
@@ -137,10 +134,9 @@ class FramedStream:
                 sent -= size
 
     def on_writable(self, callback: Callable[[], object]) -> None:
-        """Call `callback` once when pending has fallen to a quarter of the high mark.
-
-        At once if the high mark has not been reached since it was last there, or if the
-        connection is lost. Callbacks are short, synchronous and don't raise.
+        """Call `callback` once, when pending has fallen to a quarter of the high mark; at once if
+        the high mark was not reached since, or the connection is lost. Callbacks are short,
+        synchronous and don't raise.
         """
         if self._choked:
             self._writable_callbacks.append(callback)
@@ -148,7 +144,7 @@ class FramedStream:
             callback()
 
     async def flush(self) -> None:
-        """Until all that was written is with the kernel. Raises ConnectionLost."""
+        """Wait until the kernel has all written bytes. Raises ConnectionLost."""
         while self._pending_bytes and self._lost is None:
             if self._flushed is None:
                 self._flushed = trio.Event()
@@ -158,7 +154,7 @@ class FramedStream:
         await trio.lowlevel.checkpoint()
 
     async def run_writer(self) -> None:
-        """Send what is written until the stream is closed or breaks; started once, by the owner.
+        """Send written buffers until the stream is closed or breaks; the owner starts it once.
 
         Returns in both cases: the reader gets the error.
         """
@@ -193,7 +189,7 @@ class FramedStream:
         return ConnectionLost(f"{self.name}: {self._lost}")
 
     def _lose(self, reason: str, cause: BaseException | None = None) -> None:
-        """Forget all that is queued, wake everybody, and let go of the socket; once."""
+        """Drop the queue, wake all waiting tasks, and close the socket. Idempotent."""
         if self._lost is not None:
             return
         self._lost = reason
@@ -205,14 +201,12 @@ class FramedStream:
         self._count_sent(0)
 
     def abort(self, reason: str = "closed on our side") -> None:
-        """Give the connection up now: whatever is queued is dropped, `receive` raises.
-        Idempotent.
-        """
+        """Abandon the connection now: drop the queue; `receive` raises. Idempotent."""
         self._lose(reason)
 
     async def detach(self) -> trio.abc.Stream:
-        """The stream itself, once all that was written is with the kernel: this one reads and
-        writes no more, its writer task ends, and closing it closes what was handed out.
+        """The underlying stream, after a flush. This object then reads and writes no more and its
+        writer task ends; closing it still closes the underlying stream.
 
         Raises ConnectionLost.
         """
@@ -222,9 +216,7 @@ class FramedStream:
         return self._stream
 
     async def aclose(self) -> None:
-        """Close, even when cancelled. Drops what is pending: `flush` before, under your own
-        deadline.
-        """
+        """Close, even when cancelled. Drops pending bytes: `flush` first, with a deadline."""
         self._lose("closed on our side")
         if isinstance(self._stream, trio.SocketStream):
             await self._stream.aclose()
@@ -233,7 +225,7 @@ class FramedStream:
 
 
 def _reason(error: BaseException) -> str:
-    """What happened, in words: Trio's wrapper has the socket's own error as its cause."""
+    """The error's text: the cause of Trio's wrapper is the socket's own error."""
     if isinstance(error, trio.ClosedResourceError):
         return "closed on our side"
     if isinstance(error, TlsFailed):

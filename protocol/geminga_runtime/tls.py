@@ -1,8 +1,8 @@
-"""TLS contexts from files in PEM, for clients and servers, made anew when the files change (spec
-PX-25; Apache's SecurityUtility).
+"""TLS contexts from PEM files, for clients and servers, reloaded when the files change (spec PX-25;
+Apache's SecurityUtility).
 
-A certificate that is replaced on disk is used by the next connection; those that stand live on. If
-the new files can't be used, the old ones stay in use and that is logged once.
+The next connection uses a replaced certificate; open connections are not affected. If the new files
+are invalid, the old ones stay in use and the error is logged once.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ import trio
 _log = logging.getLogger(__name__)
 
 PROTOCOLS = ("TLSv1.3", "TLSv1.2")
-"""What is spoken. Older versions are broken and refused, also where they are asked for."""
+"""Supported versions. Older ones are insecure and refused even if configured."""
 
 REFRESH_CHECK_S = 300.0
-"""How often files are looked at (tlsCertRefreshCheckDurationSec)."""
+"""Interval of checks for changed files (tlsCertRefreshCheckDurationSec)."""
 
 _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
 class TlsConfigError(Exception):
-    """A file or setting can't be used. `field` is the option's name, which the text begins with."""
+    """A file or setting is invalid. `field` is the option's name; the text begins with it."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(f"{field}: {reason}")
@@ -39,10 +39,10 @@ class TlsConfigError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TlsOptions:
-    """Files, protocols and ciphers, the same for both sides. Empty means: not set.
+    """Files, protocols and ciphers, the same for both sides. Empty means not set.
 
-    `ciphers` are OpenSSL's or Java's names. TLS 1.3's own suites can't be chosen one by one: with
-    any of them in the list TLS 1.3 is spoken, with all its suites; with none it is not.
+    `ciphers` are OpenSSL's or Java's names. TLS 1.3's suites can't be chosen one by one: any of
+    them in the list enables TLS 1.3 with all its suites; without one, TLS 1.3 is off.
     """
 
     certificate_file: str = ""
@@ -55,8 +55,8 @@ class TlsOptions:
 
 @dataclass(frozen=True, slots=True)
 class ClientTls(TlsOptions):
-    """A client's side. Without `trust_certs_file` the system's authorities are trusted; with
-    `allow_insecure` any server is.
+    """A client's options. Without `trust_certs_file` it trusts the system's authorities; with
+    `allow_insecure` any server.
     """
 
     validate_hostname: bool = True
@@ -77,9 +77,9 @@ class ClientTls(TlsOptions):
 
 @dataclass(frozen=True, slots=True)
 class ServerTls(TlsOptions):
-    """A server's side. Clients are asked for a certificate if there is a `trust_certs_file`; one
-    that it doesn't vouch for ends the handshake. With `allow_insecure` none is asked for, so that
-    an unproven name can't be taken for an identity.
+    """A server's options. With a `trust_certs_file`, clients are asked for a certificate; an
+    untrusted one ends the handshake. With `allow_insecure` they are not asked: an unverified name
+    must not become an identity.
     """
 
     require_client_certificate: bool = False
@@ -89,7 +89,7 @@ class ServerTls(TlsOptions):
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         _common(context, self)
         _load_chain(context, self)
-        # A client that closes before it has read a ticket would reset the connection.
+        # A client that closes with an unread ticket would reset the connection.
         context.num_tickets = 0
         if self.require_client_certificate:
             if self.allow_insecure:
@@ -104,7 +104,7 @@ class ServerTls(TlsOptions):
 
 
 class TlsContexts:
-    """The context for the next connection. Raises TlsConfigError when it is made."""
+    """The context for the next connection. The constructor raises TlsConfigError."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class TlsContexts:
         self._next_check_s = clock() + refresh_check_s
 
     def current(self) -> ssl.SSLContext:
-        """Looks at the files if it is time to."""
+        """The context; checks the files for changes if the interval has passed."""
         now_s = self._clock()
         if now_s >= self._next_check_s:
             self._next_check_s = now_s + self._refresh_check_s
@@ -149,15 +149,13 @@ class TlsContexts:
 
 
 def peer_certificate(tls: ssl.SSLObject) -> bytes | None:
-    """The certificate (DER) that the peer proved to have in the handshake, vouched for by a trusted
-    authority; None if it showed none or none was verified.
-    """
+    """The peer's certificate (DER), if it has one and it was verified; otherwise None."""
     # The parsed form of an unverified certificate is empty.
     return tls.getpeercert(binary_form=True) if tls.getpeercert() else None
 
 
 def tls_reason(error: BaseException) -> str:
-    """Why TLS failed, in words without OpenSSL's decoration."""
+    """Why TLS failed: OpenSSL's text without its prefixes."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate is refused: {error.verify_message.rstrip('.')}"
     if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
@@ -206,7 +204,7 @@ def _is_tls13(name: str) -> bool:
 
 
 def _openssl_name(name: str) -> str:
-    """OpenSSL's name of a suite of TLS 1.2 that Java's name is given of."""
+    """OpenSSL's name of a TLS 1.2 suite, from Java's name."""
     if not name.startswith("TLS_"):
         return name
     exchange, _, cipher = name.removeprefix("TLS_").partition("_WITH_")
@@ -231,7 +229,7 @@ def _load_trust(context: ssl.SSLContext, path: str) -> None:
 
 
 class _Encrypted(Exception):
-    """The key wants a password."""
+    """The key is encrypted with a password."""
 
 
 def _load_chain(context: ssl.SSLContext, options: TlsOptions) -> None:
@@ -259,7 +257,7 @@ def _load_chain(context: ssl.SSLContext, options: TlsOptions) -> None:
 
 
 def _damaged(certificate: str, key: str) -> TlsConfigError:
-    """Which of the two OpenSSL didn't like: it doesn't say."""
+    """Find the damaged file of the two, which OpenSSL doesn't name."""
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(certificate)
     except ssl.SSLError:

@@ -1,6 +1,4 @@
-"""What listeners with TLS are made of, by Apache's keys (spec PX-25); broker and proxy add their
-ports.
-"""
+"""Settings of TLS listeners under Apache's keys (spec PX-25); broker and proxy add their ports."""
 
 from __future__ import annotations
 
@@ -10,12 +8,12 @@ from geminga_runtime.settings import ConfigError, listed, setting
 from geminga_runtime.tls import ServerTls, TlsConfigError, TlsContexts
 
 NO_PORT = -1
-"""Nothing listens."""
+"""No listener."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """Files, protocols and ciphers. Without a port no file is looked at."""
+    """Files, protocols and ciphers. Without a TLS port no file is read."""
 
     certificate_file: str = setting("tlsCertificateFilePath", "")
     key_file: str = setting("tlsKeyFilePath", "")

@@ -1,8 +1,8 @@
 """TLS over a socket, with reads and writes as large as the plain ones.
 
 trio.SSLStream moves 16 KiB a turn. Here one read of the socket brings many records, decrypted
-together, and many buffers are encrypted together and leave with one call: a third of its
-processor time for each byte, in the sizes that a broker moves.
+together, and many buffers are encrypted together and sent with one call. In a broker's sizes, a
+byte costs a third of SSLStream's processor time.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from geminga_runtime.tls import peer_certificate, tls_reason
 RECEIVE_BYTES = 256 * 1024
 ENCRYPT_BYTES = 64 * 1024
 FEED_BYTES = 64 * 1024
-"""Bytes that are encrypted, or decrypted, at once: OpenSSL keeps a buffer of the largest size that
-a connection ever needed. Larger ones save nothing.
+"""Bytes to encrypt, or decrypt, at once: OpenSSL never shrinks a connection's buffer, and larger
+pieces save nothing.
 """
 NOT_SENT_LOW_BYTES = 256 * 1024
 """Trio asks the kernel for 16 KiB, good for fair HTTP; a broker wants fewer, larger sends."""
 _NOTHING = memoryview(b"")
-"""In place of an empty end of something large, which would keep it."""
+"""Replaces an empty slice of a large buffer, which would keep the buffer alive."""
 RECORD_BYTES = 16 * 1024
-"""OpenSSL gives out one record (RFC 8446, 5.1) a call."""
+"""OpenSSL returns at most one record (RFC 8446, 5.1) a call."""
 
 
 class TlsStream(trio.abc.Stream):
-    """One reader, one writer. `do_handshake` comes first; the transport belongs to the stream."""
+    """One reader, one writer. Call `do_handshake` first. The stream owns the transport."""
 
     def __init__(
         self,
@@ -70,18 +70,18 @@ class TlsStream(trio.abc.Stream):
 
     @property
     def peer_certificate(self) -> bytes | None:
-        """The verified certificate (DER) of the peer, None if it has shown none."""
+        """The peer's verified certificate (DER), or None."""
         return peer_certificate(self._tls) if self._is_open else None
 
     @property
     def has_unread(self) -> bool:
-        """Whether bytes of the peer are here that were not received yet."""
+        """Whether bytes were read from the socket but not received yet."""
         held = self._given_back or self._undecrypted or self._incoming.pending
         return bool(held or self._tls.pending())
 
     async def do_handshake(self) -> None:
-        """Until both sides agree. Raises TlsFailed, and OSError if the connection breaks; the
-        deadline is the caller's.
+        """Run the handshake. Raises TlsFailed, and OSError if the connection breaks; deadlines are
+        the caller's.
         """
         while True:
             try:
@@ -97,7 +97,7 @@ class TlsStream(trio.abc.Stream):
                 return
             data = await self._read_socket(RECORD_BYTES)
             if not data:
-                # Not TlsFailed: full servers, and load balancers without a server, close so too.
+                # Not TlsFailed: a full server, or a load balancer without one, does this too.
                 raise ConnectionResetError(
                     "closed during the TLS handshake (is this the TLS port?)"
                 )
@@ -105,14 +105,14 @@ class TlsStream(trio.abc.Stream):
             self._incoming.write(data)
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """Bytes of the peer, b"" when it has ended its side. Raises TlsFailed and OSError.
-        Cancelled, it loses nothing.
+        """Bytes from the peer, b"" when it has ended its side. Raises TlsFailed and OSError. A
+        cancelled call loses no bytes.
         """
         wanted = RECEIVE_BYTES if max_bytes is None else max_bytes
         if self._given_back:
             first, self._given_back = self._given_back[:wanted], self._given_back[wanted:]
             return first
-        # Nothing is awaited with decrypted bytes in hand: a cancellation would lose them.
+        # No await after the decryption: a cancellation would lose the bytes.
         if not self._is_drained:
             await trio.lowlevel.checkpoint()
         while True:
@@ -128,11 +128,11 @@ class TlsStream(trio.abc.Stream):
                 self._incoming.write_eof()
 
     def give_back(self, data: bytes) -> None:
-        """What was received is received again, before all else."""
+        """Put received bytes back; the next call receives them first."""
         self._given_back = data + self._given_back
 
     def _decrypt(self, max_bytes: int) -> bytes | None:
-        """What has come, b"" at the end, None if nothing is whole yet."""
+        """Decrypted bytes, b"" at the end, None if no record is complete."""
         if self._broken is not None:
             raise self._broken
         parts: list[bytes] = []
@@ -150,10 +150,10 @@ class TlsStream(trio.abc.Stream):
                 parts.append(part)
                 size += len(part)
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-            # Also without close_notify: the protocol above knows what is complete.
+            # An end without close_notify is no error: the protocol above knows what is complete.
             self._has_ended = True
         except ssl.SSLError as error:
-            # Raised after the data that came before it.
+            # Return the data before the error first; the next call raises it.
             self._broken = TlsFailed(tls_reason(error))
             if not parts:
                 raise self._broken from error
@@ -170,19 +170,19 @@ class TlsStream(trio.abc.Stream):
         return True
 
     def _feed(self) -> None:
-        """A part of what was read, since OpenSSL's buffer never shrinks again."""
+        """Pass on FEED_BYTES only: OpenSSL's buffer never shrinks."""
         self._incoming.write(self._undecrypted[:FEED_BYTES])
         self._undecrypted = self._undecrypted[FEED_BYTES:] or _NOTHING
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Until the kernel has taken it. Raises TlsFailed and OSError."""
+        """Send until the kernel has all bytes. Raises TlsFailed and OSError."""
         await self.send_buffers([memoryview(data)], lambda size: None)
         await trio.lowlevel.checkpoint()
 
     async def send_buffers(
         self, buffers: Sequence[Buffer], count_sent: Callable[[int], object]
     ) -> None:
-        """Send in order; `count_sent` is told how many plain bytes the kernel has each time."""
+        """Send in order; calls `count_sent` with the number of plain bytes that were sent."""
         for piece in _pieces(buffers):
             at, size = 0, len(piece)
             while at < size:
@@ -194,43 +194,43 @@ class TlsStream(trio.abc.Stream):
             count_sent(size)
 
     def send_now(self, buffers: Sequence[Buffer]) -> int:
-        """Nothing: encrypted bytes go out in one order, which the writer keeps."""
+        """Sends nothing: encrypted bytes must keep the order, which is up to the writer task."""
         return 0
 
     async def wait_send_all_might_not_block(self) -> None:
-        """Until the socket takes more."""
+        """Wait until the socket takes more."""
         await self.transport_stream.wait_send_all_might_not_block()
 
     def close(self) -> None:
-        """Say farewell if the socket takes it at once, and close. Idempotent."""
+        """Send close_notify if the socket takes it at once, and close. Idempotent."""
         if self._socket.fileno() >= 0:
             if self._is_open and not self._unsent:
                 try:
                     self._tls.unwrap()
-                except ssl.SSLError:  # it waits for the peer's close_notify, which isn't needed
+                except ssl.SSLError:  # SSLWantRead: the peer's close_notify isn't needed
                     pass
                 self._say_last()
             self._socket.close()
 
     async def aclose(self) -> None:
-        """The same, with a checkpoint."""
+        """As `close`, with a checkpoint."""
         self.close()
         await trio.lowlevel.checkpoint()
 
     def selected_alpn_protocol(self) -> str | None:
-        """What was agreed on by ALPN."""
+        """The protocol agreed on by ALPN."""
         return self._tls.selected_alpn_protocol()
 
     def _say_last(self) -> None:
-        """An alert, if there is one, and if the socket takes it without waiting."""
+        """Send a pending alert, if the socket takes it at once."""
         try:
             os.write(self._socket.fileno(), self._outgoing.read())
         except OSError:
             pass
 
     def _last_words(self) -> TlsFailed | None:
-        """Why the peer has closed, if it said so: with TLS 1.3 a refused client learns of it after
-        its own handshake, and often first by a write that fails.
+        """The peer's alert, if it sent one: with TLS 1.3 a client is refused after it has completed
+        the handshake, and often notices it first by a failed write.
         """
         if self._incoming.eof:
             return None
@@ -256,8 +256,8 @@ class TlsStream(trio.abc.Stream):
                 await trio.lowlevel.wait_readable(self._socket.fileno())
 
     async def _drain(self) -> None:
-        """Send all that is encrypted. The reader has something to send too, now and then (keys
-        anew): what one of the two began, cancelled or not, goes out whole before the rest.
+        """Send all encrypted bytes. The reader sends too, now and then (a key update); bytes that a
+        cancelled task left unsent go first.
         """
         async with _Held(self._send_lock):
             while self._unsent or self._outgoing.pending:
@@ -274,7 +274,7 @@ class TlsStream(trio.abc.Stream):
 
 
 def large_sends(sock: trio.socket.SocketType) -> None:
-    """Let the kernel take more at a time than what Trio asks for."""
+    """Raise Trio's limit of unsent bytes in the kernel, for larger sends."""
     if hasattr(trio.socket, "TCP_NOTSENT_LOWAT"):
         try:
             sock.setsockopt(
@@ -285,7 +285,7 @@ def large_sends(sock: trio.socket.SocketType) -> None:
 
 
 class _Held:
-    """A lock that costs no turn of the scheduler while nobody else has it."""
+    """Takes a lock without a turn of the scheduler if it is free."""
 
     __slots__ = ("_lock",)
 

@@ -1,4 +1,4 @@
-"""What a FramedStream reads from and writes to: a socket, TLS, or any stream of Trio's."""
+"""Transports of a FramedStream: a socket, TLS, or any Trio stream."""
 
 # A protocol's methods have docstrings for bodies.
 # pyright: reportReturnType=false
@@ -20,15 +20,15 @@ SMALL_BUFFER_BYTES = 4096
 
 JOIN_BUFFERS_MAX = 256
 IOV_MAX = 1024
-"""The kernel's limit of buffers a call (UIO_MAXIOV)."""
+"""The kernel's limit of buffers in a call (UIO_MAXIOV)."""
 SEND_BYTES_MAX = 256 * 1024
-"""Bytes a call, which the kernel copies while nothing else runs; then all others have their turn
-(spec BR-40).
+"""Bytes in a call: nothing else runs while the kernel copies them. Other tasks run before the next
+call (spec BR-40).
 """
 
 
 def coalesce(buffers: Sequence[Buffer]) -> list[Buffer]:
-    """The same bytes with runs of small buffers joined; large buffers stay the objects they are."""
+    """The same bytes with runs of small buffers joined; large buffers are not copied."""
     if len(buffers) == 1:
         return list(buffers)
     if max(map(len, buffers), default=0) < SMALL_BUFFER_BYTES:
@@ -52,7 +52,7 @@ def coalesce(buffers: Sequence[Buffer]) -> list[Buffer]:
 
 
 def cap(window: list[Buffer]) -> bool:
-    """Leave in it at most SEND_BYTES_MAX; returns whether there was more."""
+    """Cut `window` to SEND_BYTES_MAX; returns whether it was longer."""
     left = SEND_BYTES_MAX
     for at, buffer in enumerate(window):
         left -= len(buffer)
@@ -63,25 +63,25 @@ def cap(window: list[Buffer]) -> bool:
 
 
 class Transport(Protocol):
-    """One reader, one writer. Both meet the same errors: OSError, and Trio's of streams."""
+    """One reader, one writer. Both raise OSError, and Trio's errors of streams."""
 
     async def receive_some(self, max_bytes: int) -> bytes:
-        """What the peer sent; b"" at the end. Cancelled, it loses nothing."""
+        """Bytes from the peer; b"" at the end. A cancelled call loses no bytes."""
 
     async def send_buffers(
         self, buffers: list[Buffer], count_sent: Callable[[int], object]
     ) -> None:
-        """Send in order; `count_sent` is told how many bytes the kernel has each time."""
+        """Send in order; calls `count_sent` with the number of bytes after each send."""
 
     def send_now(self, buffers: Sequence[Buffer]) -> int:
-        """Bytes that the kernel took at once: none, where that isn't worth a call. No error."""
+        """Send without waiting; returns the number of bytes sent, which may be 0. Never raises."""
 
     def close(self) -> None:
-        """End both directions, also under a reader or writer. Idempotent."""
+        """Close both directions, also while a task reads or writes. Idempotent."""
 
 
 def transport_of(stream: trio.abc.Stream) -> Transport:
-    """The transport that the stream is, or has."""
+    """The transport for a stream."""
     if isinstance(stream, TlsStream):
         return stream
     if isinstance(stream, trio.SocketStream) and hasattr(os, "writev"):
@@ -91,7 +91,7 @@ def transport_of(stream: trio.abc.Stream) -> Transport:
 
 
 class _SocketTransport:
-    """Past the layers that Trio puts above a socket's calls."""
+    """System calls without Trio's layers above them."""
 
     __slots__ = ("_drained", "_may_hurry", "_socket")
 
@@ -105,7 +105,7 @@ class _SocketTransport:
         if self._drained:
             await trio.lowlevel.wait_readable(self._socket.fileno())
         else:
-            # The last read was full, so there is more: only give other tasks their turn.
+            # The last read was full, so there is more to read: only let other tasks run.
             await trio.lowlevel.checkpoint()
         while True:
             try:
@@ -126,8 +126,7 @@ class _SocketTransport:
             window = buffers[first : first + IOV_MAX]
             is_capped = left_bytes > SEND_BYTES_MAX and cap(window)
             try:
-                # Not trio's sendmsg: it would yield once more for each send although the next
-                # step is to park anyway.
+                # Not trio's sendmsg: it is a checkpoint, and the writer task waits soon anyway.
                 sent = os.writev(self._socket.fileno(), window)
             except BlockingIOError:
                 await trio.lowlevel.wait_writable(self._socket.fileno())
@@ -147,14 +146,14 @@ class _SocketTransport:
                 await trio.lowlevel.checkpoint()
 
     def send_now(self, buffers: Sequence[Buffer]) -> int:
-        """Once after each read: where many wait, what they wait for is joined."""
+        """One send after each read; further buffers are joined by the writer task."""
         if not self._may_hurry:
             return 0
         self._may_hurry = False
         try:
             return os.writev(self._socket.fileno(), buffers)
         except OSError:
-            # The socket is full, or broken: then the writer task gets the same error.
+            # Full, or broken: the writer task then gets the same error.
             return 0
 
     def close(self) -> None:
@@ -162,7 +161,7 @@ class _SocketTransport:
 
 
 class _StreamTransport:
-    """A stream that can't be closed under its reader: that one is cancelled instead."""
+    """A stream that can't be closed while a task reads or writes: `close` cancels these instead."""
 
     __slots__ = ("_closed", "_scopes", "_stream")
 

@@ -1,4 +1,4 @@
-"""Parked events: the cheap ways in which one task waits for others of the same loop."""
+"""Cheap ways for a task to wait for others of the same loop."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ E = TypeVar("E", bound=BaseException)
 
 
 def own_copy(error: E) -> E:
-    """A new exception object of the same class that says the same, cause and notes included.
+    """A copy of an exception, with its cause and notes.
 
-    An error that several tasks get is raised by each as an object of its own. Traceback and context
-    are those of one raise: a shared object would collect the frames of all.
+    Each of several tasks that get an error raises a copy: a shared object would collect the
+    tracebacks of all.
     """
     kind = type(error)
     arguments = error.__reduce__()[1]
@@ -33,9 +33,9 @@ def own_copy(error: E) -> E:
 
 
 class Wakeup:
-    """Set many times, waited for by one task; sets between two waits are one.
+    """Set many times, waited for by one task; several sets between two waits count as one.
 
-    It costs no allocation, so a pump or writer can be woken per message run. From another thread
+    It allocates nothing, so a pump or writer can be woken per message run. From another thread
     use `trio_token.run_sync_soon(wakeup.set)`.
     """
 
@@ -59,9 +59,9 @@ class Wakeup:
         return self._set
 
     async def wait(self) -> None:
-        """Until `set` was called since the last return. Always a checkpoint.
+        """Wait until `set` was called since the last return. Always a checkpoint.
 
-        Raises trio.BusyResourceError if another task waits already. Cancelled, it takes nothing.
+        Raises trio.BusyResourceError if another task waits. A cancelled wait consumes no `set`.
         """
         if self._task is not None:
             raise trio.BusyResourceError("another task waits for this wakeup")
@@ -78,7 +78,7 @@ class Wakeup:
 
 
 class Promise(Generic[T]):
-    """An answer that comes once; any number of tasks wait for it. The first outcome counts."""
+    """A result that any number of tasks wait for. Only the first outcome counts."""
 
     __slots__ = ("_done", "_error", "_tasks", "_value")
 
@@ -89,13 +89,13 @@ class Promise(Generic[T]):
         self._tasks: dict[trio.lowlevel.Task, None] = {}
 
     def resolve(self, value: T) -> None:
-        """Answer all waiters with `value`; without effect if answered before."""
+        """Return `value` to all waiters; ignored if already done."""
         if not self._done:
             self._value = value
             self._finish()
 
     def reject(self, error: BaseException) -> None:
-        """Raise `error` in all waiters; without effect if answered before."""
+        """Raise `error` in all waiters; ignored if already done."""
         if not self._done:
             self._error = error
             self._finish()
@@ -112,7 +112,7 @@ class Promise(Generic[T]):
         return self._done
 
     async def wait(self) -> T:
-        """The value; raises a copy of the error it was rejected with. Always a checkpoint."""
+        """The value; raises a copy of the error given to `reject`. Always a checkpoint."""
         if self._done:
             await trio.lowlevel.checkpoint()
         else:

@@ -55,7 +55,7 @@ def parse_url(text: str) -> Address:
 
 
 def parse_urls(key: str, text: str) -> list[Address]:
-    """The addresses of a service URL with one host or several, `pulsar://a:6650,b:6650`.
+    """The addresses of a service URL with one or several hosts, `pulsar://a:6650,b:6650`.
 
     Raises ConfigError, which names the key.
     """

@@ -1,4 +1,4 @@
-"""Bounds on what clients' requests hold in a proxy, all clients together (spec PX-07). Pure."""
+"""Bounds on the memory of requests, for all clients together (spec PX-07). Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class HeldBytes:
         self.bytes = 0
 
     def take(self, size: int) -> bool:
-        """Count `size` bytes until `give`; False, and nothing counted, if they pass the bound."""
+        """Count `size` bytes until `give`. False, and nothing counted, if above the bound."""
         if self.bytes + size > self.bytes_max:
             return False
         self.bytes += size
@@ -42,10 +42,10 @@ class Unfinished:
         self._held = held
         self._bytes = 0
         self.since_s: float | None = None
-        """Since when it has been large."""
+        """When the frame became large enough to count."""
 
     def becomes(self, size: int, now_s: float) -> bool:
-        """Count `size` bytes instead of those before; False if they pass the bound."""
+        """Replace the counted size by `size` bytes; False if they exceed the bound."""
         size = 0 if size <= SMALL_BYTES else size
         if size <= self._bytes:
             self._held.give(self._bytes - size)
@@ -78,11 +78,11 @@ class RequestBudget:
 
     @property
     def is_full(self) -> bool:
-        """Whether as many requests wait as may."""
+        """Whether no more requests may wait."""
         return self.waiting >= self._requests_max
 
     def take(self, kind: str, held_bytes: int) -> bool:
-        """Count a request until `give`; False if its bytes pass the bound."""
+        """Count a request until `give`; False if its bytes exceed the bound."""
         if held_bytes and not self.held.take(held_bytes):
             return False
         self.passed_on[kind] += 1

@@ -33,7 +33,7 @@ class Rotation:
         self._dead_until_s: dict[Address, float] = {}
 
     def order(self, listed: list[Address]) -> list[Address]:
-        """All of them, beginning with another one each time."""
+        """All brokers, beginning with another one at each call."""
         self._next += 1
         start = self._next % len(listed) if listed else 0
         now_s = trio.current_time()
@@ -41,7 +41,7 @@ class Rotation:
         return sorted(turned, key=lambda one: self._dead_until_s.get(one, 0.0) > now_s)
 
     def is_dead(self, address: Address) -> None:
-        """The broker could not be reached, or broke off an answer."""
+        """The broker could not be reached, or its response broke off."""
         if len(self._dead_until_s) >= DEAD_MAX:
             self._dead_until_s.clear()
         self._dead_until_s[address] = trio.current_time() + DEAD_S
@@ -56,7 +56,7 @@ class Rotation:
 
 
 class Brokers:
-    """What a proxy knows of its brokers."""
+    """The brokers' addresses, and the credentials and TLS settings for them."""
 
     def __init__(self, config: ProxyConfig) -> None:
         """Raises ConfigError."""

@@ -75,7 +75,7 @@ class WebConfig:
     status_file: str = setting("statusFilePath", "")
     authenticate_metrics: bool = setting("authenticateMetricsEndpoint", True)
     trusts_forwarded_for: bool = setting("webServiceTrustXForwardedFor", False)
-    """Whether `X-Forwarded-For` is passed on, as all clients are proxies."""
+    """Whether clients' `X-Forwarded-For` is passed on: only if all clients are trusted proxies."""
     head_bytes_max: int = setting(
         "httpMaxRequestHeaderSize", 8192, at_least=1024, at_most=1024 * 1024
     )

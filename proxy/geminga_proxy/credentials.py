@@ -26,7 +26,7 @@ PLUGINS = {
 
 
 class OwnCredentials(NamedTuple):
-    """A method, and its data, which is read again for each connection."""
+    """A method and its data; the data is read anew for each connection."""
 
     method: str = ""
     data: Callable[[], bytes] = lambda: b""
@@ -79,8 +79,8 @@ def _token(parameters: str) -> Callable[[], bytes]:
 
 
 class _TokenFile:
-    """Read each time, as it may be renewed. While the file is missing or invalid, the last valid
-    token is used, so that no connection fails meanwhile.
+    """Reads the file each time: it may be renewed. While the file is missing or invalid, the last
+    valid token is used, so that no connection fails meanwhile.
     """
 
     def __init__(self, path: Path) -> None:
@@ -104,12 +104,12 @@ class _TokenFile:
             self._last, self._is_broken = found, False
         elif not self._is_broken:
             self._is_broken = True
-            _log.warning("%s: %s; the token that was read last is used", self._path, why)
+            _log.warning("%s: %s; using the last valid token", self._path, why)
         return self._last
 
 
 def _check_token(token: bytes) -> None:
-    """Refuse a token that is invalid in a header at the start, not at the first request."""
+    """Refuse at the start a token that no header can hold, not at the first request."""
     if not _is_token(token):
         raise ConfigError(f"{_KEY}: a token must be ASCII without white space")
 

@@ -72,8 +72,8 @@ async def watch_brokers(
     *,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Call `found` with the brokers whenever they change, the first time before `started`. A file
-    that is missing is tried again; one that is replaced is opened again.
+    """Call `found` when the brokers change, the first time before `started`. A file
+    that is missing is retried; one that is replaced is reopened.
     """
     last: list[BrokerRecord] | None = None
     failure = ""

@@ -21,7 +21,7 @@ class ProxyMetrics:
         self.lookups: Counter[str] = Counter()
         """Requests that were passed on, by kind."""
         self.rejected: Counter[str] = Counter()
-        """Requests that were refused for want of room, by kind."""
+        """Requests that a full budget refused, by kind."""
         self.bytes_relayed = 0
         self.reads_relayed = 0
 
@@ -32,7 +32,7 @@ class ProxyMetrics:
         return "\n".join(lines) + "\n"
 
     def lines(self) -> Iterator[str]:
-        """What clients of the binary protocol caused, as Apache's servlet writes counters: `_total`
+        """Metrics of the binary protocol, as Apache's servlet writes counters: `_total`
         is not part of a family's name.
         """
         yield from self._gauge("pulsar_proxy_active_connections", self.active_connections)

@@ -18,7 +18,7 @@ from geminga_proxy.metrics import ProxyMetrics
 from geminga_runtime.errors import TlsFailed
 
 RELAY_BYTES = 256 * 1024
-"""Bytes of one read: what a direction holds at most."""
+"""Bytes of one read, the most that a direction holds."""
 LOOKS_PER_TIMEOUT = 4
 
 _BROKEN = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, TlsFailed)
@@ -40,8 +40,8 @@ class Direction:
         self._quiet = 0
 
     def is_silent(self) -> bool:
-        """Whether nothing came during LOOKS_PER_TIMEOUT calls. A direction that is stuck isn't
-        read: nothing is known of its sender.
+        """Whether nothing came during LOOKS_PER_TIMEOUT calls. A stuck direction doesn't count: it
+        isn't read, so its sender may be sending.
         """
         if self.has_ended or self.is_stuck or self.reads != self._reads_seen:
             self._reads_seen, self._quiet = self.reads, 0
@@ -89,7 +89,7 @@ class Tunnels:
         while True:
             await trio.sleep(self._timeout_s / LOOKS_PER_TIMEOUT)
             for tunnel in self._open:
-                # No short circuit: each look counts.
+                # `|`, not `or`: both directions must count each look.
                 if tunnel.up.is_silent() | tunnel.down.is_silent():
                     tunnel.scope.cancel()
 
@@ -138,7 +138,7 @@ async def _sockets(
     metrics: ProxyMetrics,
     direction: Direction,
 ) -> None:
-    """By the system calls themselves: Trio's layers above them cost as much again."""
+    """Direct system calls: Trio's layers above them would double the cost."""
     read_from, write_to = source.fileno(), sink.fileno()
     drained = True
     while True:
@@ -166,7 +166,7 @@ async def _sockets(
             sent = 0
         if sent < size:
             await _rest(memoryview(data)[sent:], sink, direction)
-        # The next read may come late: hold nothing until then.
+        # The next read may come late: free the bytes now.
         data = b""
 
 

@@ -1,4 +1,4 @@
-"""What all clients of one proxy share (spec PX-01 to PX-08)."""
+"""State shared by all clients of one proxy (spec PX-01 to PX-08)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ProxyService:
             del self._sessions[session]
 
     def drain(self) -> None:
-        """The proxy stops: clients that do lookups are answered and closed; tunnels continue."""
+        """The proxy stops: answer and close clients that do lookups; tunnels continue."""
         self._is_draining = True
         for session in list(self._sessions):
             session.drain()

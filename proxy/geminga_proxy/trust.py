@@ -1,4 +1,4 @@
-"""Where a credential may go, and whose it is (spec PX-02, PX-04, PX-06, PX-23). Pure.
+"""Which brokers get which credentials (spec PX-02, PX-04, PX-06, PX-23). Pure.
 
 The binary side and the HTTP side both decide here, and nowhere else:
 
@@ -27,7 +27,7 @@ LEARNED_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class HttpCredentials:
-    """What a broker is shown with one HTTP request."""
+    """The credentials in one HTTP request to a broker."""
 
     replaces: bool = False
     """Whether the client's Authorization header is removed."""
@@ -48,7 +48,7 @@ class CredentialPolicy:
         self.forwards = forwards
 
     def original(self, role: str | None, method: str, data: bytes) -> Original:
-        """What CONNECT to a broker says of the client, beside the proxy's own credentials."""
+        """The client's part of CONNECT to a broker, beside the proxy's own credentials."""
         if not self.forwards:
             return Original(principal=role)
         return Original(role, data.decode("utf-8", "replace"), method)
@@ -156,7 +156,7 @@ class Targets:
         try:
             ipaddress.ip_address(address.host)
         except ValueError:
-            # A name: checked again when it is resolved.
+            # A name; `allows_ip` checks its addresses after resolution.
             return True
         return self.allows_ip(address.host)
 

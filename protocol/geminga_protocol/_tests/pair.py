@@ -12,7 +12,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
 
 
 class End:
-    """One end: what it writes waits until the other end reads."""
+    """One end: written bytes wait until the other end reads."""
 
     def __init__(self) -> None:
         self.reader = FrameReader()
@@ -25,7 +25,7 @@ class End:
             self.sent += buffer
 
     def receive(self, chunk_bytes: int = 1 << 18) -> list[Frame]:
-        """Frames of all that the other end wrote, read by chunks of that size."""
+        """The other end's frames, read in chunks of that size."""
         assert self._other is not None
         data = bytes(self._other.sent)
         self._other.sent.clear()
@@ -45,7 +45,7 @@ class ConnectionPair:
         self.broker._other = self.client
 
     def exchange(self, requests: Iterable[bytes]) -> list[Frame]:
-        """Write the client's requests and answer what the broker's end makes of them."""
+        """Write the client's requests; returns them as the broker's end reads them."""
         self.client.write(*requests)
         return self.broker.receive()
 

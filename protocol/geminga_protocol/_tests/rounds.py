@@ -8,5 +8,5 @@ IS_NIGHTLY = os.environ.get("GEMINGA_NIGHTLY", "") not in ("", "0")
 
 
 def rounds(count: int) -> int:
-    """Of `count` rounds, seeds or kills those that this run takes."""
+    """The rounds, seeds or kills of `count` that this run takes."""
     return count if IS_NIGHTLY else (count + 1) // 2

@@ -1,4 +1,4 @@
-"""Avro schemas: what parses, what is equal, and what can be read as what."""
+"""Avro schemas: parsing, equality, compatibility."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def field(name: str, kind: Any, **more: Any) -> dict[str, Any]:
 
 
 def numbered(source: Any, count: list[int]) -> Any:
-    """The same, with every named type called differently and no fields of one name."""
+    """The same schema with unique names of types and fields."""
     if isinstance(source, list):
         return [numbered(each, count) for each in source]
     if not isinstance(source, dict):
@@ -118,7 +118,7 @@ def test_a_field_with_default_may_come_and_go(source: Any) -> None:
 
 
 @given(JSON)
-def test_what_is_no_schema_is_an_error_of_its_kind(source: Any) -> None:
+def test_invalid_schemas_raise_avro_schema_error(source: Any) -> None:
     try:
         parsed = schema(source)
     except AvroSchemaError:
@@ -186,7 +186,7 @@ def test_reading(writer: Any, reader: Any, readable: bool) -> None:
     assert can_read(schema(writer), schema(reader)) is readable
 
 
-def test_names_matter_where_java_looks_at_them() -> None:
+def test_names_matter_as_in_java() -> None:
     def enum(name: str, *symbols: str) -> AvroSchema:
         return schema({"type": "enum", "name": name, "symbols": list(symbols)})
 

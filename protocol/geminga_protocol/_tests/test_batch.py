@@ -50,7 +50,7 @@ def test_bounds() -> None:
     assert not builder.fits(0)
 
 
-def test_a_lying_count_makes_no_list() -> None:
+def test_a_wrong_count_allocates_nothing() -> None:
     with pytest.raises(RemoteProtocolError, match="ends after 0"):
         split_batch(metadata_of((1 << 31) - 1), memoryview(b""))
 
@@ -63,7 +63,7 @@ def test_a_negative_payload_size_is_an_error() -> None:
 
 
 @given(st.integers(-1, 5), st.binary(max_size=40))
-def test_any_bytes_end_in_an_answer(count: int, data: bytes) -> None:
+def test_any_bytes_give_a_result_or_a_protocol_error(count: int, data: bytes) -> None:
     try:
         split_batch(metadata_of(count), memoryview(data))
     except RemoteProtocolError:
@@ -84,7 +84,7 @@ def test_chunks_join_again(body: bytes, chunk_bytes_max: int) -> None:
     assert joined == body
 
 
-def test_chunk_numbers_that_lie() -> None:
+def test_inconsistent_chunk_numbers() -> None:
     with pytest.raises(LocalProtocolError):
         list(chunking.cut(memoryview(b"x"), "p-1", 0))
     for chunk_id, chunks, total in ((2, 2, 5), (-1, 2, 5), (0, 2, -1), (0, 11, 5), (0, 2, 101)):

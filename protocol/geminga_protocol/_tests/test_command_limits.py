@@ -1,4 +1,4 @@
-"""What a reader bears of a peer's commands (PR-01, PR-16)."""
+"""Bounds on a peer's commands (PR-01, PR-16)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_large_payload_is_no_large_command() -> None:
 
 
 @pytest.mark.parametrize(("pairs", "broken"), [(1000, False), (1001, True)])
-def test_long_lists_of_texts_are_not_looked_through(pairs: int, broken: bool) -> None:
+def test_long_lists_of_texts_are_not_scanned(pairs: int, broken: bool) -> None:
     [taken] = in_parts(producer(b"x" * 100_000, pairs))
     assert (taken.type == BROKEN) is broken
     if broken:
@@ -91,12 +91,12 @@ def test_a_list_as_long_as_a_frame_costs_little() -> None:
     limits = LIMITS._replace(bytes_max=5 << 20, bytes_by_kind={})
     began_s = time.process_time()
     [taken] = in_parts(stream, limits=limits)
-    assert time.process_time() - began_s < 0.2  # 0.4 s when all texts were looked at
+    assert time.process_time() - began_s < 0.2  # 0.4 s if all texts were checked
     assert taken.type == BROKEN
 
 
 @pytest.mark.parametrize("kind", ["ack", "redeliverUnacknowledgedMessages"])
-def test_message_ids_that_are_empty_are_not_looked_at_one_by_one(
+def test_empty_message_ids_are_refused_without_a_scan(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = BaseCommand(
@@ -109,7 +109,7 @@ def test_message_ids_that_are_empty_are_not_looked_at_one_by_one(
     ids = getattr(body, "message_id" if kind == "ack" else "message_ids")
     for _ in range(100_000):
         ids.add()
-    # Whatever looked at each would name or count what they lack.
+    # A check of each id would name or count the missing fields.
     monkeypatch.setattr("geminga_protocol.frames._lacking", lambda *_: 1 / 0)
     (frame,) = FrameReader().feed(_framed(command.SerializePartialToString()))
     assert frame.type == BROKEN

@@ -1,4 +1,4 @@
-"""Against what the Java client wrote, bad keys, and round trips."""
+"""Against data of the Java and C++ clients, bad keys, and round trips."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ TNQHvUg7a22qPT3x5xZf3//QBUACph0L5Q==
 
 
 class Golden(NamedTuple):
-    """What a client made of a payload with the public half of the key."""
+    """A payload as another client encrypted it with the public key."""
 
     private: str
     value: bytes
@@ -103,23 +103,23 @@ def public_pem(key: encryption.PrivateKey) -> bytes:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_java_wrote_is_read(name: str) -> None:
+def test_encrypted_data_of_the_java_client_is_read(name: str) -> None:
     golden = GOLDEN[name]
     data_key = encryption.decrypt_data_key(KEYS[name], golden.value)
     assert len(data_key) == encryption.DATA_KEY_BYTES
     assert DataKey(data_key).decrypt(golden.iv, golden.encrypted) == PAYLOAD
-    # With that key and IV there is one ciphertext only: ours is Java's.
+    # Key and IV determine the ciphertext: ours equals Java's.
     assert DataKey(data_key).encrypt(golden.iv, PAYLOAD) == golden.encrypted
 
 
-def test_what_cpp_wrote_is_read() -> None:
+def test_encrypted_data_of_the_cpp_client_is_read() -> None:
     data_key = DataKey(encryption.decrypt_data_key(KEYS["rsa"], CPP.value))
     assert data_key.decrypt(CPP.iv, CPP.encrypted) == b"hello from C++"
     assert data_key.encrypt(CPP.iv, b"hello from C++") == CPP.encrypted
 
 
 def test_an_ecies_value_is_a_function_of_its_ephemeral_key() -> None:
-    """The layout: point, text, MAC; the other side comes to the same by the ephemeral's point."""
+    """The layout: point, text, MAC; the receiver derives the keys from the ephemeral's point."""
     own = ec.derive_private_key(7, ec.SECP256R1())
     public = encryption.load_public_key(public_pem(KEYS["ec"]))
     data_key = bytes(range(32))
@@ -172,13 +172,13 @@ def test_a_changed_payload_is_refused(at: int, cut: bool, iv: bytes) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @given(value=st.binary(max_size=400))
-def test_bytes_of_chance_are_refused(name: str, value: bytes) -> None:
+def test_random_bytes_are_refused(name: str, value: bytes) -> None:
     with pytest.raises(Undecryptable):
         encryption.decrypt_data_key(KEYS[name], value)
 
 
 @given(data=st.binary(max_size=200), kind=st.sampled_from(["EC PRIVATE KEY", "PUBLIC KEY", ""]))
-def test_keys_of_chance_are_refused(data: bytes, kind: str) -> None:
+def test_random_keys_are_refused(data: bytes, kind: str) -> None:
     body = base64.b64encode(data)
     pem = b"-----BEGIN %b-----\n%b\n-----END %b-----\n" % (kind.encode(), body, kind.encode())
     for load in (encryption.load_private_key, encryption.load_public_key):
@@ -229,7 +229,7 @@ def test_a_certificate_holds_a_public_key() -> None:
     assert encryption.decrypt_data_key(key, value) == bytes(32)
 
 
-def test_keys_that_cant_be_used_are_told_without_their_content() -> None:
+def test_key_errors_do_not_show_the_key() -> None:
     other = ed25519.Ed25519PrivateKey.generate()
     none = serialization.NoEncryption()
     pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
@@ -261,5 +261,5 @@ def test_an_rsa_key_may_be_too_short_or_the_data_key_of_an_odd_length() -> None:
         encryption.decrypt_data_key(key, encryption.encrypt_data_key(key.public_key(), b"12345"))
 
 
-def test_a_data_key_doesnt_tell_itself() -> None:
+def test_a_data_keys_repr_does_not_show_it() -> None:
     assert "0000" not in repr(DataKey(bytes(32)))

@@ -1,4 +1,4 @@
-"""Frames from any chunking, lying lengths, broken commands."""
+"""Frames from any chunking, wrong lengths, broken commands."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_payload_frame_round_trip() -> None:
     assert only.payload == b"abc"
 
 
-def test_limit_can_be_set_when_connected_tells() -> None:
+def test_the_limit_can_be_set_after_connected() -> None:
     reader = FrameReader()
     reader.max_message_size = 100
     assert reader.max_message_size == 100
@@ -179,7 +179,7 @@ def test_only_a_frame_that_spans_chunks_is_copied() -> None:
     assert len(bytes(spanning.payload.obj)) < 1100
 
 
-def test_a_dripping_peer_makes_us_hold_few_objects() -> None:
+def test_small_chunks_are_joined() -> None:
     reader = FrameReader()
     stream = send(1, 1, 1, 100_000) + bytes(100_000)
     for at in range(0, 50_000, 2):

@@ -1,4 +1,4 @@
-"""Mutated streams end in frames or in RemoteProtocolError, never otherwise (spec PR-16)."""
+"""Mutated streams give frames or RemoteProtocolError, nothing else (spec PR-16)."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def drain(stream: bytes, chunks: list[int]) -> tuple[list[Frame], bool]:
 
 
 def use(frame: Frame) -> None:
-    """What a session does with a frame, so that nothing lazily parsed hides an error."""
+    """Use a frame as a session does, so that lazy parsing hides no error."""
     if frame.type == BROKEN:
         assert isinstance(frame.error, RemoteProtocolError)
         return

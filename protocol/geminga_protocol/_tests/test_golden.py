@@ -1,6 +1,6 @@
 """Our bytes and numbers against those of Apache's own classes (Pulsar 4.0.7, BookKeeper 4.17.2).
 
-The cases were asked of the Java classes that the docstrings of our modules name.
+The cases come from the Java classes that the docstrings of our modules name.
 """
 
 from __future__ import annotations

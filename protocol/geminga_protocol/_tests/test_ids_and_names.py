@@ -107,7 +107,7 @@ def test_murmur_twins(data: bytes) -> None:
     assert 1 <= keys.key_slot(data, first=1) <= 65535
 
 
-def test_without_mmh3_the_plain_twin_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_mmh3_the_plain_version_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mmh3", None)
     assert keys._choose_murmur() is keys.plain_murmur3_32
 

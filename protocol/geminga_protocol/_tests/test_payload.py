@@ -1,4 +1,4 @@
-"""Headers and payload: parts, checksums, broker entry metadata, lying lengths."""
+"""Headers and payload: parts, checksums, broker entry metadata, wrong lengths."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ METADATA = MessageMetadata(producer_name="p", sequence_id=1, publish_time=2)
 
 @settings(max_examples=30, deadline=None)
 @given(messages(MessageMetadata), st.binary(max_size=40), st.booleans(), st.booleans())
-def test_what_is_built_is_split(
+def test_split_is_the_inverse_of_build(
     metadata: MessageMetadata, body: bytes, checksum: bool, broker_entry: bool
 ) -> None:
     built = payload.build(metadata, body, checksum)
@@ -72,7 +72,7 @@ def test_every_truncation_is_an_error_or_loses_only_payload(prefix: bytes) -> No
 
 
 @given(st.binary(max_size=60))
-def test_any_bytes_end_in_an_answer(data: bytes) -> None:
+def test_any_bytes_give_a_result_or_a_protocol_error(data: bytes) -> None:
     for front in (b"", b"\x0e\x01", b"\x0e\x02\x00\x00\x00", b"\x0e\x02\x00\x00\x00\x04\x08\x01"):
         view = memoryview(front + data)
         payload.verify_checksum(view)

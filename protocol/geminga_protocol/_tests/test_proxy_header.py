@@ -34,7 +34,7 @@ def v2(source: Endpoint, destination: Endpoint, more: bytes = b"", command: int 
 
 
 def read(chunks: list[bytes]) -> tuple[Endpoint | None, bytes]:
-    """What a server learns, and what follows for those who come after."""
+    """The source that a server reads, and the bytes after the header."""
     reader = ProxyHeaderReader()
     stream = b"".join(chunks)
     at = available = 0
@@ -80,7 +80,7 @@ def test_a_stream_without_header_is_left_as_it_is(rest: bytes, cuts: list[int]) 
 
 
 @given(st.sampled_from([b"PROXY ", b"PROXY TCP4 ", V2_SIGNATURE, b""]), st.binary(max_size=300))
-def test_rubbish_is_refused_or_understood(begin: bytes, rest: bytes) -> None:
+def test_any_bytes_give_a_header_or_an_error(begin: bytes, rest: bytes) -> None:
     reader = ProxyHeaderReader()
     try:
         taken = reader.feed(begin + rest)
@@ -109,7 +109,7 @@ def test_bad_lines(line: str) -> None:
         ProxyHeaderReader().feed(line.encode())
 
 
-def test_nothing_is_known_of_unknown_and_local() -> None:
+def test_unknown_and_local_headers_have_no_source() -> None:
     ends = Endpoint("1.2.3.4", 5), Endpoint("6.7.8.9", 10)
     for header in (b"PROXY UNKNOWN\r\n", b"PROXY UNKNOWN what ever\r\n", v2(*ends, command=0x20)):
         assert read([header + FRAME]) == (None, FRAME)

@@ -1,4 +1,4 @@
-"""Receipts of a run are the bytes of the single receipts."""
+"""Receipts of a run equal the single receipts, byte for byte."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ IDS = st.one_of(st.integers(0, 300), st.integers(16_000, 17_000), st.integers(0,
 
 
 @given(IDS, IDS, IDS, IDS, st.integers(0, 300), st.sampled_from([0, 1]))
-def test_a_run_is_its_receipts(
+def test_a_run_equals_its_single_receipts(
     producer_id: int, ledger_id: int, sequence_id: int, entry_id: int, count: int, step: int
 ) -> None:
     pairs = [(sequence_id + n, 0, 9) for n in range(count)]

@@ -1,4 +1,4 @@
-"""What is written by hand equals what goes through protobuf."""
+"""Hand-written encoders equal protobuf."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept in the metadata store, whole and damaged."""
+"""Records of the metadata store, valid and damaged."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_ledger_metadata_torn_anywhere() -> None:
         b"BookieMetadataFormatVersion\t3\n\x02\x08\x01",
     ],
 )
-def test_ledger_metadata_that_is_none(data: bytes) -> None:
+def test_invalid_ledger_metadata(data: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
         ledger_metadata.parse(data)
 
@@ -96,7 +96,7 @@ def test_managed_ledger_round_trip(
 
 
 @given(st.binary(max_size=40))
-def test_any_bytes_end_in_an_answer(data: bytes) -> None:
+def test_any_bytes_give_a_result_or_a_protocol_error(data: bytes) -> None:
     for front in (b"", b"\x47\x78\x00\x00\x00", b"\x47\x78\x00\x00\x00\x04\x08\x01\x10\x05"):
         for decode in (
             managed_ledger.decode_ledger_info,

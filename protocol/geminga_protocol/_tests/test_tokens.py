@@ -1,4 +1,4 @@
-"""JSON web tokens: what is let in, and the attacks that are not (spec PX-20, PX-24)."""
+"""JSON web tokens: valid ones, and attacks (spec PX-20, PX-24)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_every_algorithm_signs_and_verifies(algorithm: str) -> None:
     assert json.loads(tokens.show(token)[0]) == {"alg": algorithm}
 
 
-def test_a_secret_signs_with_what_its_length_asks_for() -> None:
+def test_a_secrets_length_chooses_its_algorithm() -> None:
     assert tokens.signing_algorithm(bytes(32)) == "HS256"
     assert tokens.signing_algorithm(bytes(63)) == "HS384"
     assert tokens.signing_algorithm(bytes(64)) == "HS512"
@@ -133,7 +133,7 @@ def test_a_long_token_is_refused_quickly() -> None:
     assert time.process_time() - began < 0.05
 
 
-def test_the_reason_holds_nothing_of_the_token() -> None:
+def test_error_texts_hold_no_part_of_the_token() -> None:
     token = signed({"sub": "joe"})
     for cut in range(len(token)):
         text = refused(token[:cut])
@@ -147,13 +147,13 @@ def test_rubbish_is_refused_with_a_token_error(rubbish: bytes | str) -> None:
 
 
 @given(st.integers(0, 200), st.integers(0, 255))
-def test_no_changed_byte_gets_through(at: int, byte: int) -> None:
+def test_any_changed_byte_is_refused(at: int, byte: int) -> None:
     token = bytearray(signed({"sub": "joe"}).encode())
     at %= len(token)
     if token[at] == byte:
         return
     token[at] = byte
-    # The last character of a part has bits that carry nothing, so that the same bytes come out.
+    # The last character of a part has unused bits: a change there gives the same bytes.
     try:
         found = tokens.verify(bytes(token), tokens.secret_key(SECRET), NOW_S)
     except TokenError:

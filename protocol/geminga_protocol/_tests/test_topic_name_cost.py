@@ -1,4 +1,4 @@
-"""What hostile topic names may cost (PR-13, PR-16)."""
+"""The cost of hostile topic names (PR-13, PR-16)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An entry as a bookie keeps it: BookKeeper's packet (spec BK-12; Apache's DigestManager).
+"""BookKeeper's packet, the form of an entry in a bookie (spec BK-12; Apache's DigestManager).
 
     ledger id i64 | entry id i64 | last add confirmed i64 | length i64 | digest | payload
 
@@ -22,7 +22,7 @@ CRC32 = 1
 HMAC = 2
 CRC32C = 3
 DUMMY = 4
-"""Kinds of digest, with the numbers of LedgerMetadataFormat.DigestType."""
+"""Kinds of digest, numbered as in LedgerMetadataFormat.DigestType."""
 
 HEADER_BYTES = 32
 """Bytes before the digest."""
@@ -42,11 +42,11 @@ _Mac = Callable[[Buffer, Sequence[Buffer]], bytes]
 
 
 class DigestError(ValueError):
-    """The packet is too short, is another entry's, or its digest does not fit its bytes."""
+    """The packet is too short, belongs to another entry, or its digest is wrong."""
 
 
 def master_key(password: bytes) -> bytes:
-    """What a client proves to bookies that it may write the ledger: 20 bytes
+    """The key by which a client proves to bookies that it may write the ledger: 20 bytes
     (DigestManager.generateMasterKey).
     """
     return hashlib.sha1(b"ledger" + password).digest()
@@ -79,9 +79,7 @@ class Digest:
     def packet(
         self, ledger_id: int, entry_id: int, lac: int, length: int, parts: Sequence[Buffer]
     ) -> bytes:
-        """The packet of an entry whose payload is the parts one after another; the one copy of it
-        that is made.
-        """
+        """The packet of an entry. Its payload is the joined parts, which are copied only here."""
         head = _pack_header(ledger_id, entry_id, lac, length)
         return b"".join((head, self._mac(head, parts), *parts))
 
@@ -120,7 +118,7 @@ class Digest:
         return view
 
     def verify(self, packet: Buffer) -> memoryview:
-        """The payload as a view, whatever the entry. Raises DigestError unless the digest fits."""
+        """The payload of any entry, as a view. Raises DigestError unless the digest is right."""
         overhead = self.overhead_bytes
         if len(packet) < overhead:
             raise DigestError(f"a packet of {len(packet)} bytes has no header and digest")
@@ -140,8 +138,7 @@ def _mac_of(kind: int, password: bytes) -> _Mac:
         return _nothing_of
     if kind != HMAC:
         raise ValueError(f"{kind} is no digest type")
-    # The key differs from the master key, so that a bookie which knows that one can't forge
-    # entries.
+    # Not the master key: bookies know that one, and must not be able to forge entries.
     keyed = hmac.new(hashlib.sha1(b"mac" + password).digest(), digestmod="sha1")
 
     def hmac_of(head: Buffer, parts: Sequence[Buffer]) -> bytes:

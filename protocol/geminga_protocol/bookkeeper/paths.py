@@ -1,6 +1,6 @@
 """Paths of BookKeeper's metadata beneath its root, /ledgers (spec BK-20).
 
-Ledger ids spread over a tree of directories, so that no directory grows without bound
+Ledger ids are spread over a tree, so that no node has too many children
 (LongHierarchicalLedgerManager): 19 digits cut 3-4-4-4-4.
 """
 
@@ -35,5 +35,5 @@ def ledger_id(path: str, root: str = ROOT) -> int | None:
 
 
 def id_generator(root: str = ROOT) -> str:
-    """Prefix of the sequential nodes whose number is a new ledger's id."""
+    """Prefix of the sequential nodes whose numbers become ledger ids."""
     return f"{root}/idgen/ID-"

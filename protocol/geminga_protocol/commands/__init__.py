@@ -1,6 +1,6 @@
-"""Functions that make the ready frames of commands (spec PR-05), by family and for both roles; of
-other commands `encode.framed` does.
+"""Builders of commands' frames (spec PR-05), by family and for both roles. For other commands use
+`encode.framed`.
 
-Optional fields are keywords; None leaves the field out. What has a default on the wire is left out
-where it is the default, unless Apache's own side always writes it.
+Optional fields are keywords; None leaves the field out. A field that equals the wire's default is
+left out, unless Apache's own side always writes it.
 """

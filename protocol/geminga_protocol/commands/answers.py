@@ -1,4 +1,4 @@
-"""The two answers that any request may get."""
+"""The two responses that any request may get."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
 
 
 def success(request_id: int, *, schema: Schema | None = None) -> bytes:
-    """SUCCESS; the schema stands in it where a subscribe asked for the topic's."""
+    """SUCCESS, with the topic's schema if a subscribe asked for it."""
     return framed(CommandSuccess(request_id=request_id, schema=schema))
 
 

@@ -18,7 +18,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
 )
 
 PROTOCOL_VERSION: int = ProtocolVersion.v21
-"""The version that we speak; each side works by the lower of the two that are told."""
+"""Our version; both sides use the lower one of client and broker."""
 
 PING = framed(CommandPing())
 PONG = framed(CommandPong())
@@ -26,7 +26,7 @@ PONG = framed(CommandPong())
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """Who is behind a proxy (PIP-9): the principal, and the data it proved itself with."""
+    """The client behind a proxy (PIP-9): its principal and credentials."""
 
     principal: str | None = None
     auth_data: str | None = None
@@ -70,7 +70,7 @@ def connected(
     max_message_size: int | None = None,
     feature_flags: FeatureFlags | None = None,
 ) -> bytes:
-    """CONNECTED; `protocol_version` is what both understand, `max_message_size` in bytes."""
+    """CONNECTED; `protocol_version` is the lower one, `max_message_size` is in bytes."""
     body = CommandConnected(
         server_version=server_version,
         protocol_version=protocol_version,

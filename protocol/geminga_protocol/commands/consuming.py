@@ -1,4 +1,4 @@
-"""Consumers: subscribing, permits, acknowledging, seeking. MESSAGE by hand is in `encode`."""
+"""Consumers: subscribing, permits, acknowledging, seeking. For MESSAGE see `encode`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
 
 @dataclass(frozen=True, slots=True)
 class SubscribeOptions:
-    """What a subscribe may say beside its topic, name and type."""
+    """Options of a subscribe beside its topic, name and type."""
 
     consumer_name: str | None = None
     priority_level: int | None = None
@@ -55,7 +55,7 @@ DEFAULTS = SubscribeOptions()
 
 
 def _wire_id(message_id: MessageId) -> MessageIdData:
-    """The id as it stands in commands."""
+    """The id for a command."""
     data = MessageIdData()
     message_id.to_wire(data)
     return data
@@ -100,7 +100,7 @@ def subscribe(
 
 
 def flow(consumer_id: int, permits: int) -> bytes:
-    """FLOW: the consumer takes that many more messages."""
+    """FLOW: the consumer takes `permits` more messages."""
     return framed(CommandFlow(consumer_id=consumer_id, messagePermits=permits))
 
 
@@ -137,7 +137,7 @@ def ack_response(
     message: str | None = None,
     txnid: tuple[int, int] | None = None,
 ) -> bytes:
-    """ACK_RESPONSE; without an error the acknowledgement holds."""
+    """ACK_RESPONSE; without an error the acknowledgement is done."""
     most, least = txnid if txnid is not None else (None, None)
     body = CommandAckResponse(
         consumer_id=consumer_id,
@@ -156,7 +156,7 @@ def redeliver_unacknowledged(
     *,
     consumer_epoch: int | None = None,
 ) -> bytes:
-    """REDELIVER_UNACKNOWLEDGED_MESSAGES; without ids all that the consumer holds."""
+    """REDELIVER_UNACKNOWLEDGED_MESSAGES; without ids, all messages of the consumer."""
     body = CommandRedeliverUnacknowledgedMessages(
         consumer_id=consumer_id,
         message_ids=[_wire_id(each) for each in message_ids],
@@ -166,7 +166,7 @@ def redeliver_unacknowledged(
 
 
 def unsubscribe(consumer_id: int, request_id: int, *, force: bool = False) -> bytes:
-    """UNSUBSCRIBE; `force` also while others are connected."""
+    """UNSUBSCRIBE; with `force` also while other consumers are connected."""
     return framed(CommandUnsubscribe(consumer_id=consumer_id, request_id=request_id, force=force))
 
 
@@ -195,7 +195,7 @@ def get_last_message_id(consumer_id: int, request_id: int) -> bytes:
 def get_last_message_id_response(
     request_id: int, last: MessageId, *, mark_delete: MessageId | None = None
 ) -> bytes:
-    """GET_LAST_MESSAGE_ID_RESPONSE; an empty topic answers -1:-1."""
+    """GET_LAST_MESSAGE_ID_RESPONSE; -1:-1 for an empty topic."""
     body = CommandGetLastMessageIdResponse(
         last_message_id=_wire_id(last),
         request_id=request_id,
@@ -210,7 +210,7 @@ def active_consumer_change(consumer_id: int, is_active: bool) -> bytes:
 
 
 def reached_end_of_topic(consumer_id: int) -> bytes:
-    """REACHED_END_OF_TOPIC: the topic is terminated and all of it was delivered."""
+    """REACHED_END_OF_TOPIC: the topic is terminated and all its messages were delivered."""
     return framed(CommandReachedEndOfTopic(consumer_id=consumer_id))
 
 
@@ -221,7 +221,7 @@ def close_consumer(
     assigned_broker_url: str | None = None,
     assigned_broker_url_tls: str | None = None,
 ) -> bytes:
-    """CLOSE_CONSUMER; a broker that knows where the topic goes gives the URL (PIP-307)."""
+    """CLOSE_CONSUMER; with the URL of the topic's next broker, if it is known (PIP-307)."""
     body = CommandCloseConsumer(
         consumer_id=consumer_id,
         request_id=request_id,

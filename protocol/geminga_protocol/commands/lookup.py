@@ -1,4 +1,4 @@
-"""Where a topic is served, how many partitions it has, which topics a namespace has."""
+"""Lookups: a topic's broker, its partitions, a namespace's topics."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def partitioned_metadata(
     auto_create: bool = True,
     original: Original = NOBODY,
 ) -> bytes:
-    """PARTITIONED_METADATA; `auto_create` False asks the broker not to make the topic (PIP-344)."""
+    """PARTITIONED_METADATA; with `auto_create` False the broker must not create it (PIP-344)."""
     body = CommandPartitionedTopicMetadata(
         topic=topic,
         request_id=request_id,
@@ -67,7 +67,7 @@ def lookup(
     original: Original = NOBODY,
     properties: Mapping[str, str] | None = None,
 ) -> bytes:
-    """LOOKUP; `authoritative` when a broker redirected us here."""
+    """LOOKUP; `authoritative` after a redirect to this broker."""
     body = CommandLookupTopic(
         topic=topic,
         request_id=request_id,
@@ -90,7 +90,7 @@ def lookup_response(
     authoritative: bool = False,
     proxy_through_service_url: bool = False,
 ) -> bytes:
-    """LOOKUP_RESPONSE: connect to that broker, or with `redirect` ask that one."""
+    """LOOKUP_RESPONSE: connect to the broker, or with `redirect` send it the LOOKUP."""
     body = _Lookup(
         brokerServiceUrl=broker_url,
         brokerServiceUrlTls=broker_url_tls,
@@ -135,7 +135,7 @@ def get_topics_of_namespace_response(
     topics_hash: str | None = None,
     changed: bool = True,
 ) -> bytes:
-    """GET_TOPICS_OF_NAMESPACE_RESPONSE; not `changed`: the hash was right, no topics follow."""
+    """GET_TOPICS_OF_NAMESPACE_RESPONSE; no topics if not `changed`: the client's hash was right."""
     body = CommandGetTopicsOfNamespaceResponse(
         request_id=request_id,
         topics=topics,
@@ -178,7 +178,7 @@ def watch_topic_list_success(
 def watch_topic_update(
     watcher_id: int, new_topics: Iterable[str], deleted_topics: Iterable[str], topics_hash: str
 ) -> bytes:
-    """WATCH_TOPIC_UPDATE; the hash is that of the list after the change."""
+    """WATCH_TOPIC_UPDATE, with the hash of the list after the change."""
     body = CommandWatchTopicUpdate(
         watcher_id=watcher_id,
         new_topics=new_topics,

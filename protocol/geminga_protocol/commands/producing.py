@@ -1,4 +1,4 @@
-"""Producers: opening, sending, closing. SEND and SEND_RECEIPT by hand are in `encode`."""
+"""Producers: opening, sending, closing. For SEND and SEND_RECEIPT see `encode`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def producer(
     txn_enabled: bool = False,
     initial_subscription_name: str | None = None,
 ) -> bytes:
-    """PRODUCER; `epoch` counts the reconnects of this producer, `topic_epoch` is for fencing."""
+    """PRODUCER; `epoch` counts this producer's reconnects, `topic_epoch` is for fencing."""
     body = CommandProducer(
         topic=topic,
         producer_id=producer_id,
@@ -70,7 +70,7 @@ def producer_success(
     topic_epoch: int | None = None,
     producer_ready: bool = True,
 ) -> bytes:
-    """PRODUCER_SUCCESS; not ready: the producer waits for exclusive access, another one follows."""
+    """PRODUCER_SUCCESS; if not ready, the producer waits for access, and a second one follows."""
     body = CommandProducerSuccess(
         request_id=request_id,
         producer_name=producer_name,
@@ -97,7 +97,7 @@ def close_producer(
     assigned_broker_url: str | None = None,
     assigned_broker_url_tls: str | None = None,
 ) -> bytes:
-    """CLOSE_PRODUCER; a broker that knows where the topic goes gives the URL (PIP-307)."""
+    """CLOSE_PRODUCER; with the URL of the topic's next broker, if it is known (PIP-307)."""
     body = CommandCloseProducer(
         producer_id=producer_id,
         request_id=request_id,

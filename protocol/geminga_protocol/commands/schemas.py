@@ -1,4 +1,4 @@
-"""Asking for schemas and registering them."""
+"""Reading and registering schemas."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Code generated from the .proto files beside it; `make proto` makes it anew."""
+"""Code generated from the .proto files here; `make proto` regenerates it."""

@@ -24,7 +24,7 @@ def test_doubles_to_the_maximum() -> None:
 
 
 def test_mandatory_stop_is_met_once() -> None:
-    """From 100 ms with a stop at 1.9 s: there is a try just there, then doubling goes on."""
+    """From 100 ms with a stop at 1.9 s: a retry at 1.9 s, then doubling continues."""
     backoff = Backoff(0.1, 60.0, 1.9, rng=NoJitter())
     now, waits = 0.0, []
     for _ in range(8):

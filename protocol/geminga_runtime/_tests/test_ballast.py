@@ -11,7 +11,7 @@ from geminga_runtime.ballast import MIB, SPARE_BYTES, STEP_BYTES, Ballast, disk_
 
 
 class Disk:
-    """So much room, less what the ballast holds."""
+    """A disk with that much room, minus the ballast's size."""
 
     def __init__(self, path: Path, room_bytes: int) -> None:
         self.path = path
@@ -23,7 +23,7 @@ class Disk:
         return self.room_bytes - held
 
 
-def test_is_made_whole_only_with_room_to_spare(tmp_path: Path) -> None:
+def test_is_restored_only_with_spare_room(tmp_path: Path) -> None:
     path = tmp_path / "ballast"
     disk = Disk(path, 2 * MIB + SPARE_BYTES - 1)
     held = Ballast(path, 2 * MIB, disk)
@@ -37,7 +37,7 @@ def test_is_made_whole_only_with_room_to_spare(tmp_path: Path) -> None:
     assert held.restore(), "what is whole needs no room"
 
 
-def test_gives_no_more_room_than_is_needed(tmp_path: Path) -> None:
+def test_frees_no_more_room_than_needed(tmp_path: Path) -> None:
     path = tmp_path / "ballast"
     disk = Disk(path, 100 * MIB)
     held = Ballast(path, 2 * MIB, disk)
@@ -55,7 +55,7 @@ def test_gives_no_more_room_than_is_needed(tmp_path: Path) -> None:
     assert held.held_bytes() == 2 * MIB
 
 
-def test_a_file_system_that_can_not_hold_it_has_none(
+def test_no_ballast_if_the_file_cannot_be_created(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     held = Ballast(tmp_path / "ballast", MIB)
@@ -73,14 +73,14 @@ def test_a_file_system_that_can_not_hold_it_has_none(
     assert caplog.text.count("so no ballast is kept") == 1
 
 
-def test_none_is_wanted(tmp_path: Path) -> None:
+def test_size_zero_means_no_ballast(tmp_path: Path) -> None:
     held = Ballast(tmp_path / "ballast", 0)
     assert held.restore()
     held.make_room(1 << 60)
     assert not list(tmp_path.iterdir())
 
 
-def test_what_a_full_disk_answers(tmp_path: Path) -> None:
+def test_errors_of_a_full_disk(tmp_path: Path) -> None:
     assert is_full(OSError(errno.ENOSPC, ""))
     assert is_full(OSError(errno.EDQUOT, ""))
     assert not is_full(OSError(errno.EIO, ""))

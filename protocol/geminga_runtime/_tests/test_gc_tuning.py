@@ -7,7 +7,7 @@ import gc
 from geminga_runtime.process import YOUNG_OBJECTS, freeze_after_start
 
 
-def test_freezes_what_lives() -> None:
+def test_freezes_existing_objects() -> None:
     before = gc.get_threshold()
     try:
         freeze_after_start()

@@ -99,7 +99,7 @@ async def test_get() -> None:
     assert asked.endswith(b"\r\nSome: header\r\n\r\n")
 
 
-async def test_nothing_is_smuggled_in() -> None:
+async def test_line_breaks_in_requests_are_refused() -> None:
     ours, _ = trio.testing.memory_stream_pair()
     with pytest.raises(BadHttpAnswer, match="line break"):
         await get(FramedStream(ours, name="x"), "h", "/", {"A": "b\r\nC: d"})

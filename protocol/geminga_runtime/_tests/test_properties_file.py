@@ -37,7 +37,7 @@ VALUES = st.text(st.sampled_from("abc=:# !\\/éü0")).map(str.strip)
 
 
 @given(st.dictionaries(KEYS, VALUES))
-def test_what_is_written_escaped_is_read_again(values: dict[str, str]) -> None:
+def test_escaped_values_round_trip(values: dict[str, str]) -> None:
     lines = [key + "=" + value.replace("\\", "\\\\") for key, value in values.items()]
     assert parse_properties("\n".join(lines)) == values
 

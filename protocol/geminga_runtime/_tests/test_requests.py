@@ -33,7 +33,7 @@ async def test_answers_find_their_requests(nursery: trio.Nursery) -> None:
 
 
 async def test_requests_with_ids_of_their_own(nursery: trio.Nursery) -> None:
-    """An id may be used again as soon as it is answered, before the one who waited has run."""
+    """An id may be reused as soon as its response came, before the waiting task has run."""
     table: RequestTable[str] = RequestTable()
     answers: list[str] = []
 

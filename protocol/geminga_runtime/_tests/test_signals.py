@@ -35,7 +35,7 @@ async def test_main_may_end_by_itself() -> None:
     assert await run_until_signal(trio.lowlevel.checkpoint) is None
 
 
-async def test_errors_of_main_come_out() -> None:
+async def test_errors_of_main_are_raised() -> None:
     async def main() -> None:
         raise ValueError("a defect")
 
@@ -115,7 +115,7 @@ assert run_server(serve, str) is None
 """
 
 
-def test_a_server_starts_whatever_its_output_can_show() -> None:
+def test_a_server_starts_though_its_line_cannot_be_encoded() -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     done = subprocess.run(
         [sys.executable, "-c", READY],

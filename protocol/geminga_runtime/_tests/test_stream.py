@@ -239,10 +239,10 @@ async def test_partial_sends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("sizes", [[16] * 3, [65_000] * 100, [3_000_000], [10, 700_000, 0, 5000]])
-async def test_a_call_takes_no_more_than_its_share(
+async def test_one_send_call_is_bounded_in_bytes(
     sizes: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Behind each full call all others have their turn; small sends have none to wait for."""
+    """Other tasks run after each full call; small sends don't wait for them."""
     calls: list[int] = []
     turns: list[int] = []
     real = os.writev
@@ -268,7 +268,7 @@ async def test_a_call_takes_no_more_than_its_share(
         assert await read_exactly(theirs, sum(sizes)) == b"".join(parts)
         nursery.cancel_scope.cancel()
     assert sum(calls) == sum(sizes)
-    # In each turn of the scheduler there is one call: before the others, or behind them.
+    # One call in each turn of the scheduler, before or after the other tasks.
     assert all(after - before <= 2 for before, after in pairwise([*turns, len(calls)]))
     assert len(calls) >= sum(sizes) // SEND_BYTES_MAX
 
@@ -283,7 +283,7 @@ def test_cap_leaves_the_beginning(sizes: list[int]) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_writing_now_keeps_the_order(kind: str) -> None:
+async def test_write_now_keeps_the_order(kind: str) -> None:
     async with stream_pair(kind) as (stream, theirs):
         stream.write_now(b"a", b"bc")
         if kind == "socket":
@@ -296,7 +296,7 @@ async def test_writing_now_keeps_the_order(kind: str) -> None:
             assert await read_exactly(theirs, 5005) == b"abcd" + b"e" * 5000 + b"f"
 
 
-async def test_writing_now_hurries_once_for_each_read() -> None:
+async def test_write_now_sends_once_after_each_read() -> None:
     async with stream_pair("socket") as (stream, theirs):
         for _ in range(2):
             stream.write_now(b"a")
@@ -309,7 +309,7 @@ async def test_writing_now_hurries_once_for_each_read() -> None:
             assert await stream.receive() == b"?"
 
 
-async def test_writing_now_sends_the_rest_later(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_write_now_queues_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     def three_bytes(fd: int, buffers: Sequence[bytes]) -> int:
         return write(fd, b"".join(buffers)[:3])
 

@@ -195,7 +195,7 @@ async def test_certificates_of_clients(
         await ask(await start(nursery, must, handler), trusting(authority))
     assert await ask(bound, trusting(authority)) == b"hello"
     assert seen == [None]
-    # Unproven certificates are no identity: with allow_insecure none is asked for.
+    # With allow_insecure no certificate is requested: an unverified one is no identity.
     lax = await start(nursery, server_tls(leaf, trust_certs_file=ca, allow_insecure=True), handler)
     assert await ask(lax, stranger) == b"hello"
     assert seen[1:] == [None]
@@ -231,12 +231,12 @@ async def test_replaced_on_disk(
 async def test_stalled_handshake(
     nursery: trio.Nursery, authority: Authority, leaf: Leaf, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Long enough that the others are done meanwhile on a busy machine.
+    # Long enough for the others to finish on a busy machine.
     bound = await start(nursery, server_tls(leaf), connections_max=1, handshake_timeout_s=3)
     silent = await trio.open_tcp_stream(*bound)
     async with silent:
         await silent.send_all(b"\x16\x03\x01")
-        # It counts: another one is over the bound.
+        # It counts as a connection: another one is above the bound.
         with pytest.raises(ConnectFailed):
             await ask(bound, trusting(authority))
         assert await silent.receive_some() == b""
@@ -245,7 +245,7 @@ async def test_stalled_handshake(
 
 
 @pytest.mark.slow
-async def test_many_that_say_nothing_keep_nobody_out(
+async def test_silent_clients_do_not_block_others(
     nursery: trio.Nursery, authority: Authority, leaf: Leaf, caplog: pytest.LogCaptureFixture
 ) -> None:
     count = ConnectionCount(1000)
@@ -329,12 +329,12 @@ async def test_ends(authority: Authority, leaf: Leaf) -> None:
     assert await theirs.receive_some() == b""
     assert await theirs.receive_some() == b""
     await theirs.aclose()
-    # Cut without a farewell: an end as well.
+    # Closed without close_notify: also an end.
     mine, theirs = await raw_pair(authority, leaf)
     await mine.transport_stream.aclose()
     assert await theirs.receive_some() == b""
     await theirs.aclose()
-    # What is no TLS is told once all before it is read.
+    # An invalid record raises after all data before it were read.
     mine, theirs = await raw_pair(authority, leaf)
     await mine.send_all(b"good")
     await mine.transport_stream.send_all(b"\x17\x03\x03\x00\x20" + bytes(32))

@@ -12,7 +12,7 @@ from geminga_runtime.process import _Watchdog, watch_loop
 
 
 def block_the_loop(until: threading.Event) -> None:
-    """Until the watchdog has looked what the loop does; its thread may be late."""
+    """Block until the watchdog has read the loop's stack; its thread may be late."""
     assert until.wait(60)
 
 

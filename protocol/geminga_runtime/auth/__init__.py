@@ -1,1 +1,1 @@
-"""Who a peer is: providers of authentication for every server of ours (spec PX-20, PX-21)."""
+"""Authentication providers for broker and proxy (spec PX-20, PX-21)."""

@@ -1,7 +1,7 @@
-"""The seam between servers and providers of authentication.
+"""The interface between servers and authentication providers.
 
 Follows `AuthenticationProvider` and `AuthenticationState` of Apache Pulsar, with one difference:
-what a provider learns is a value (`Identity`), not a state that is asked again.
+the result is a value (`Identity`), not a state object that is queried.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ ANONYMOUS_METHOD = "none"
 
 
 class AuthenticationFailed(Exception):
-    """The peer isn't let in. The text goes to the log and holds no secret; the peer hears less."""
+    """Authentication failed. The text is for the log and holds no secret; the peer gets less."""
 
     def __init__(self, text: str, reason: str = "invalid_credentials") -> None:
         super().__init__(text)
         self.reason = reason
-        """One of a few words, for the metric's label."""
+        """A word from a small set, for the metric's label."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a peer has shown to be."""
+    """An authenticated peer."""
 
     role: str
     method: str
     """Wire name of the provider's method: `token`, `tls`, `basic`."""
     expires_at_s: float | None = None
-    """Unix time at which fresh credentials are due, None for never."""
+    """Unix time at which the credentials expire, None for never."""
 
 
 @dataclass(frozen=True, slots=True)
 class Challenge:
-    """The provider wants to hear more: `data` goes to the peer in an AUTH_CHALLENGE."""
+    """The provider needs another step: `data` goes to the peer in an AUTH_CHALLENGE."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """What a server knows of a connection before anything is said."""
+    """What a server knows of a connection before its first command."""
 
     address: str = ""
     """`host:port`, for the log."""
@@ -55,15 +55,15 @@ class Peer:
 
 
 class Exchange(Protocol):
-    """One peer's proof, in one step or more."""
+    """The authentication of one peer, in one or more steps."""
 
     async def step(self, data: bytes) -> Identity | Challenge:
-        """Take what the peer sent. Raises AuthenticationFailed."""
+        """Check the peer's data. Raises AuthenticationFailed."""
         ...
 
 
 class Provider(Protocol):
-    """One way to prove who one is."""
+    """An authentication method."""
 
     @property
     def method(self) -> str:
@@ -72,17 +72,17 @@ class Provider(Protocol):
 
     @property
     def name(self) -> str:
-        """Class name as Apache's metrics put it in the label `provider_name`."""
+        """Apache's class name, the label `provider_name` of its metrics."""
         ...
 
     def begin(self, peer: Peer) -> Exchange:
-        """A new proof for one connection, or one HTTP request."""
+        """A new exchange for one connection, or one HTTP request."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """What a provider may look at in an HTTP request; header names in lower case."""
+    """The part of an HTTP request that providers get; header names are in lower case."""
 
     headers: Mapping[str, str] = field(default_factory=dict)
     peer: Peer = field(default_factory=Peer)

@@ -16,12 +16,12 @@ from geminga_runtime.settings import ConfigError
 
 METHOD = "basic"
 CREDENTIAL_BYTES_MAX = 4096
-"""User, colon and password; a longer one isn't looked at, as its hash would cost too much."""
+"""User, colon and password; longer credentials are refused: hashing them costs too much."""
 
 CHECKS_AT_ONCE_MAX = 2
-"""Slow hashes (bcrypt) that are computed at the same time, each in a thread."""
+"""Slow hashes (bcrypt) computed at the same time, each in a thread."""
 WAITING_PER_ADDRESS_MAX = 1000
-"""Passwords of one address that wait to be hashed; more are refused unread."""
+"""Passwords of one address that wait to be hashed; further ones are refused unchecked."""
 
 
 class BasicProvider:
@@ -31,7 +31,7 @@ class BasicProvider:
     name = "AuthenticationProviderBasic"
 
     def __init__(self, lines: bytes) -> None:
-        """`lines` as in the file. Raises ValueError."""
+        """`lines` is the file's content. Raises ValueError."""
         from passlib.apache import HtpasswdFile
 
         file = HtpasswdFile.from_string(lines)
@@ -43,8 +43,8 @@ class BasicProvider:
                 raise ValueError(f"the password of {user!r} has an unknown kind of hash")
         self._digest_key = os.urandom(32)
         self._right: dict[str, bytes] = {}
-        """User -> digest of the password that was found right: it need not be hashed slowly again,
-        neither for each REST call nor behind a queue of wrong ones.
+        """User -> digest of the password that was found right: it skips the slow hash,
+        and the queue of wrong ones, in later calls.
         """
         self._decoy = max(self._hashes.values(), key=self._cost, default=None)
         self._limiter = trio.CapacityLimiter(CHECKS_AT_ONCE_MAX)
@@ -79,7 +79,7 @@ class BasicProvider:
             await trio.lowlevel.checkpoint()
             return Identity(user, METHOD)
         try:
-            # Unknown users are one user here: any number of them can be made up.
+            # Unknown users count as one user: a client can invent any number of them.
             async with self._turns.turn(address, user if user in self._hashes else ""):
                 right = await trio.to_thread.run_sync(
                     self._check, user, password, limiter=self._limiter, abandon_on_cancel=True
@@ -93,7 +93,7 @@ class BasicProvider:
 
     def _check(self, user: str, password: str) -> bool:
         hashed = self._hashes.get(user)
-        # An unknown user costs as much as a known one, so that timing reveals no names.
+        # An unknown user costs as much as a known one: timing must not reveal names.
         compared = hashed or self._decoy
         if compared is None:
             return False
@@ -104,7 +104,7 @@ class BasicProvider:
         return right and hashed is not None
 
     def _cost(self, hashed: bytes) -> tuple[int, int]:
-        """Greater for a hash that takes longer."""
+        """A sort key: greater for a slower hash."""
         scheme = self._context.identify(hashed)
         rounds = hashed[4:6] if scheme == "bcrypt" else b"0"
         return _BY_COST.index(scheme) if scheme in _BY_COST else len(_BY_COST), int(rounds)
@@ -122,4 +122,4 @@ class _Attempt:
 
 
 _BY_COST = ("ldap_sha1", "des_crypt", "apr_md5_crypt", "bcrypt")
-"""Schemes whose hashes take ever longer; others are taken for slow."""
+"""Schemes from fast to slow; others count as slow."""

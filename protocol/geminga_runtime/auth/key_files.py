@@ -1,4 +1,4 @@
-"""Where keys come from: `data:` and `file:` URLs, paths, Base64 (Apache's `readKeyFromUrl`)."""
+"""Reading keys from `data:` and `file:` URLs, paths, Base64 (Apache's `readKeyFromUrl`)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 KEY_BYTES_MAX = 1 << 20
-"""Larger files are no keys."""
+"""Larger files are refused."""
 
 
 class KeySourceError(ValueError):
-    """A key can't be had from where it is said to be. The text doesn't repeat a key."""
+    """A key can't be read from its source. The text doesn't contain the key."""
 
 
 def read_key(source: str) -> bytes:

@@ -26,9 +26,9 @@ from geminga_runtime.stream import FramedStream
 METHOD = "token"
 DISCOVERY = "/.well-known/openid-configuration"
 RETRY_S = 5.0
-"""An issuer that could not be reached isn't asked again sooner, however many tokens come."""
+"""Pause after an issuer could not be reached, however many tokens come."""
 KEYS_MAX = 100
-"""Keys of one issuer that are kept."""
+"""Cached keys of one issuer."""
 REQUIRED_CLAIMS = ("iat", "exp", "nbf", "sub")
 
 Fetch = Callable[[str], Awaitable[bytes]]
@@ -79,7 +79,7 @@ class OpenIdProvider:
         self._clock = clock
         self._sets: dict[str, _KeySet] = {}
         self._failures: dict[str, tuple[float, str]] = {}
-        """Issuer -> when it could not be reached last, and why."""
+        """Issuer -> time and text of its last failure."""
         self._refreshing = trio.Lock()
         if settings.openid_jwks_file:
             fixed = _read_file(Path(settings.openid_jwks_file))
@@ -125,7 +125,7 @@ class OpenIdProvider:
         raise AuthenticationFailed("token is signed with a key that its issuer doesn't publish")
 
     async def _refresh(self, issuer: str, known: _KeySet | None) -> _KeySet:
-        """Fetch once for all who wait; an old set serves until it expires."""
+        """Fetch once for all waiting tasks; until it expires, an old set is used on failure."""
         async with self._refreshing:
             current = self._sets.get(issuer)
             if current is not None and current is not known:
@@ -142,7 +142,7 @@ class OpenIdProvider:
             return fresh
 
     def _old(self, issuer: str, known: _KeySet | None, why: str) -> _KeySet:
-        """The keys that are there, until they expire. Raises AuthenticationFailed."""
+        """The cached keys if they have not expired. Raises AuthenticationFailed."""
         expires_s = self._settings.openid_cache_expiration_s
         if known is not None and self._clock() - known.fetched_at_s < expires_s:
             return known
@@ -169,7 +169,7 @@ class _WebKeys(msgspec.Struct):
 
 
 def _keys_of(body: bytes) -> dict[str | None, tokens.VerifyingKey]:
-    """Keys by id; kinds that can't verify are passed over. Raises msgspec.DecodeError."""
+    """Keys by id; keys that can't verify are skipped. Raises msgspec.DecodeError."""
     found: dict[str | None, tokens.VerifyingKey] = {}
     for web_key in msgspec.json.decode(body, type=_WebKeys).keys[:KEYS_MAX]:
         try:

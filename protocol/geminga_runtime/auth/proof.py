@@ -1,5 +1,5 @@
-"""One connection's proofs of who its peer is: the first, further steps, and fresh ones when the old
-one expires (spec PR-06, PX-20; PIP-30, PIP-55). Broker and proxy alike hold one for each client.
+"""The authentication of one connection's peer: its steps, and fresh credentials when the old ones
+expire (spec PR-06, PX-20; PIP-30, PIP-55). Broker and proxy hold one `Proof` for each client.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from geminga_runtime.auth.api import (
 from geminga_runtime.auth.service import Authenticator
 
 CLOCK_CHECK_S = 60.0
-"""The wall clock is looked at so often while a proof lasts, as it may be set."""
+"""Interval of looking at the wall clock while waiting for an expiry: the clock may be adjusted."""
 
 
 class Proved(Protocol):
-    """The connection whose peer is authenticated."""
+    """The connection that a `Proof` authenticates."""
 
     @property
     def nursery(self) -> trio.Nursery:
-        """Where checks run; it ends with the connection."""
+        """Runs the checks; it ends with the connection."""
         ...
 
     @property
@@ -54,7 +54,7 @@ class Proved(Protocol):
         """Send a frame."""
 
     def refuse(self, why: str) -> None:
-        """Tell the peer that authentication failed, log why, and close."""
+        """Send the peer an authentication error, log why, and close."""
 
 
 class _State(Enum):
@@ -71,12 +71,12 @@ the connection was refused after all. Raises AuthenticationFailed.
 
 
 class Proof:
-    """The state of one connection's proofs."""
+    """The state of one connection's authentication."""
 
     def __init__(
         self, connection: Proved, authenticator: Authenticator, refresh_s: float, accept: Accept
     ) -> None:
-        """After a challenge to refresh, the peer has `refresh_s` to answer."""
+        """The peer has `refresh_s` to answer a challenge to refresh."""
         self._connection = connection
         self._authenticator = authenticator
         self._refresh_s = refresh_s
@@ -101,7 +101,7 @@ class Proof:
         self._connection.nursery.start_soon(self._step, command.auth_data)
 
     async def ask_another(self, method: str, data: bytes, peer: Peer) -> Identity:
-        """Authenticate the original client, for which the peer speaks; it is asked for renewals.
+        """Authenticate the original client behind the peer, a proxy; later challenges are for it.
 
         Raises AuthenticationFailed.
         """
@@ -113,7 +113,7 @@ class Proof:
         return found
 
     def respond(self, method: str, data: bytes) -> None:
-        """AUTH_RESPONSE came: the next step, a renewal, or an unexpected one."""
+        """AUTH_RESPONSE came: for the next step or a renewal, or unexpected."""
         if self._state not in (_State.CHALLENGED, _State.OPEN):
             self._connection.refuse("AUTH_RESPONSE out of turn")
         elif method and method != self._method:
@@ -162,7 +162,7 @@ class Proof:
         if identity.role != self._identity.role:
             raise AuthenticationFailed(f"role {self._identity.role!r} became {identity.role!r}")
         if identity.expires_at_s is not None and identity.expires_at_s <= time.time():
-            # Asked again at once, the peer would send the same token for ever.
+            # A new challenge would bring the same token again, for ever.
             raise AuthenticationFailed("the new credentials have expired too", "expired_token")
         self._state = _State.OPEN
         self._identity = identity

@@ -1,4 +1,4 @@
-"""Several providers at once, and the role of those who bring nothing (spec PX-21; Apache's
+"""Several providers at once, and the role of anonymous clients (spec PX-21; Apache's
 `AuthenticationService` and `AuthenticationProviderList`).
 """
 
@@ -34,7 +34,7 @@ PROVIDERS = {
     "basic": "geminga_runtime.auth.basic:BasicProvider",
     "oidc": "geminga_runtime.auth.oidc:OpenIdProvider",
 }
-"""Short names, and what they stand for: `module:class` with a `from_settings`."""
+"""Short names of providers -> `module:class`; the class has a `from_settings`."""
 
 APACHE_NAMES = {
     "org.apache.pulsar.broker.authentication.AuthenticationProviderToken": "token",
@@ -42,11 +42,11 @@ APACHE_NAMES = {
     "org.apache.pulsar.broker.authentication.AuthenticationProviderBasic": "basic",
     "org.apache.pulsar.broker.authentication.oidc.AuthenticationProviderOpenID": "oidc",
 }
-"""Java class names that a configuration of Apache's holds."""
+"""Class names in Apache's configuration files."""
 
 
 class ProviderFactory(Protocol):
-    """What a plug-in's class offers beside `Provider`."""
+    """The class of a provider, as a plug-in offers it."""
 
     def from_settings(self, settings: AuthSettings) -> Provider:
         """Raises ConfigError."""
@@ -54,7 +54,7 @@ class ProviderFactory(Protocol):
 
 
 class Authenticator:
-    """Finds out who a peer is, by the providers of its method in their order."""
+    """Authenticates peers by the providers of their method, in order."""
 
     def __init__(self, providers: Sequence[Provider], anonymous_role: str = "") -> None:
         self._providers: dict[str, list[Provider]] = {}
@@ -62,20 +62,20 @@ class Authenticator:
             self._providers.setdefault(provider.method, []).append(provider)
         self._anonymous_role = anonymous_role
         self.successes: Counter[tuple[str, str]] = Counter()
-        """(provider, method) -> how often it let a peer in."""
+        """(provider, method) -> number of successes."""
         self.failures: Counter[tuple[str, str, str]] = Counter()
-        """(provider, method, reason) -> how often it did not."""
+        """(provider, method, reason) -> number of failures."""
 
     @property
     def methods(self) -> Sequence[str]:
-        """What clients may announce."""
+        """The methods that clients may announce."""
         return tuple(self._providers)
 
     def begin(self, method: str, peer: Peer) -> Exchange:
-        """A new proof. Raises AuthenticationFailed when no provider has the method and there is no
+        """A new exchange. Raises AuthenticationFailed if no provider has the method and there is no
         anonymous role.
 
-        A peer without method is taken by its certificate, if it has one and certificates count.
+        A peer without a method is authenticated by its certificate, if it has one and `tls` is on.
         """
         if not method and peer.certificate is not None and "tls" in self._providers:
             method = "tls"
@@ -84,7 +84,7 @@ class Authenticator:
             return _Attempts(self, method, [(one.name, one.begin(peer)) for one in providers])
         if self._anonymous_role:
             return _Anonymous(self._anonymous_role)
-        # Not under the name that the peer gave: it may give a new one each time.
+        # Not the peer's own name of it: peers could create any number of labels.
         label = "unknown" if method else ANONYMOUS_METHOD
         self.failures["none", label, "unsupported_method"] += 1
         known = ", ".join(self._providers) or "none"
@@ -112,7 +112,7 @@ class _Anonymous:
 
 
 class _Attempts:
-    """The first provider that accepts wins; if none does, the last failure is raised."""
+    """The first provider that accepts wins; if none does, raises the last failure."""
 
     def __init__(
         self, service: Authenticator, method: str, open_: list[tuple[str, Exchange]]
@@ -131,7 +131,7 @@ class _Attempts:
                 self._service.failures[name, self._method, error.reason] += 1
                 continue
             except Exception as error:
-                # An error of a plug-in fails this peer only. Its text may contain the peer's data.
+                # A plug-in's error fails this peer only. Its text may contain the peer's data.
                 kind = type(error).__name__
                 failure = AuthenticationFailed(f"{name} failed with {kind}", "provider_failed")
                 self._service.failures[name, self._method, failure.reason] += 1
@@ -145,7 +145,7 @@ class _Attempts:
 
 
 def _of_header(header: str) -> tuple[str, bytes]:
-    """Method and data of an Authorization header; nothing for an empty one."""
+    """Method and data of an Authorization header; both empty for an empty one."""
     if not header:
         return "", b""
     scheme, _, rest = header.partition(" ")
@@ -161,7 +161,7 @@ def _of_header(header: str) -> tuple[str, bytes]:
 
 
 def load_authenticator(settings: AuthSettings) -> Authenticator | None:
-    """What the configuration asks for; None when authentication is off. Raises ConfigError."""
+    """The configured authenticator; None if authentication is off. Raises ConfigError."""
     if not settings.enabled:
         return None
     names = [name.strip() for name in settings.providers.split(",") if name.strip()]

@@ -1,4 +1,4 @@
-"""Settings of authentication under Apache's names; broker and proxy hold them as a group."""
+"""Settings of authentication under Apache's names, a group of broker's and proxy's settings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from geminga_runtime.settings import setting
 
 @dataclass(frozen=True, slots=True)
 class AuthSettings:
-    """Keys of `broker.conf` and `proxy.conf` that say who is let in (spec PX-20, PX-21)."""
+    """Authentication keys of `broker.conf` and `proxy.conf` (spec PX-20, PX-21)."""
 
     enabled: bool = setting("authenticationEnabled", False)
     providers: str = setting("authenticationProviders", "")
@@ -37,4 +37,4 @@ class AuthSettings:
     openid_http_timeout_ms: int = setting("openIDHttpReadTimeoutMillis", 10_000, at_least=1)
     openid_require_https: bool = setting("openIDRequireIssuersUseHttps", True)
     openid_jwks_file: str = setting("openIDJwksFile", "")
-    """Ours: a key set in a file, for issuers that can't be asked."""
+    """Ours: a key set in a file, for issuers that can't be reached."""

@@ -27,7 +27,7 @@ class TlsProvider:
 
     @classmethod
     def from_settings(cls, settings: AuthSettings) -> TlsProvider:
-        """There is nothing to set."""
+        """Uses no setting."""
         return cls()
 
     def begin(self, peer: Peer) -> _Certificate:
@@ -50,7 +50,7 @@ class _Certificate:
             raise AuthenticationFailed("client certificate can't be parsed") from None
         if certificate.not_valid_after_utc.timestamp() <= self._clock():
             raise AuthenticationFailed("the client certificate has expired", "expired_certificate")
-        # Of several, the last one, as Apache's AuthenticationProviderTls.
+        # The last of several names, as Apache's AuthenticationProviderTls.
         if not names or not isinstance(names[-1].value, str) or not names[-1].value:
             raise AuthenticationFailed("client certificate has no common name")
         return Identity(names[-1].value, METHOD)

@@ -59,7 +59,7 @@ class TokenProvider:
 
 
 def _verifying_key(settings: AuthSettings) -> tokens.VerifyingKey:
-    """As Apache: the secret key goes first if both are given."""
+    """The secret key if both are given, as in Apache's provider."""
     if settings.token_secret_key:
         key, source, make = "tokenSecretKey", settings.token_secret_key, tokens.secret_key
     elif settings.token_public_key:

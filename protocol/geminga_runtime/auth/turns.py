@@ -1,6 +1,6 @@
-"""Who may use a scarce thing next, when many ask: addresses in turn, and the users of each in turn.
+"""Fair turns at a bounded resource: round robin over addresses, then over each address' users.
 
-A queue in order of arrival would let one address that guesses passwords keep all others waiting.
+In a FIFO queue, one address that guesses passwords would keep all others waiting.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from contextlib import asynccontextmanager
 import trio
 
 IPV6_NETWORK_BITS = 64
-"""Whoever has one IPv6 address has those of its network."""
+"""An owner of one IPv6 address has its whole /64 network."""
 
 
 class TooManyWaiting(Exception):
-    """As many of one address wait as may."""
+    """The queue of one address is full."""
 
 
 class _Queue:
-    """What waits of one address, by user."""
+    """The waiting tasks of one address, by user."""
 
     def __init__(self) -> None:
         self.users: OrderedDict[str, deque[trio.Event]] = OrderedDict()
@@ -29,10 +29,10 @@ class _Queue:
 
 
 class Turns:
-    """So many slots; a free one goes to the address that has waited longest for its turn."""
+    """Hands out slots; a free one goes to the address that has waited longest for its turn."""
 
     def __init__(self, slots: int, waiting_max: int) -> None:
-        """Of each address `waiting_max` may wait."""
+        """At most `waiting_max` tasks of one address may wait."""
         self._free = slots
         self._waiting_max = waiting_max
         self._queues: OrderedDict[str, _Queue] = OrderedDict()
@@ -62,13 +62,13 @@ class Turns:
             await its_turn.wait()
         except BaseException:
             if its_turn.is_set():
-                self._give()  # it came in the moment of the cancellation
+                self._give()  # granted just before the cancellation
             else:
                 self._leave(origin, user, its_turn)
             raise
 
     def _give(self) -> None:
-        """The slot goes on to the next one."""
+        """Pass the slot to the next waiting task."""
         if not self._queues:
             self._free += 1
             return
@@ -93,7 +93,7 @@ class Turns:
 
 
 def _origin(address: str) -> str:
-    """Of `host:port`, what counts as one peer."""
+    """The part of `host:port` that identifies a peer: the host, or its IPv6 network."""
     host = address.rpartition(":")[0].strip("[]")
     try:
         found = ipaddress.ip_address(host)

@@ -1,9 +1,8 @@
 """The metadata store that every part of a cluster shares (spec CL-01).
 
-Paths are absolute, `/`-separated, without a trailing slash. Every value has a version: 0 when
-made, one more with each
-put. Values are bytes and never shared mutably. Parents are made on demand (as empty values), as
-Apache's stores do.
+Paths are absolute, `/`-separated, without a trailing slash. Every value has a version: 0 at
+creation, one more with each put. Values are bytes and never shared mutably. Parents are created on
+demand (as empty values), as in Apache's stores.
 """
 
 # A protocol's methods have docstrings for bodies.
@@ -28,11 +27,11 @@ class MetadataError(Exception):
 
 
 class BadVersion(MetadataError):
-    """The value changed meanwhile, or exists where `MUST_NOT_EXIST` was asked for."""
+    """The value has another version, or exists although `MUST_NOT_EXIST` was given."""
 
 
 class NoNode(MetadataError):
-    """Nothing at that path."""
+    """There is no node at that path."""
 
 
 class NotEmpty(MetadataError):
@@ -40,18 +39,18 @@ class NotEmpty(MetadataError):
 
 
 class StoreUnavailable(MetadataError):
-    """The store can't answer now; the same call may succeed later. Nothing is known of its
+    """The store can't answer now; the same call may succeed later. A change may have taken
     effect.
     """
 
 
 class SessionExpired(MetadataError):
-    """The session is gone, and its ephemeral nodes with it."""
+    """The session ended, and its ephemeral nodes are deleted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What a store knows about a node beside its value; times in milliseconds since the epoch."""
+    """Metadata of a node; times in milliseconds since the epoch."""
 
     version: int
     ctime_ms: int
@@ -69,7 +68,7 @@ class Node:
 
 
 class Change(Enum):
-    """What a watch tells. LOST means that events were dropped: read again what you keep."""
+    """Kind of a notification. LOST means that notifications were dropped: read everything again."""
 
     CREATED = "created"
     MODIFIED = "modified"
@@ -87,8 +86,8 @@ class Notification:
 
 
 class SessionEvent(Enum):
-    """Life of the session: connection lost and back (ephemerals live), session lost and renewed
-    (they died).
+    """State of the session: connection lost and back (ephemerals live), session lost and renewed
+    (ephemerals are deleted).
     """
 
     CONNECTION_LOST = "connection lost"
@@ -98,7 +97,7 @@ class SessionEvent(Enum):
 
 
 class MetadataStore(Protocol):
-    """All of it raises StoreUnavailable and SessionExpired beside what the methods name."""
+    """All methods raise StoreUnavailable and SessionExpired, beside the errors that they name."""
 
     async def get(self, path: str) -> Node | None:
         """The node there, or None."""
@@ -115,12 +114,11 @@ class MetadataStore(Protocol):
         """Write the value; returns the path (with its ten-digit number if `sequential`) and the
         new stat.
 
-        Durable when it returns. Raises BadVersion if `expected_version` is another one than the
-        node's.
+        Durable when it returns. Raises BadVersion if the node's version is not `expected_version`.
         """
 
     async def delete(self, path: str, expected_version: int | None = ANY_VERSION) -> None:
-        """Remove a node without children. Raises NoNode, NotEmpty, BadVersion."""
+        """Delete a node without children. Raises NoNode, NotEmpty, BadVersion."""
 
     async def exists(self, path: str) -> bool:
         """Whether there is a node."""
@@ -131,7 +129,7 @@ class MetadataStore(Protocol):
     def watch(
         self, prefix: str, *, events_max: int = 1024
     ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[Notification]]:
-        """Changes at and beneath `prefix` while the context is open. A reader that lags gets one
+        """Changes at and beneath `prefix` while the context is open. A slow reader gets one
         LOST.
         """
 
@@ -141,4 +139,4 @@ class MetadataStore(Protocol):
         """Session events while the context is open."""
 
     async def aclose(self) -> None:
-        """End the session: ephemeral nodes vanish. Idempotent."""
+        """End the session: its ephemeral nodes are deleted. Idempotent."""

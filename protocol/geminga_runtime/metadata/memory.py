@@ -87,20 +87,20 @@ class MemoryMetadataStore:
         self._session = PERSISTENT + self._rows.sessions
 
     def another_session(self) -> MemoryMetadataStore:
-        """A further session on the same tree, as another process would have."""
+        """Another session on the same tree, as another process would have."""
         other = MemoryMetadataStore(clock_ms=self._clock_ms)
         other._join(self._rows)
         return other
 
     def set_available(self, available: bool) -> None:
-        """Lose (or get back) the connection: meanwhile all calls raise StoreUnavailable."""
+        """Lose or restore the connection: while it is lost, all calls raise StoreUnavailable."""
         if available != self._available:
             self._available = available
             kind = SessionEvent.RECONNECTED if available else SessionEvent.CONNECTION_LOST
             self._hub.publish_session(kind)
 
     def expire_session(self) -> None:
-        """Lose the session, and its ephemeral nodes with it, and get a new one."""
+        """Simulate a lost session: delete its ephemeral nodes, and begin a new one."""
         self._hub.publish_session(SessionEvent.SESSION_LOST)
         self._drop_ephemerals()
         self._renew()

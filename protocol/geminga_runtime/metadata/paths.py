@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def check_path(path: str) -> str:
-    """`path` itself if it is one; raises ValueError if not absolute, or with empty parts."""
+    """Returns `path`. Raises ValueError if it is not absolute, or has empty parts."""
     if path != "/" and (not path.startswith("/") or path.endswith("/") or "//" in path):
         raise ValueError(f"not a metadata path: {path!r}")
     return path

@@ -1,12 +1,12 @@
 """The durable metadata store of a standalone process, in one SQLite file (spec CL-01).
 
-One thread writes. All puts and deletes that wait when it comes round are one transaction and one
-fsync (WAL, synchronous=FULL), answered together. `get` and `exists` read one b-tree page or two
-in the loop's own thread by a second connection, which costs less than a hand-over; listings,
-which may be long, go to a thread.
+One thread writes. It takes all waiting puts and deletes in one transaction with one fsync (WAL,
+synchronous=FULL), and completes them together. `get` and `exists` read one or two b-tree pages by
+a second connection in the loop's own thread, which costs less than a switch to another; listings,
+which may be long, run in a thread.
 
-Two processes never share the file: a lock file beside it is held while the store is open for
-writing. A third file is ballast, so that it can be opened on a full disk.
+Only one process writes: it holds a lock file while the store is open for writing. A third file is
+ballast, so that the store can be opened on a full disk.
 """
 
 from __future__ import annotations
@@ -43,9 +43,7 @@ from geminga_runtime.metadata.tree import PERSISTENT, Put, Row, apply_delete, ap
 from geminga_runtime.metadata.watches import WatchHub
 
 SESSION = 1
-"""Owner of ephemeral nodes. There is one session; those of a process that died are gone at the
-next open.
-"""
+"""Owner of ephemeral nodes. There is one session; an open deletes the nodes of a dead process."""
 
 
 class SqliteMetadataStore:
@@ -63,7 +61,7 @@ class SqliteMetadataStore:
         self._rows = SqliteRows(self._connection)
         self._list_limiter = trio.CapacityLimiter(1)
         self._hub = WatchHub()
-        # A store that is open for reading only sees nothing; the session lives as long as it.
+        # A read-only store publishes no changes; the session lives as long as the store.
         self.watch = self._hub.watch
         self.session_events = self._hub.session_events
         self._closed = False
@@ -78,11 +76,11 @@ class SqliteMetadataStore:
         read_only: bool = False,
         clock_ms: Callable[[], int] = wall_clock_ms,
     ) -> SqliteMetadataStore:
-        """The store in that file, made if absent (its directory must be there).
+        """The store in that file, created if absent (its directory must exist).
 
-        `read_only` works beside a process that holds the store. Raises StoreOpenError with one
-        sentence if another process holds it, if it is of another version, damaged, absent (read
-        only) or not writable.
+        `read_only` works beside the process that writes. Raises StoreOpenError, with one sentence,
+        if another process writes, or the file has another version, is damaged, absent (read only)
+        or not writable.
         """
         await trio.lowlevel.checkpoint()
         file = Path(path)
@@ -139,7 +137,7 @@ class SqliteMetadataStore:
         ephemeral: bool = False,
         sequential: bool = False,
     ) -> tuple[str, Stat]:
-        """MetadataStore.put. Cancelled, it may still take effect."""
+        """MetadataStore.put. A cancelled call may still take effect."""
         owner = SESSION if ephemeral else PERSISTENT
         request = Put(path, bytes(value), expected_version, owner, sequential)
         check_put(request)
@@ -147,7 +145,7 @@ class SqliteMetadataStore:
         return made, row.stat(SESSION)
 
     async def delete(self, path: str, expected_version: int | None = ANY_VERSION) -> None:
-        """MetadataStore.delete. Cancelled, it may still take effect."""
+        """MetadataStore.delete. A cancelled call may still take effect."""
         check_path(path)
         await self._writing().run(partial(_delete, path, expected_version))
 
@@ -158,7 +156,7 @@ class SqliteMetadataStore:
         return self._writer
 
     async def aclose(self) -> None:
-        """MetadataStore.aclose: what was asked for before is done first. Closes even when
+        """MetadataStore.aclose: completes earlier requests first. Closes even when
         cancelled.
         """
         with trio.CancelScope(shield=True):

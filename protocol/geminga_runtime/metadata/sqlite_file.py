@@ -1,7 +1,7 @@
 """The file of the SQLite store: its lock, its version, its table.
 
-One table, clustered by (parent, name), so that a listing is one range and a node one look-up.
-`application_id` and `user_version` say whose file it is and of which version.
+One table, clustered by (parent, name): a listing is one range scan, a node one look-up.
+`application_id` and `user_version` mark the file and its version.
 """
 
 from __future__ import annotations
@@ -47,9 +47,7 @@ class StoreOpenError(MetadataError):
 
 
 class FileLock:
-    """Held by the process that has the store open for writing; gone with the process however
-    it ends.
-    """
+    """The lock of the process that writes; the kernel releases it when the process ends."""
 
     def __init__(self, path: Path) -> None:
         """Take it. Raises StoreOpenError if another process (or store of this one) has it."""
@@ -65,21 +63,21 @@ class FileLock:
             raise StoreOpenError(f"{path} can't be used: {error.strerror}") from error
 
     def release(self) -> None:
-        """Let go; idempotent."""
+        """Release the lock. Idempotent."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
 
 class SqliteRows:
-    """Rows of `tree` over a connection; used only in that connection's thread of the moment."""
+    """`tree.Rows` over a connection; for the thread that uses the connection."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._execute = connection.execute
 
     def read(self, path: str) -> Row | None:
         """Rows.read."""
-        # fetchall ends the statement: an open one would hold on to an old snapshot of the file.
+        # fetchall ends the statement: an open one would keep an old snapshot of the file.
         found = self._execute(
             "SELECT value, version, ctime_ms, mtime_ms, owner, sequence FROM nodes"
             " WHERE parent = ? AND name = ?",
@@ -115,9 +113,9 @@ class SqliteRows:
 
 
 def open_writer(path: Path, ballast: Ballast) -> sqlite3.Connection:
-    """The one writing connection: makes the table in a new file, drops what died with its session.
+    """The only writing connection: creates the table in a new file, deletes old ephemeral nodes.
 
-    On a full disk it takes the room that it needs from the ballast. Raises StoreOpenError.
+    On a full disk it takes the space that it needs from the ballast. Raises StoreOpenError.
     """
     ballast.make_room(START_BYTES)
     while True:
@@ -129,8 +127,8 @@ def open_writer(path: Path, ballast: Ballast) -> sqlite3.Connection:
 
 
 def _may_want_room(error: BaseException | None) -> bool:
-    """Whether SQLite fails so when a file can't grow: its wal and shm files tell it as errors of
-    input and output."""
+    """Whether SQLite may raise this because of a full disk: for its wal and shm files it reports
+    I/O errors then."""
     code = error.sqlite_errorcode if isinstance(error, sqlite3.Error) else sqlite3.SQLITE_OK
     return code & 0xFF in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 
@@ -200,7 +198,7 @@ def _check_version(path: Path, connection: sqlite3.Connection) -> None:
 
 
 def _sync_directory(path: Path) -> None:
-    """A new file is there after a power cut only once its directory is on disk."""
+    """fsync the file's directory: without it, a new file may be missing after a power cut."""
     directory = os.open(path.absolute().parent, os.O_RDONLY)
     try:
         os.fsync(directory)

@@ -1,4 +1,4 @@
-"""The thread that writes: group commit of whatever waits."""
+"""The thread that writes: group commit of all waiting requests."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ T = TypeVar("T")
 Operation = Callable[[SqliteRows, int], tuple[T, list[Notification]]]
 
 WAITING_MAX = 4096
-"""Requests in the thread's queue; more wait in their own tasks."""
+"""Requests in the thread's queue; further callers wait for room."""
 
 BALLAST_INTERVAL_S = 10.0
-"""How often a ballast that a start has used is looked after."""
+"""Interval of attempts to restore a ballast that a start has used."""
 
 GROUP_MAX = 512
-"""Requests a transaction: bounds how long the first of them waits for the last."""
+"""Requests in a transaction, which bounds how long the first waits for the last."""
 
 
 class _Request:
@@ -47,7 +47,7 @@ class _Request:
 
 
 class SqliteWriter:
-    """Owns the writing connection and its thread. All methods are for the loop's thread."""
+    """Owns the writing connection and its thread. Call all methods in the loop's thread."""
 
     def __init__(
         self, connection: sqlite3.Connection, ballast: Ballast, clock_ms: Callable[[], int]
@@ -67,8 +67,8 @@ class SqliteWriter:
         )
 
     def start(self, publish: Callable[[Sequence[Notification]], None]) -> None:
-        """Begin; `publish` is called in the loop with the changes of each transaction, before
-        the answers.
+        """Start the thread. `publish` is called in the loop with the changes of each transaction,
+        before its callers get their results.
         """
         self._publish = publish
         self._thread.start()
@@ -76,8 +76,8 @@ class SqliteWriter:
     async def run(self, operation: Operation[T]) -> T:
         """The operation's result once it is on disk.
 
-        Raises what the operation raises, SessionExpired after `aclose`, StoreUnavailable if the
-        disk fails: then nothing of its transaction is done.
+        Raises the operation's error, SessionExpired after `aclose`, StoreUnavailable if the disk
+        fails: the whole transaction is rolled back then.
         """
         async with self._slots:
             if self._closed:
@@ -87,7 +87,7 @@ class SqliteWriter:
             return await request.promise.wait()  # type: ignore[return-value]
 
     async def aclose(self) -> None:
-        """Do what waits, drop the ephemeral nodes, end the thread."""
+        """Complete the waiting requests, delete the ephemeral nodes, end the thread."""
         self._closed = True
         self._queue.put(None)
         await trio.to_thread.run_sync(self._thread.join)
@@ -121,16 +121,16 @@ class SqliteWriter:
                 try:
                     request.value, request.heard = request.operation(self._rows, now_ms)
                 except MetadataError as error:
-                    # Refused before anything was written: the others of the group go on.
+                    # Refused before it wrote anything: the rest of the group continues.
                     request.error = error
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             self._fail(group, StoreUnavailable(f"the metadata store can't write: {error}"))
-        except Exception as error:  # a defect of ours: told to the callers, the thread lives on
+        except Exception as error:  # our defect: fails the callers, not the thread
             self._fail(group, error)
         try:
             self._token.run_sync_soon(self._answer, group)
-        except trio.RunFinishedError:  # the loop has ended meanwhile: no task waits
+        except trio.RunFinishedError:  # the loop has ended: no task waits
             pass
 
     def _fail(self, group: list[_Request], error: Exception) -> None:
@@ -139,7 +139,7 @@ class SqliteWriter:
             request.error = error
         try:
             self._connection.rollback()
-        except sqlite3.Error:  # SQLite has rolled back by itself
+        except sqlite3.Error:  # SQLite has rolled back already
             pass
 
     def _answer(self, group: list[_Request]) -> None:
@@ -154,6 +154,6 @@ class SqliteWriter:
     def _end(self) -> None:
         try:
             self._connection.execute("DELETE FROM nodes WHERE owner != 0")
-        except sqlite3.Error:  # they vanish at the next open at the latest
+        except sqlite3.Error:  # the next open deletes them
             pass
         self._connection.close()

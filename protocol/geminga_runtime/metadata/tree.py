@@ -1,8 +1,8 @@
-"""What put and delete mean, once for all embedded stores: pure decisions over a table of rows.
+"""Put and delete, shared by all embedded stores: pure decisions over a table of rows.
 
-The rules are ZooKeeper's as Apache's MetadataStore shows them: version 0 at creation and one more
-with each put, parents made on demand, ten-digit sequence numbers that a parent never gives twice,
-no children under ephemeral nodes.
+The rules are ZooKeeper's, as in Apache's MetadataStore: version 0 at creation and one more with
+each put, parents created on demand, ten-digit sequence numbers that a parent never reuses, no
+children under ephemeral nodes.
 """
 
 # A protocol's methods have docstrings for bodies.
@@ -39,32 +39,32 @@ class Row(NamedTuple):
     sequence: int = 0
 
     def stat(self, session: int) -> Stat:
-        """What the session sees of it."""
+        """The node's stat, as `session` sees it."""
         owned = self.owner == session != PERSISTENT
         return Stat(self.version, self.ctime_ms, self.mtime_ms, self.owner != PERSISTENT, owned)
 
 
 class Rows(Protocol):
-    """Where the nodes are. The root is always there."""
+    """The table of nodes. The root always exists."""
 
     def read(self, path: str) -> Row | None:
         """The row of a node."""
 
     def insert(self, path: str, row: Row) -> None:
-        """A node that was not there."""
+        """Add a new node."""
 
     def update(self, path: str, row: Row) -> None:
-        """A node that is there."""
+        """Replace an existing node."""
 
     def remove(self, path: str) -> None:
-        """A node that is there and has no children."""
+        """Delete an existing node without children."""
 
     def has_children(self, path: str) -> bool:
-        """Whether a node is beneath."""
+        """Whether the node has children."""
 
 
 class Put(NamedTuple):
-    """A put as it was asked for; `owner` is the session of an ephemeral node."""
+    """A requested put; `owner` is the session of an ephemeral node."""
 
     path: str
     value: bytes
@@ -74,7 +74,7 @@ class Put(NamedTuple):
 
 
 def check_put(request: Put) -> None:
-    """Raises ValueError for what no store could do."""
+    """Raises ValueError for a request that is always invalid."""
     if request.path == "/":
         raise ValueError("the root can't be written")
     if not request.sequential or not request.path.endswith("/"):
@@ -84,7 +84,7 @@ def check_put(request: Put) -> None:
 
 
 def apply_put(rows: Rows, request: Put, now_ms: int) -> tuple[str, Row, list[Notification]]:
-    """Do it; returns the path, the new row and what watchers must hear. Raises BadVersion."""
+    """Apply it; returns the path, the new row and the notifications. Raises BadVersion."""
     if request.sequential:
         return _put_sequential(rows, request, now_ms)
     path = request.path
@@ -149,7 +149,7 @@ def _created(path: str) -> list[Notification]:
 
 
 def apply_delete(rows: Rows, path: str, expected_version: int | None) -> list[Notification]:
-    """Do it; returns what watchers must hear. Raises NoNode, NotEmpty, BadVersion."""
+    """Apply it; returns the notifications. Raises NoNode, NotEmpty, BadVersion."""
     row = rows.read(path)
     if row is None:
         raise NoNode(path)

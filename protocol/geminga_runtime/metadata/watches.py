@@ -1,4 +1,4 @@
-"""Who hears what: the watchers of a store, found by prefix, each with a bounded channel."""
+"""The watches of a store, found by prefix, each with a bounded channel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SESSION_EVENTS_MAX = 16
 
 
 class _Watcher:
-    """One open watch. The last slot of its channel is kept for LOST."""
+    """One open watch. The last slot of its channel is reserved for LOST."""
 
     __slots__ = ("_events_max", "_lost", "prefix", "send")
 
@@ -30,12 +30,12 @@ class _Watcher:
         try:
             used = self.send.statistics().current_buffer_used
             if self._lost and used:
-                # LOST is still unread: its reader will read everything again.
+                # LOST is unread: the reader will read everything again.
                 return
             self._lost = used >= self._events_max
             kept = Notification(Change.LOST, self.prefix) if self._lost else notification
             self.send.send_nowait(kept)
-        except trio.BrokenResourceError:  # the reader has closed its end before the watch
+        except trio.BrokenResourceError:  # the reader closed its end before the watch
             pass
 
 
@@ -80,7 +80,7 @@ class WatchHub:
             receive.close()
 
     def publish(self, notifications: Iterable[Notification]) -> None:
-        """Tell the watchers of each path and of all that is above it."""
+        """Notify the watches of each path and of its ancestors."""
         if not self._watchers:
             return
         for notification in notifications:
@@ -93,7 +93,7 @@ class WatchHub:
                 path = parent_path(path)
 
     def publish_session(self, event: SessionEvent) -> None:
-        """Tell who follows the session; one that reads none of its events loses the newest."""
+        """Notify the session's followers; a full channel drops the event."""
         for send in self._sessions:
             try:
                 send.send_nowait(event)

@@ -1,4 +1,4 @@
-"""Where a credential may go, and whose (spec PX-02, PX-04, PX-06, PX-23)."""
+"""Which brokers get which credentials (spec PX-02, PX-04, PX-06, PX-23)."""
 
 from __future__ import annotations
 

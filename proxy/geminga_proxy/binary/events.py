@@ -58,7 +58,7 @@ class Unreachable(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """A broker answered a request."""
+    """A broker responded to a request."""
 
     request: ClientRequest
     broker: Address
@@ -66,7 +66,7 @@ class Answered(NamedTuple):
 
 
 class Unanswered(NamedTuple):
-    """No broker answered a request."""
+    """A request failed without a broker's response."""
 
     request: ClientRequest
     code: ServerError
@@ -112,7 +112,7 @@ class Respond(NamedTuple):
 
 
 class ServeLookups(NamedTuple):
-    """The client is authenticated: it may be read on, and is kept alive."""
+    """The client is authenticated: read its commands, and send PINGs."""
 
 
 class OpenTunnel(NamedTuple):
@@ -122,7 +122,7 @@ class OpenTunnel(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """Send the request to a broker, to any without an address; Answered or Unanswered follows."""
+    """Send the request to `broker`, or to any; Answered or Unanswered follows."""
 
     request: ClientRequest
     broker: Address | None = None
@@ -141,7 +141,7 @@ class Warn(NamedTuple):
 
 
 class End(NamedTuple):
-    """Read no more, and close when pending requests are answered. `text` is for the log."""
+    """Stop reading, and close when pending requests are answered. `text` is for the log."""
 
     text: str = ""
     level: int = logging.WARNING

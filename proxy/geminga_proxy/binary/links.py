@@ -23,7 +23,7 @@ from geminga_runtime.requests import RequestTable
 _log = logging.getLogger(__name__)
 
 PENDING_MAX = 5000
-"""Requests of one client that wait for one broker."""
+"""Pending requests of one client at one broker."""
 
 WaitWritable = Callable[[], Awaitable[None]]
 
@@ -50,11 +50,11 @@ class Link:
 
     @property
     def lost(self) -> bool:
-        """Whether the connection is gone."""
+        """Whether the connection is lost."""
         return self._broker.stream.lost
 
     async def ask(self, request: ClientRequest, timeout_s: float) -> Frame:
-        """The broker's answer. Raises BrokerUnavailable."""
+        """The broker's response. Raises BrokerUnavailable."""
         stream, data = self._broker.stream, request.encoded()
         if self.lost or not stream.writable or request.id in self._requests:
             raise BrokerUnavailable(f"{self.address} takes no request now")
@@ -72,7 +72,7 @@ class Link:
             raise BrokerUnavailable(f"{self.address} closed the connection") from None
 
     async def run(self) -> None:
-        """Read answers until the connection is gone; requests that wait fail then."""
+        """Read responses until the connection is lost; pending requests fail then."""
         stream, reader = self._broker.stream, self._broker.reader
         try:
             async with trio.open_nursery() as nursery:
@@ -116,8 +116,8 @@ class Links:
         timeout_s: float,
         wait_writable: WaitWritable,
     ) -> None:
-        """Links run in the client's nursery. `wait_writable` returns when the client can take
-        answers: until then no broker is read.
+        """Links run in the client's nursery. `wait_writable` returns when the client's send buffer
+        has room: until then no broker is read.
         """
         self._connector = connector
         self._client = client
@@ -129,7 +129,7 @@ class Links:
         self._connecting = trio.Lock()
 
     async def ask(self, request: ClientRequest, broker: Address | None) -> tuple[Address, Frame]:
-        """The answer of that broker, or of any, and who gave it. Raises BrokerUnavailable."""
+        """The response of `broker`, or of any, with its address. Raises BrokerUnavailable."""
         link = await (self._link_to_any() if broker is None else self._link_to(broker))
         return link.address, await link.ask(request, self._timeout_s)
 

@@ -1,13 +1,13 @@
 """The state of one client's connection: handshake, then lookups or a tunnel (spec PX-01, PX-02,
 PX-04). Pure: events in, effects out.
 
-`ClientMachine.handle` yields effects. The driver carries out each one before it takes the next, as
-an effect may cause another event: a proof can be refused at once.
+`ClientMachine.handle` yields effects. The driver carries out each one before it takes the next:
+an effect may cause another event (credentials can be refused at once).
 
 Rules:
 - Nothing but CONNECT and AUTH_RESPONSE is taken until the client is authenticated.
 - A client that wants a tunnel sends nothing before the broker's CONNECTED.
-- Requests that were passed on are answered after the end as well; nothing else is taken then.
+- Pending requests are still answered after the end; nothing else is taken then.
 """
 
 from __future__ import annotations
@@ -59,18 +59,18 @@ from geminga_runtime.logs import shown
 HANDSHAKE_S = 30.0
 """Time for a client to authenticate."""
 HELLO_BYTES_MAX = 64 * 1024
-"""Size of a command before that: many clients may shake hands at once."""
+"""Size of a command before authentication: many clients may shake hands at once."""
 KEEP_ALIVE_S = 30.0
 """Interval of PINGs to clients that do lookups (PR-12); in tunnels brokers send them."""
 REQUESTS_MAX = 5000
-"""Requests of one client that wait for brokers; no more are taken."""
+"""Pending requests of one client; no more are taken."""
 
 NO_REQUEST = (1 << 64) - 1
 _UNAVAILABLE = "No broker can be reached now"
-_TOO_EARLY = "closed: a command before the client was let in"
+_TOO_EARLY = "closed: a command before authentication"
 _FLAGS = FeatureFlags(supports_get_partitioned_metadata_without_auto_creation=True)
 _TLS_HELLO = b"\x16\x03"
-"""How a TLS handshake begins (RFC 8446, 5.1)."""
+"""First bytes of a TLS handshake (RFC 8446, 5.1)."""
 
 _C = BaseCommand.Type
 
@@ -111,31 +111,31 @@ class ClientMachine:
     )
 
     def __init__(self, options: Options, targets: Targets, budget: RequestBudget) -> None:
-        """`targets` and `budget` are those of all clients; `release` gives back what is taken."""
+        """`targets` and `budget` are all clients'; `release` returns this client's share."""
         self._options = options
         self._targets = targets
         self._budget = budget
         self._reader = FrameReader(HELLO_BYTES_MAX)
         self._frames: list[Frame] = []
-        """Commands that were not taken yet, the last one first."""
+        """Commands not handled yet, newest first."""
         self._pending: dict[ClientRequest, None] = {}
         self._heard_s = 0.0
         self._unfinished = Unfinished(budget.held)
         self.state = State.HELLO
         self.hello = CommandConnect()
         self.identity: Identity | None = None
-        """None before authentication, and where all clients are let in."""
+        """None before authentication, and if authentication is off."""
         self.target: Address | None = None
         """The broker of the tunnel."""
 
     @property
     def pending(self) -> int:
-        """Requests that wait for brokers."""
+        """The number of pending requests."""
         return len(self._pending)
 
     @property
     def is_full(self) -> bool:
-        """Whether the client must not be read before a request is answered."""
+        """Whether the client must not be read until a request is answered."""
         return len(self._pending) >= REQUESTS_MAX
 
     @property
@@ -151,7 +151,7 @@ class ClientMachine:
             case Left(text):
                 return self._end(text, logging.DEBUG)
             case TooLate():
-                return self._end(f"not let in within {HANDSHAKE_S:g} s")
+                return self._end(f"closed: not authenticated within {HANDSHAKE_S:g} s")
             case Authenticated(identity):
                 return self._authenticated(identity)
             case Refused(why):
@@ -170,7 +170,7 @@ class ClientMachine:
                 return self._end()
 
     def release(self) -> None:
-        """Give back what this client holds of the proxy's budget. Last."""
+        """Return this client's share of the proxy's budget. Call it last."""
         self._unfinished.becomes(0, 0.0)
         for request in self._pending:
             self._budget.give(request.held_bytes)
@@ -254,7 +254,7 @@ class ClientMachine:
     def _refused(self, why: str) -> Effects:
         if Cause.OVER in TRANSITIONS[self.state]:
             yield _NOT_AUTHENTICATED
-            yield from self._end(f"is not let in: {shown(why)}")
+            yield from self._end(f"closed: authentication failed: {shown(why)}")
 
     def _admit(self) -> Effects:
         text = self.hello.proxy_to_broker_url
@@ -357,8 +357,8 @@ class ClientMachine:
     # ---- keep-alive ----
 
     def _ticked(self, at_s: float) -> Effects:
-        """Drop a client that was silent for two intervals. While requests are pending it may not be
-        read; brokers' timeouts bound that.
+        """Drop a client that was silent for two intervals. Not while requests are pending: the
+        client may not be read then, and brokers' timeouts bound the time.
         """
         if self.state is not State.LOOKUPS:
             return
@@ -377,4 +377,4 @@ _COMMANDS: dict[State, Callable[[ClientMachine, Frame], Effects]] = {
     State.PROVING: ClientMachine._take_proof,
     State.LOOKUPS: ClientMachine._take_command,
 }
-"""What takes a client's commands, in the states that take any."""
+"""Handlers of a client's commands, by state; other states take no commands."""

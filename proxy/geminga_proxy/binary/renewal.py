@@ -2,9 +2,9 @@
 
 With `forwardAuthorizationCredentials` a broker has the client's credentials, and asks for fresh
 ones in the tunnel. A broker that ignores them (`authenticateOriginalAuthData=false`) never asks,
-and the tunnel would outlive the credentials. So the proxy searches the tunnel for the client's
-AUTH_RESPONSE, from shortly before the expiry, and ends the tunnel if no valid one came in time.
-Before that, nothing is searched.
+and the tunnel would outlive the credentials. So from shortly before the expiry, and not earlier,
+the proxy searches the tunnel for the client's AUTH_RESPONSE, and ends the tunnel if no valid one
+came in time.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ REFRESH_CHECKS = 2
 """A broker asks at its first check after the expiry; the client may answer until the next one."""
 CLOCK_CHECK_S = 60.0
 CHECKS_PAUSE_S = 0.05
-"""Pause after invalid credentials: they cost the proxy no more time than this allows."""
+"""Pause after invalid credentials, which bounds the time spent on checking them."""
 _HEAD_BYTES = 10
 _HEAD = re.compile(
     rb"\x00[\x00-\x02]..\x00[\x00\x01]..\x08" + bytes([BaseCommand.AUTH_RESPONSE]), re.DOTALL
 )
-"""Two lengths, and the first field of the command. A message may hold the same bytes: that does no
-harm, as only a valid token counts, and its holder is authenticated.
+"""Two lengths, and the first field of the command. A message that holds the same bytes does no
+harm: only a valid token counts, and its holder is authenticated.
 """
 
 
@@ -91,7 +91,7 @@ class Renewal:
         self._has_shown = trio.Event()
 
     async def wait_expired(self, up: Direction) -> None:
-        """Return when the client's credentials have expired, never if fresh ones don't expire. `up`
+        """Return when the client's credentials have expired; never if fresh ones don't expire. `up`
         is the direction from the client.
         """
         while (expires_at_s := self._identity.expires_at_s) is not None:
@@ -122,7 +122,7 @@ class Renewal:
             direction.on_data = before
 
     async def _fresh(self, until_s: float) -> Identity | None:
-        """The identity by the client's fresh credentials, None if none came until then."""
+        """The identity in the client's fresh credentials; None if none came before `until_s`."""
         while (left_s := until_s - time.time()) > 0:
             with trio.move_on_after(min(left_s, CLOCK_CHECK_S)):
                 await self._has_shown.wait()
@@ -146,6 +146,6 @@ class Renewal:
 
 
 async def sleep_until(at_s: float) -> None:
-    """Sleep until that time by the wall clock, which may be changed meanwhile."""
+    """Sleep until that time by the wall clock, which may be adjusted meanwhile."""
     while (left_s := at_s - time.time()) > 0:  # noqa: ASYNC110
         await trio.sleep(min(left_s, CLOCK_CHECK_S))

@@ -1,6 +1,6 @@
-"""Requests that a proxy passes on to brokers, and what it does with the answers (spec PX-01). Pure.
+"""Requests that a proxy passes on to brokers, and their responses (spec PX-01). Pure.
 
-All answers but LOOKUP_RESPONSE are passed back as they are.
+All responses but LOOKUP_RESPONSE are passed back unchanged.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class ClientRequest:
 
     @property
     def is_too_large(self) -> bool:
-        """Whether it is larger than names and patterns need; schemas may be."""
+        """Whether it is larger than names and patterns need; a request with a schema may be."""
         return self.held_bytes > REQUEST_BYTES_MAX and self.kind.field != "getOrCreateSchema"
 
     def encoded(self) -> bytes:
@@ -107,7 +107,7 @@ class ClientRequest:
         return self.kind.refuse(self.id, code, text)
 
     def follow(self, frame: Frame, *, by_tls: bool) -> Redirected | Answer:
-        """What to do with a broker's response; `by_tls`: brokers are connected to by TLS.
+        """Decide on a broker's response; `by_tls`: brokers are connected to by TLS.
 
         Clients can't reach the brokers that a LOOKUP_RESPONSE names: a redirect is followed by the
         proxy, and a broker is reached through it. Raises LookupFailed.

@@ -1,4 +1,4 @@
-"""The driver of one client's machine: reads, writes and waits for it (spec PX-01, PX-02, PX-04)."""
+"""The Trio driver of one client's machine (spec PX-01, PX-02, PX-04)."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class ProxySession:
 
     @property
     def protocol_version(self) -> int:
-        """The version that is spoken with the client."""
+        """The version to speak with the client."""
         return self._machine.protocol_version
 
     @property
@@ -103,12 +103,12 @@ class ProxySession:
         return self._machine.hello.feature_flags.supports_auth_refresh
 
     def refuse(self, why: str) -> None:
-        """Authentication failed: the client is told, and the connection ends."""
+        """Authentication failed: send the client an error, and end the connection."""
         self._feed(Refused(why))
 
     async def _accept(self, identity: Identity) -> Identity:
         self._feed(Authenticated(identity))
-        # Among a tunnel's bytes the proxy can't ask the client for another proof.
+        # The proxy can't put an AUTH_CHALLENGE of its own into a tunnel's bytes.
         is_tunnel = bool(self._machine.hello.proxy_to_broker_url)
         return replace(identity, expires_at_s=None) if is_tunnel else identity
 
@@ -148,17 +148,17 @@ class ProxySession:
                 self._serving.cancel()
 
     def drain(self) -> None:
-        """The proxy stops: pending requests are answered; a tunnel continues."""
+        """The proxy stops: answer pending requests, then close; a tunnel continues."""
         self._feed(Drained())
 
     def release(self) -> None:
-        """Give back what is held for the client. Last."""
+        """Return the client's share of the proxy's budget. Call it last."""
         self._machine.release()
 
-    # ---- the connection's course ----
+    # ---- the connection ----
 
     async def run(self) -> None:
-        """Until the client leaves or must go."""
+        """Serve until the connection ends, from either side."""
         machine, broker = self._machine, None
         async with trio.open_nursery() as self._nursery:
             self.nursery.start_soon(self._stream.run_writer)
@@ -170,7 +170,7 @@ class ProxySession:
                     if machine.state is State.CONNECTING:
                         broker = await self._reach()
                     while machine.state is State.LOOKUPS:
-                        # The read that ended the handshake may have filled the machine too.
+                        # The read that ended the handshake may already have filled the machine.
                         while machine.is_full or not self._stream.writable:
                             await self._wait_room()
                         await self._receive()
@@ -204,7 +204,7 @@ class ProxySession:
                 self._feed(Left(str(error)))
                 return
             if not self._rest:
-                self._feed(Left("the client left"))
+                self._feed(Left("closed by the client"))
                 return
         data, self._rest = bytes(self._rest[:TURN_BYTES]), self._rest[TURN_BYTES:]
         self._feed(Received(data, trio.current_time()))
@@ -226,7 +226,7 @@ class ProxySession:
         return broker
 
     async def _answer_pending(self) -> None:
-        """Answer pending requests and send the answers, if that doesn't take long."""
+        """Answer pending requests, within LAST_ANSWERS_S."""
         with trio.move_on_after(LAST_ANSWERS_S):
             while self._machine.pending and not self._stream.lost:
                 await self._wait_room()
@@ -263,7 +263,7 @@ class ProxySession:
             self._feed(Ticked(trio.current_time()))
 
     async def _wait_room(self) -> None:
-        """Until a request was answered, or the client has read its answers."""
+        """Wait until a request is answered, or the send buffer has room."""
         if not self._stream.writable:
             self._stream.on_writable(self._room.set)
         await self._room.wait()

@@ -1,4 +1,4 @@
-"""States of a client's connection, and what each may become (pure; spec PX-01, PX-02)."""
+"""States of a client's connection, and their transitions (pure; spec PX-01, PX-02)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class State(Enum):
-    """Where a connection stands."""
+    """State of a connection."""
 
     HELLO = "waits for CONNECT"
     PROVING = "authenticates the client"
@@ -17,13 +17,13 @@ class State(Enum):
 
 
 class Cause(Enum):
-    """Why the state changes."""
+    """Cause of a state's change."""
 
     HELLO = "CONNECT came"
     FOR_LOOKUPS = "the client is authenticated and names no broker"
     FOR_TUNNEL = "the client is authenticated and names a broker"
     REACHED = "the broker sent CONNECTED"
-    OVER = "the client left or must go, or the proxy stops"
+    OVER = "the connection ends, from either side, or the proxy stops"
 
 
 TRANSITIONS: dict[State, dict[Cause, State]] = {

@@ -41,7 +41,7 @@ async def run_tunnel(
     peer: Peer,
     nursery: trio.Nursery,
 ) -> None:
-    """Relay bytes until both sides have ended, one breaks, or the client's proof expires. The
+    """Relay bytes until both sides have ended, one breaks, or the client's credentials expire. The
     streams are closed by their owners.
     """
     name, target = stream.name, machine.target
@@ -70,7 +70,7 @@ async def run_tunnel(
 async def _end_with_proof(
     service: ProxyService, machine: ClientMachine, tunnel: Tunnel, peer: Peer
 ) -> None:
-    """End the tunnel when the client's proof expires. A broker that got the client's credentials
+    """End the tunnel when the client's credentials expire. A broker that got these credentials
     may have asked it for fresh ones.
     """
     identity, authenticator, hello = machine.identity, service.authenticator, machine.hello
@@ -83,12 +83,12 @@ async def _end_with_proof(
         await renewal.wait_expired(tunnel.up)
     else:
         await sleep_until(identity.expires_at_s)
-    _log.warning("address=%s closed: its proof expired", peer.address)
+    _log.warning("address=%s closed: credentials expired", peer.address)
     tunnel.scope.cancel()
 
 
 class FrameLog:
-    """One direction of a tunnel. Holds at most one unfinished frame."""
+    """Logs one direction of a tunnel. Holds at most one unfinished frame."""
 
     def __init__(self, name: str, level: int) -> None:
         self._name = name
@@ -115,7 +115,7 @@ def logged_tunnel(name: str, target: Address | None, role: str | None, level: in
     """A tunnel of the client at `name`; commands are logged from level 1 on."""
     if not level:
         return Tunnel()
-    access.info("%s -> %s role=%s", name, target, shown(role or "nobody"))
+    access.info("%s -> %s role=%s", name, target, shown(role or "none"))
     up, down = FrameLog(f"{name} -> {target}", level), FrameLog(f"{name} <- {target}", level)
     return Tunnel(up.feed, down.feed)
 

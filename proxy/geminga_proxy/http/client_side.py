@@ -19,10 +19,10 @@ Headers = list[tuple[bytes, bytes]]
 
 LENGTH_DIGITS_MAX = 18
 UNREADABLE = "Bad request: this is not HTTP/1.1"
-"""The text from h11 quotes the line, which may contain a token."""
+"""Used instead of h11's text, which quotes the line: it may contain a token."""
 
 ONCE = (b"host", b"authorization", b"x-pulsar-auth-method-name")
-"""Headers that must be unique: servers differ in which of two they use."""
+"""Headers that must be unique: of two, servers differ in which one they use."""
 
 _END = b"\r\n\r\n"
 _BARE = re.compile(rb"\r(?!\n)|(?<!\r)\n")
@@ -87,7 +87,7 @@ class ClientSide:
         """Whether the response has begun."""
 
     def has_begun(self) -> bool:
-        """Whether a part of a request's head has come."""
+        """Whether a part of a request's head was received."""
         return self._in_head and bool(self._buffer)
 
     def feed(self, data: bytes) -> None:
@@ -156,12 +156,12 @@ class ClientSide:
         self._method = request.method
         self._in_chunks = request.has_body and request.length is None
         if request.has_body:
-            if rest:  # nothing means the end to h11
+            if rest:  # h11 takes b"" for the end of the stream
                 self._receive(rest)
             if self._ended:
                 self._receive(b"")
         else:
-            self._http.next_event()  # the end of it, so that h11 knows
+            self._http.next_event()  # h11's EndOfMessage
             buffer += rest
         return request
 

@@ -18,7 +18,7 @@ class HttpError(Exception):
 
 
 class BadRequest(HttpError):
-    """The request violates HTTP/1.1. The connection is closed after the response, since the begin
+    """The request violates HTTP/1.1. The connection is closed after the response: the beginning
     of the next request is unknown.
     """
 
@@ -27,7 +27,7 @@ class BadRequest(HttpError):
 
 
 class BrokerFailed(Exception):
-    """A broker can't be reached, or broke off its answer. The text is for the log."""
+    """A broker can't be reached, or its response broke off. The text is for the log."""
 
     def __init__(self, text: str, *, timed_out: bool = False) -> None:
         super().__init__(text)

@@ -41,7 +41,7 @@ REPEATED_METHODS = frozenset({b"GET", b"HEAD", b"OPTIONS", b"PUT", b"DELETE"})
 
 
 class RequestBody:
-    """The client's body, read on demand. As long as it is small it is kept, to be sent again to
+    """The client's body, read on demand. While it is small it is kept, to be sent again to
     another broker.
     """
 
@@ -57,7 +57,7 @@ class RequestBody:
         self._held = held
         self._next_event = next_event
         self._kept = bytearray()
-        """In one buffer: clients may send tiny chunks."""
+        """One buffer, not a list: clients may send tiny chunks."""
         self._kept_bytes_max = kept_bytes_max
         self._is_whole = not has_body
         self.is_repeatable = True
@@ -102,7 +102,7 @@ class Outbound:
 
 
 class Exchange:
-    """Sends one request to a broker, or others if it fails or redirects, and the response back."""
+    """Sends one request to a broker, to others if it fails or redirects, and the response back."""
 
     def __init__(
         self, client: ClientSide, wire: Wire, upstreams: Upstreams, outbound: Outbound
@@ -131,7 +131,7 @@ class Exchange:
                     self._upstreams.rotation.is_dead(connection.address)
                 self._must_repeat(connection, body, error)
                 _log.info("%s; trying another connection", error)
-                # Without the redirect: the broker that it named may be gone.
+                # Forget the redirect: the broker that it named may be down.
                 address, outbound, fresh = None, self._outbound, True
                 continue
             if follow is None:
@@ -151,7 +151,7 @@ class Exchange:
     def _must_repeat(
         self, connection: WebConnection, body: RequestBody, error: BrokerFailed
     ) -> None:
-        """Raises unless the request can be repeated."""
+        """Raises the client's error unless the request can be repeated."""
         if self._client.answered:
             _log.warning("response cut short: %s", error)
             raise ExchangeBroken(str(error)) from error
@@ -269,7 +269,7 @@ class Exchange:
             headers = to_client(headers, location=plan.location)
         else:
             headers = to_client(headers)
-        # If the request turned out to be invalid, end before the response has begun: the client
+        # If the request's body turned out to be invalid, end before the response begins: the client
         # then gets the error.
         await trio.lowlevel.checkpoint_if_cancelled()
         answer = self._client.answer(response.status_code, headers, bytes(response.reason))
@@ -306,7 +306,7 @@ class Exchange:
             raise ExchangeBroken("no progress in a response") from None
 
     async def _skip(self, connection: WebConnection) -> None:
-        """Skip a redirect's body if it is short; with a long one the connection isn't kept."""
+        """Skip a redirect's body if it is short; otherwise the connection isn't kept."""
         with trio.move_on_after(1):
             for _ in range(4):
                 if isinstance(await connection.next_event(), h11.EndOfMessage):

@@ -81,7 +81,7 @@ def end_to_end(headers: Iterable[Header]) -> list[Header]:
 
 
 def has_authorization(request: RequestHead) -> bool:
-    """Whether an Authorization header is passed on: Connection doesn't name it."""
+    """Whether the request has an Authorization header that Connection doesn't name."""
     return any(name == b"authorization" and value for name, value in end_to_end(request.headers))
 
 
@@ -176,7 +176,7 @@ def plan_redirect(
     *,
     can_repeat: bool,
 ) -> Follow | Rewrite | RefuseRedirect | None:
-    """What to do about a broker's redirect; None to pass it on unchanged.
+    """Decide on a broker's redirect; None to pass it on unchanged.
 
     Brokers redirect to one another, by addresses that the proxy's clients can't reach. An address
     that is not a known broker's gets no credentials, neither the proxy's nor the client's: a broker

@@ -17,13 +17,13 @@ from geminga_runtime.stream import FramedStream
 from geminga_runtime.tls_settings import NO_PORT
 
 CLIENT_SEND_S = 60.0
-"""Time for a client to read a part of an answer, at most 64 KiB."""
+"""Time for a client to read a part of a response, at most 64 KiB."""
 
 _log = logging.getLogger(__name__)
 
 
 async def _handle(web: Web, secure: bool, stream: FramedStream) -> None:
-    """Serve one client until it leaves."""
+    """Serve one client until its connection ends."""
     try:
         wire = await Wire.over(stream)
         wire.send_s = CLIENT_SEND_S

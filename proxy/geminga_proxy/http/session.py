@@ -66,7 +66,7 @@ class HttpSession:
         self._origin = _origin(wire.name, web.config, secure=secure)
 
     async def run(self) -> None:
-        """Serve until the client leaves or must go. The caller closes the stream."""
+        """Serve until the connection ends, from either side. The caller closes the stream."""
         try:
             while (request := await self._next_request()) is not None:
                 await self._serve(request)
@@ -92,7 +92,7 @@ class HttpSession:
                 if self._client.has_begun():
                     self._client.feed(await self._wire.receive())
                     continue
-                # A drain may end the connection only before the request has begun.
+                # A drain may end the connection only between requests.
                 with self._web.idle(scope):
                     self._client.feed(await self._wire.receive())
                 if self._client.has_begun():
@@ -176,7 +176,7 @@ class HttpSession:
         try:
             return await authenticator.authenticate_http(HttpRequest(headers, self._peer))
         except AuthenticationFailed as error:
-            _log.warning("address=%s is not let in: %s", self._wire.name, error)
+            _log.warning("address=%s authentication failed: %s", self._wire.name, error)
             raise HttpError(401, "Authentication required") from None
 
     async def _pass_on(self, request: RequestHead, identity: Identity | None) -> None:
@@ -217,7 +217,7 @@ class HttpSession:
     def _credentials(
         self, request: RequestHead, identity: Identity | None, *, upgrade: bool
     ) -> HttpCredentials:
-        """What the broker is shown. Raises HttpError 403."""
+        """The credentials for the broker. Raises HttpError 403."""
         policy = self._service.brokers.credentials
         has_own = has_authorization(request) or bool(_token(request.target))
         if not upgrade:
@@ -245,7 +245,7 @@ class HttpSession:
     # ---- the proxy's own responses ----
 
     async def _status(self) -> None:
-        """For load balancers: whether clients are to be sent here (Apache's VipStatus)."""
+        """Tell load balancers whether to send clients here (Apache's VipStatus)."""
         if _is_up(self._web.config.web.status_file):
             await self._say(200, b"OK", b"text/plain")
         else:
@@ -261,7 +261,7 @@ class HttpSession:
             await self._skip_body()
 
     async def _skip_body(self) -> None:
-        """Read the rest of an unwanted body, if it is short: the client then gets its response."""
+        """Read the rest of an unwanted body, if short, so that the client gets the response."""
         skipped = 0
         if self._client.waits_for_continue:
             return
@@ -271,7 +271,7 @@ class HttpSession:
             skipped += len(getattr(event, "data", b""))
 
     async def _refuse(self, error: BadRequest) -> None:
-        """Respond without h11, which may be in no state to, and end the connection."""
+        """Respond without h11, whose state may not allow it, and end the connection."""
         if self._client.answered:
             return
         body = _reason(error.reason)
@@ -286,7 +286,7 @@ class HttpSession:
         ]
         with trio.move_on_after(LAST_ANSWER_S):
             await self._wire.send(b"\r\n".join(lines))
-            # Closed with unread bytes, the connection would be reset before the client reads.
+            # Closing with unread bytes would reset the connection before the client reads.
             await self._wire.end_sending()
             for _ in range(16):
                 if not await self._wire.receive():
@@ -315,7 +315,7 @@ _PHRASES = {
 
 
 def _ends_at(identity: Identity | None) -> float:
-    """When a WebSocket ends, as the client's credentials expire."""
+    """When a WebSocket ends: at the expiry of the client's credentials."""
     if identity is None or identity.expires_at_s is None:
         return float("inf")
     return trio.current_time() + max(0.0, identity.expires_at_s - time.time())

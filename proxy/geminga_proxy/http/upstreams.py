@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 IDLE_PER_BROKER_MAX = 16
 IDLE_S = 20.0
-"""How long an unused connection is kept: less than servers keep it."""
+"""How long an unused connection is kept: shorter than by servers."""
 HEAD_BYTES_MAX = 64 * 1024
 BROKERS_MAX = 1000
 """Brokers with kept connections."""
@@ -55,7 +55,7 @@ class WebConnection:
         await self.send_bytes(self.http.send(event) or b"")
 
     async def send_bytes(self, data: bytes) -> None:
-        """Send bytes from h11. Cancelled, the connection can't be kept. Raises ConnectionLost."""
+        """Send bytes from h11. If cancelled, the connection isn't kept. Raises ConnectionLost."""
         self._is_sending = True
         await self.wire.send(data)
         self._is_sending = False
@@ -128,7 +128,7 @@ class Upstreams:
         return self._tls is not None and bool(self._tls.options.certificate_file)
 
     async def open_any(self, *, fresh: bool = False) -> WebConnection:
-        """A connection to the next broker that can be reached. Raises BrokerFailed."""
+        """A connection to the next reachable broker. Raises BrokerFailed."""
         failure = BrokerFailed("no broker's web service is known")
         for address in self.rotation.order(self._brokers.listed):
             try:
@@ -138,7 +138,7 @@ class Upstreams:
         raise failure
 
     async def open(self, address: Address, *, fresh: bool = False) -> WebConnection:
-        """A connection to that broker, a kept one unless `fresh`. Raises BrokerFailed, also if the
+        """A connection to that broker, not a kept one if `fresh`. Raises BrokerFailed, also if the
         address is not a known broker's: requests contain credentials.
         """
         if not self._brokers.is_known(address):

@@ -21,7 +21,7 @@ from geminga_runtime.server import ConnectionCount
 from geminga_runtime.tls import TlsContexts
 
 CROWDED = 0.75
-"""Share of the possible connections from which on a new one ends an idle one."""
+"""Share of `connections_max` above which a new connection closes an idle one."""
 
 _log = logging.getLogger(__name__)
 
@@ -44,8 +44,7 @@ class Web:
         self.without_certificate = Upstreams(
             brokers, tls and _without_certificate(tls), timeout_s, own_host
         )
-        """For WebSockets: connections without the proxy's certificate, which Apache's service would
-        take for the client's.
+        """For WebSockets: Apache's service would take the proxy's certificate for the client's.
         """
         service.brokers.on_web_found = brokers.found
         self.is_draining = False
@@ -66,7 +65,7 @@ class Web:
 
     @contextmanager
     def idle(self, scope: trio.CancelScope) -> Iterator[None]:
-        """No request is under way: the scope is cancelled when the proxy stops, or for room."""
+        """Between requests: the scope is cancelled when the proxy stops, or to make room."""
         if self.is_draining:
             scope.cancel()
         self._idle[scope] = None

@@ -16,7 +16,7 @@ _BROKEN = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, TlsFaile
 
 
 class Wire:
-    """The stream beneath a FramedStream. The owner of that closes it."""
+    """The stream beneath a FramedStream. The FramedStream's owner closes it."""
 
     def __init__(self, framed: FramedStream, stream: trio.abc.Stream) -> None:
         self.name = framed.name
@@ -31,7 +31,7 @@ class Wire:
         return cls(framed, await framed.detach())
 
     async def receive(self) -> bytes:
-        """Some bytes, b"" at the end. Raises ConnectionLost. Cancelled, it loses nothing."""
+        """Some bytes, b"" at the end. Raises ConnectionLost. A cancelled call loses no bytes."""
         try:
             return bytes(await self.stream.receive_some(READ_BYTES))
         except _BROKEN as error:

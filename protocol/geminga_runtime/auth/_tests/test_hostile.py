@@ -1,4 +1,4 @@
-"""Peers that try things, and plug-ins that break (spec PX-24)."""
+"""Hostile peers, and failing plug-ins (spec PX-24)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_an_unknown_user_costs_as_much_as_a_known_one(
     assert compared == [slower]
     assert await provider.step(b"a:right") == Identity("a", "basic")
     assert compared == [slower, slow]
-    # Once right it is not hashed again; anything else is.
+    # A right password is not hashed again, others are.
     assert await provider.step(b"a:right") == Identity("a", "basic")
     assert compared == [slower, slow]
     for wrong in (b"a:wrong", b"b:wrong"):
@@ -46,7 +46,7 @@ async def test_an_unknown_user_costs_as_much_as_a_known_one(
     assert compared == [slower, slow, slow, slower]
 
 
-async def test_nobody_gets_in_by_an_empty_file() -> None:
+async def test_an_empty_password_file_admits_nobody() -> None:
     with pytest.raises(AuthenticationFailed):
         await BasicProvider(b"").step(b"a:b")
 
@@ -62,7 +62,7 @@ class Broken:
         raise RuntimeError(data.decode())
 
 
-async def test_a_plug_in_that_breaks_lets_nobody_in_and_tells_nothing() -> None:
+async def test_a_failing_plug_in_refuses_and_leaks_nothing() -> None:
     service = Authenticator([Broken()])
     with pytest.raises(AuthenticationFailed) as caught:
         await service.begin("broken", PEER).step(b"s3cret")
@@ -70,7 +70,7 @@ async def test_a_plug_in_that_breaks_lets_nobody_in_and_tells_nothing() -> None:
     assert dict(service.failures) == {("Broken", "broken", "provider_failed"): 1}
 
 
-def test_methods_that_peers_invent_are_one_label() -> None:
+def test_unknown_methods_share_one_label() -> None:
     service = Authenticator([Broken()])
     for number in range(50):
         with pytest.raises(AuthenticationFailed) as caught:

@@ -49,7 +49,7 @@ async def refused(service: Authenticator, method: str, data: bytes, peer: Peer =
     return caught.value.reason
 
 
-async def test_a_token_says_who_it_is() -> None:
+async def test_a_tokens_subject_is_the_role() -> None:
     service = Authenticator([token_provider()])
     token = tokens.create(SECRET, "joe", expires_at_s=int(NOW_S) + 9).encode()
     assert await service.begin("token", PEER).step(token) == Identity("joe", "token", NOW_S + 9)
@@ -75,7 +75,7 @@ async def test_several_providers_of_one_method_are_tried_in_order() -> None:
     assert await refused(service, "token", tokens.create(b"x" * 32, "joe").encode())
 
 
-async def test_anonymous_only_without_credentials_that_someone_speaks() -> None:
+async def test_the_anonymous_role_is_for_clients_without_credentials() -> None:
     service = Authenticator([token_provider()], "nobody")
     assert await service.begin("", PEER).step(b"") == Identity("nobody", "none")
     assert await service.begin("none", PEER).step(b"") == Identity("nobody", "none")
@@ -101,7 +101,7 @@ class Talker:
         return Challenge(b"more") if self.heard == 1 else Identity(data.decode(), self.method)
 
 
-async def test_a_plug_in_may_ask_for_more(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_plug_in_may_challenge_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
     plug_in = ModuleType("plug_in_of_a_user")
     plug_in.Talker = Talker  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, plug_in.__name__, plug_in)
@@ -167,7 +167,7 @@ async def test_wrong_passwords_of_one_address_are_bounded(monkeypatch: pytest.Mo
     assert await service.begin("basic", PEER).step(b"ann:pw") == Identity("ann", "basic")
 
 
-async def test_a_cancelled_login_gives_its_turn_away() -> None:
+async def test_a_cancelled_login_passes_its_slot_on() -> None:
     provider = BasicProvider(f"ann:{bcrypt.using(rounds=4).hash('pw')}\n".encode())
     service = Authenticator([provider])
     for at_s in (0, 0.0005, 0.002):
@@ -273,7 +273,7 @@ ISSUER = "https://issuer.example/realm"
 
 
 class Issuer:
-    """A discovery document and a key set, that may be away."""
+    """A discovery document and a key set, which may be unreachable."""
 
     def __init__(self) -> None:
         self.away = False
@@ -318,7 +318,7 @@ async def test_openid_keys_are_fetched_once_and_kept() -> None:
     assert await service.begin("token", PEER).step(id_token("k2"))
 
 
-async def test_openid_goes_on_with_old_keys_while_the_issuer_is_away() -> None:
+async def test_openid_uses_old_keys_while_the_issuer_is_unreachable() -> None:
     issuer, now = Issuer(), [NOW_S]
     service = openid(issuer, now)
     issuer.away = True

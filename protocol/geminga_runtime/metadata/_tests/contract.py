@@ -1,4 +1,4 @@
-"""What every metadata store must do (spec CL-01): a test class for each store to inherit.
+"""The contract of metadata stores (spec CL-01): a test class for each store to inherit.
 
 A subclass defines `open_store`; where several sessions can be open at once it also takes
 `SeveralSessions` and defines `open_beside`.
@@ -46,7 +46,7 @@ class MetadataStoreContract:
         raise AssertionError("a subclass says how")
 
     async def settle(self) -> None:
-        """Until the watchers have heard of everything that was answered."""
+        """Wait until the watchers have the notifications of all finished calls."""
 
     @pytest.fixture
     async def store(self, tmp_path: Path) -> AsyncIterator[MetadataStore]:
@@ -106,7 +106,7 @@ class MetadataStoreContract:
         await store.delete("/a", 1)
         assert not await store.exists("/a")
 
-    async def test_version_begins_anew(self, store: MetadataStore) -> None:
+    async def test_the_version_restarts_after_a_delete(self, store: MetadataStore) -> None:
         await store.put("/a", b"")
         await store.put("/a", b"")
         await store.delete("/a")
@@ -188,7 +188,7 @@ class MetadataStoreContract:
             ]
         await store.put("/w/late", b"")
 
-    async def test_refused_changes_are_not_told(self, store: MetadataStore) -> None:
+    async def test_refused_changes_send_no_notification(self, store: MetadataStore) -> None:
         await store.put("/w/a", b"")
         async with store.watch("/w") as changes:
             with pytest.raises(BadVersion):
@@ -207,7 +207,7 @@ class MetadataStoreContract:
             assert ("children", "/") in (heard := drain(everything))
             assert ("created", "/x/z") in heard
 
-    async def test_lagging_watch_hears_lost_once(self, store: MetadataStore) -> None:
+    async def test_a_slow_watch_gets_one_lost(self, store: MetadataStore) -> None:
         async with store.watch("/w", events_max=4) as changes:
             for number in range(10):
                 await store.put("/w/a", b"%d" % number)
@@ -348,7 +348,7 @@ class MetadataStoreContract:
 
 
 class SeveralSessions:
-    """What holds between two sessions on the same nodes."""
+    """Rules between two sessions on the same nodes."""
 
     async def open_beside(self, store: MetadataStore) -> MetadataStore:
         """A second session on the same nodes."""

@@ -1,4 +1,4 @@
-"""A metadata store in the plainest way, to compare the real ones with."""
+"""A simple metadata store, to compare the real ones with."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from geminga_runtime.metadata.api import BadVersion, NoNode, NotEmpty
 
 
 class Oracle:
-    """The same, in the plainest way: one dict of values and versions."""
+    """One dict of values and versions."""
 
     def __init__(self, root: str) -> None:
         self.nodes: dict[str, tuple[bytes, int]] = {root: (b"", 0)}

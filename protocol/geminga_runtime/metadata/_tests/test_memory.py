@@ -1,4 +1,4 @@
-"""The memory store: the contract, and what only it can do (losing its session on demand)."""
+"""The memory store: the contract, and losing its session on demand."""
 
 from __future__ import annotations
 

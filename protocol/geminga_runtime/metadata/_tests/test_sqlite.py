@@ -1,4 +1,4 @@
-"""The SQLite store: the contract, and what its file goes through."""
+"""The SQLite store: the contract, and crashes and damage of its file."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "metadata.db"
 
 
-async def test_all_is_there_after_reopening(file: Path) -> None:
+async def test_data_survives_reopening(file: Path) -> None:
     store = await open_store(file)
     await store.put("/a/b", b"1")
     await store.put("/a/b", b"2")
@@ -118,7 +118,7 @@ async def test_foreign_files(file: Path) -> None:
         await open_store(file.parent / "absent" / "nothing")
 
 
-async def test_failed_transaction_changes_nothing_and_tells_all(
+async def test_a_failed_transaction_changes_nothing_and_fails_all_requests(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = await open_store(file)
@@ -147,7 +147,7 @@ async def test_failed_transaction_changes_nothing_and_tells_all(
     await store.aclose()
 
 
-async def test_defect_is_told_and_the_thread_lives_on(file: Path) -> None:
+async def test_a_defect_fails_the_request_but_not_the_thread(file: Path) -> None:
     store = await open_store(file)
     assert store._writer is not None
 
@@ -181,7 +181,7 @@ async def test_waiting_requests_are_one_transaction(
     await store.aclose()
 
 
-async def test_closing_does_what_was_asked_before(file: Path) -> None:
+async def test_closing_completes_earlier_requests(file: Path) -> None:
     store = await open_store(file)
     assert store._writer is not None
     go_on = threading.Event()
@@ -226,7 +226,7 @@ trio.run(main)
 
 
 def run_child_until_killed(file: Path, lines_min: int) -> dict[str, bytes]:
-    """What a child reported as put before kill -9 took it."""
+    """The puts that a child reported before kill -9."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", CHILD, str(file)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as child:
@@ -240,7 +240,7 @@ def run_child_until_killed(file: Path, lines_min: int) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-async def test_what_was_answered_survives_kill(file: Path) -> None:
+async def test_confirmed_changes_survive_kill(file: Path) -> None:
     answered: dict[str, bytes] = {}
     for lines_min in (1, 40, 400):
         answered |= run_child_until_killed(file, lines_min)

@@ -1,4 +1,4 @@
-"""A broker that tests play, a real proxy before it, and clients that speak in frames."""
+"""A scripted broker, a real proxy before it, and clients that send and receive frames."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Wire:
 
 @dataclass
 class PlayedBroker:
-    """Answers CONNECT and lookups; everything else comes back as it is."""
+    """Answers CONNECT and lookups; echoes everything else."""
 
     port: int = 0
     hellos: list[CommandConnect] = field(default_factory=list)

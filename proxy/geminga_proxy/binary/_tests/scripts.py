@@ -29,7 +29,7 @@ PROOF = connection.auth_response("c", "token", b"fresh")
 NOT_AUTHENTICATED = Send(
     answers.error(NO_REQUEST, ServerError.AuthenticationError, "Failed to authenticate")
 )
-EARLY = End("closed: a command before the client was let in")
+EARLY = End("closed: a command before authentication")
 
 
 class Script:

@@ -1,4 +1,4 @@
-"""What a client or a broker may try against the proxy's binary side (spec PX-02, PX-03, PX-20)."""
+"""Attacks of clients and brokers on the proxy's binary side (spec PX-02, PX-03, PX-20)."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def busy_until_closed(wire: Wire) -> float:
 
 
 @pytest.mark.slow
-async def test_a_forwarded_proof_that_no_broker_looks_at_ends_its_tunnel() -> None:
+async def test_expired_credentials_that_the_broker_ignores_end_the_tunnel() -> None:
     async with brokers() as (broker,), proxied(broker, **FORWARDS) as running:
         wire = await forwarded_tunnel(running, broker, short_token("joe", 1))
         began_s = time.time()
@@ -100,7 +100,7 @@ async def test_a_forwarded_proof_that_no_broker_looks_at_ends_its_tunnel() -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pieces", [1, 7])
-async def test_a_tunnel_goes_on_when_its_client_shows_the_broker_a_fresh_proof(pieces: int) -> None:
+async def test_fresh_credentials_keep_the_tunnel(pieces: int) -> None:
     async with brokers() as (broker,), proxied(broker, **FORWARDS) as running:
         wire = await forwarded_tunnel(running, broker, short_token("joe", 1))
         began_s = time.time()
@@ -118,7 +118,7 @@ async def test_a_tunnel_goes_on_when_its_client_shows_the_broker_a_fresh_proof(p
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shown", [b"rubbish", b"old", b"another"])
-async def test_a_proof_that_is_none_does_not_keep_a_tunnel(shown: bytes) -> None:
+async def test_invalid_credentials_do_not_keep_the_tunnel(shown: bytes) -> None:
     async with brokers() as (broker,), proxied(broker, **FORWARDS) as running:
         old = short_token("joe", 1)
         data = {b"old": old, b"another": short_token("jim", 60)}.get(shown, shown)
@@ -238,7 +238,7 @@ async def test_answers_that_a_client_does_not_read_stop_the_broker() -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_what_a_client_asks_for_is_cut_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_clients_texts_are_cut_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     async with brokers() as (broker,), proxied(broker) as running:
         wire = await client(running)
         hello = connection.connect("c", proxy_to_broker_url="a" * 60_000)
@@ -250,7 +250,7 @@ async def test_what_a_client_asks_for_is_cut_in_the_log(caplog: pytest.LogCaptur
 # ---- the proxy's own token ----
 
 
-def test_a_token_file_that_is_away_for_a_moment(
+def test_the_last_token_is_used_while_its_file_is_missing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     file = tmp_path / "token"
@@ -269,8 +269,8 @@ def test_a_token_file_that_is_away_for_a_moment(
     assert own.data() == b"second"
 
 
-def test_commands_are_what_they_were() -> None:
-    """The watch for fresh proofs finds them by these bytes."""
+def test_the_bytes_of_auth_response_are_known() -> None:
+    """`renewal` finds AUTH_RESPONSE in a tunnel by these bytes."""
     frame = connection.auth_response("c", "token", b"x")
     assert frame[8:10] == bytes([8, BaseCommand.AUTH_RESPONSE])
     assert answers.error(1, ServerError.UnknownError, "x")[8:10] != frame[8:10]

@@ -60,7 +60,7 @@ def test_a_client_is_let_in_for_lookups() -> None:
     assert script.machine.state is State.LOOKUPS
 
 
-def test_whatever_pieces_the_bytes_come_in() -> None:
+def test_any_chunking_of_the_bytes() -> None:
     whole = [HELLO, connection.PING, connection.PING]
     script = Script()
     effects = list(
@@ -79,7 +79,10 @@ def test_authentication_comes_first() -> None:
     assert script.machine.identity == JOE
     # A fresh proof, when the first one expires.
     assert script.sent(PROOF) == [Respond("token", b"fresh")]
-    assert script(Refused("expired")) == [NOT_AUTHENTICATED, End("is not let in: expired")]
+    assert script(Refused("expired")) == [
+        NOT_AUTHENTICATED,
+        End("closed: authentication failed: expired"),
+    ]
     assert script(Refused("expired")) == []
 
 
@@ -91,7 +94,7 @@ def test_nothing_is_taken_before_authentication(request_: bytes) -> None:
     assert script.budget.waiting == 0
 
 
-def test_a_proof_that_is_refused_at_once_takes_no_more_commands() -> None:
+def test_no_command_is_taken_after_a_refusal_in_the_same_read() -> None:
     """The driver carries out each effect before it takes the next."""
     script = Script(authenticates=True)
     effects: list[Effect] = []
@@ -103,7 +106,7 @@ def test_a_proof_that_is_refused_at_once_takes_no_more_commands() -> None:
         Prove(frame(HELLO).command.connect),
         Respond("token", b"fresh"),
         NOT_AUTHENTICATED,
-        End("is not let in: out of turn"),
+        End("closed: authentication failed: out of turn"),
     ]
 
 
@@ -133,7 +136,7 @@ def test_bad_beginnings(data: bytes, effects: list[Effect]) -> None:
 
 def test_a_slow_handshake_ends() -> None:
     script = Script(HELLO, authenticates=True)
-    assert script(TooLate()) == [End("not let in within 30 s")]
+    assert script(TooLate()) == [End("closed: not authenticated within 30 s")]
     assert script(Authenticated(JOE)) == []
 
 
@@ -230,7 +233,7 @@ EVENTS: list[Event] = [
 
 @pytest.mark.parametrize("authenticates", [False, True])
 def test_no_order_of_events_breaks_the_machine(authenticates: bool) -> None:
-    """Whatever comes when: one End at most, nothing after it, nothing served without a proof."""
+    """Events in any order: one End at most, nothing after it, no service before authentication."""
     for order in itertools.permutations(EVENTS, 3):
         script = Script(authenticates=authenticates)
         effects = [effect for event in order for effect in script(event)]

@@ -52,7 +52,7 @@ def test_a_lookup_leads_back_to_the_proxy() -> None:
     assert (script.machine.pending, script.budget.waiting) == (0, 0)
 
 
-def test_with_tls_to_brokers_the_tls_url_counts() -> None:
+def test_tls_to_brokers_uses_the_tls_url() -> None:
     script = Script(HELLO, by_tls=True)
     (request,) = script.asked(lookup.lookup(TOPIC, 5))
     answer = frame(
@@ -72,7 +72,7 @@ def test_redirects_are_followed_among_brokers() -> None:
     assert kinds(script(Answered(request, OTHER, named(5, OTHER)))) == ["Learn", "LOOKUP_RESPONSE"]
 
 
-def test_an_authoritative_redirect_is_told_to_the_next_broker() -> None:
+def test_a_redirect_passes_on_authoritative() -> None:
     script = Script(HELLO)
     (request,) = script.asked(lookup.lookup(TOPIC, 5))
     answer = named(5, OTHER, redirect=True)
@@ -111,7 +111,7 @@ def test_other_answers_pass_as_they_are() -> None:
     assert script(Answered(request, BROKER, frame(error))) == [Send(error)]
 
 
-def test_requests_without_an_answer_are_refused_in_their_own_way() -> None:
+def test_each_kind_of_request_has_its_own_error_response() -> None:
     script = Script(HELLO)
     sent = {
         "PARTITIONED_METADATA_RESPONSE": lookup.partitioned_metadata(TOPIC, 1),
@@ -144,7 +144,7 @@ def test_other_commands_end_the_connection(data: bytes, text: str) -> None:
 # ---- bounds ----
 
 
-def test_a_full_client_is_taken_from_when_an_answer_came(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_client_is_read_again_after_a_response(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_module, "REQUESTS_MAX", 2)
     script = Script(HELLO)
     first, second = script.asked(*(lookup.lookup(TOPIC, number) for number in range(3)))

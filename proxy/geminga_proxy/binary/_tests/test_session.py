@@ -1,4 +1,4 @@
-"""A real proxy before a broker that the test plays (spec PX-01, PX-02, PX-04)."""
+"""A real proxy before a scripted broker (spec PX-01, PX-02, PX-04)."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_what_a_broker_says_behind_connected_comes_whole(cut_at: int) -> N
 @pytest.mark.parametrize(
     "target", ["10.0.0.1:6650", "127.0.0.1:22", "evil.example:6650", "nonsense", "a:b:c", "/etc"]
 )
-async def test_no_tunnel_leads_to_what_is_no_broker(target: str) -> None:
+async def test_a_tunnel_to_an_unknown_address_is_refused(target: str) -> None:
     async with brokers() as (broker,), proxied(broker) as running:
         wire = await client(running)
         hello = connection.connect("c", proxy_to_broker_url=target)
@@ -103,7 +103,7 @@ async def test_a_broker_that_a_lookup_named_may_be_reached() -> None:
         await open_tunnel(running, second)
 
 
-async def test_a_dead_broker_is_told() -> None:
+async def test_an_unreachable_broker_is_reported() -> None:
     async with brokers(2) as (broker, gone):
         port = gone.port
     async with (
@@ -182,7 +182,7 @@ async def test_a_tunnel_ends_with_the_clients_proof() -> None:
         [connection.connect("c"), connection.connect("c")],
     ],
 )
-async def test_what_is_out_of_turn_ends_the_connection(frames: list[bytes]) -> None:
+async def test_a_command_out_of_turn_ends_the_connection(frames: list[bytes]) -> None:
     async with brokers() as (broker,), proxied(broker) as running:
         wire = await client(running)
         await wire.send(*frames)

@@ -1,4 +1,4 @@
-"""Brokers that tests play, and a raw HTTP client."""
+"""Scripted brokers, and a raw HTTP client."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def _common_name(stream: trio.SSLStream[trio.SocketStream]) -> str:
 async def brokers(
     *answers: Answer, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[list[PlayedBroker]]:
-    """So many brokers; each answers in its way."""
+    """One scripted broker for each handler."""
     async with trio.open_nursery() as nursery:
         played = [PlayedBroker(answer) for answer in answers]
         for one in played:
@@ -198,7 +198,7 @@ class Client:
 
 
 async def raw(running: Running, data: bytes) -> bytes:
-    """All that is answered to these bytes until the proxy closes."""
+    """The proxy's response to these bytes, until it closes."""
     client = await Client.of(running)
     found = b""
     with trio.fail_after(60):

@@ -1,4 +1,4 @@
-"""Who may pass the proxy's web ports, its own pages, and WebSockets (spec PX-04, PX-06, PX-09)."""
+"""Authentication at the proxy's web ports, its own pages, WebSockets (spec PX-04, PX-06, PX-09)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_clients_are_authenticated() -> None:
         told = broker.headers()
         assert told[b"authorization"] == b"Bearer of-the-proxy"
         assert told[b"x-original-principal"] == b"joe"
-        # A header of HTTP can't be broken into two by a role's name.
+        # A line break in a role must not add a header.
         evil = [("Authorization", token("joe\r\nX-Original-Principal: admin"))]
         assert (await client.ask("GET", "/admin", b"", evil))[0] == 400
         assert len(broker.requests) == 1
@@ -100,7 +100,7 @@ async def test_own_pages(tmp_path: Path) -> None:
 
 
 async def switch(broker: PlayedBroker, request: h11.Request, body: bytes, talk: Talk) -> None:
-    """To a protocol that sends back what comes, if that is asked for."""
+    """Switch to an echo protocol if the client asks for an upgrade."""
     if (b"upgrade", b"websocket") not in request.headers:
         await talk.say(200)
         return
@@ -143,12 +143,12 @@ async def test_websockets_are_tunnels() -> None:
         with trio.fail_after(60):
             while running.service.metrics.tunnels:  # noqa: ASYNC110
                 await trio.sleep(0.01)
-        # What isn't a WebSocket's path isn't upgraded.
+        # Only paths of WebSockets are upgraded.
         _, answer = await open_websocket(running, "/admin")
         assert b"upgrade" not in broker.headers()
 
 
-async def test_websocket_clients_speak_for_themselves() -> None:
+async def test_websockets_keep_the_clients_credentials() -> None:
     bearer = token("joe")
     async with brokers(switch) as (broker,), proxied(broker.port, **AUTH) as running:
         _, answer = await open_websocket(running, "/ws/v2/producer/x")
@@ -194,10 +194,10 @@ async def test_websockets_show_no_certificate_of_the_proxy(tmp_path: Path) -> No
                 await open_websocket(running, path, ("Authorization", bearer), *given)
             await open_websocket(running, f"{path}?token={bearer.removeprefix('Bearer ')}")
             assert broker.certificates == ["proxy", "", "", ""]
-            # That connection is not used for what the proxy asks in its own name.
+            # Requests with the proxy's own credentials don't reuse that connection.
             assert (await client.ask("GET", "/admin", b"", [("Authorization", bearer)]))[0] == 200
             assert broker.certificates[-1] == "proxy"
-            # A header that is named by Connection does not go on: then nothing proves who asks.
+            # Authorization named by Connection is dropped, so the request has no credentials.
             named = ("Connection", "authorization")
             _, answer = await open_websocket(running, path, ("Authorization", bearer), named)
             assert isinstance(answer, h11.Response)
@@ -205,8 +205,8 @@ async def test_websockets_show_no_certificate_of_the_proxy(tmp_path: Path) -> No
             assert len(broker.certificates) == 5
 
 
-async def test_refusals_repeat_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """What h11 says of a bad line quotes it."""
+async def test_error_texts_do_not_quote_the_request(caplog: pytest.LogCaptureFixture) -> None:
+    """h11's error texts quote the bad line."""
     secret = token("joe")
     heads = [
         f"GET /ws/v2/reader/\u00e9?token={secret} HTTP/1.1\r\nHost: p\r\n\r\n".encode(),
@@ -224,7 +224,7 @@ async def test_refusals_repeat_nothing(caplog: pytest.LogCaptureFixture) -> None
     assert secret.removeprefix("Bearer ") not in caplog.text
 
 
-async def test_the_proxys_own_token_is_not_told(tmp_path: Path) -> None:
+async def test_the_proxys_own_token_does_not_leak(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("first\nsecond\n")
     settings = AUTH | {"brokerClientAuthenticationParameters": f"file:{file}"}

@@ -1,4 +1,4 @@
-"""What clients may say, and what is refused, in any chunking (spec PX-06)."""
+"""Valid and refused requests, in any chunking (spec PX-06)."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def read(data: list[bytes], *, ends: bool = True) -> list[Event]:
 
 @pytest.mark.parametrize("name", REFUSED)
 @pytest.mark.parametrize("by_byte", [False, True])
-def test_what_could_be_read_in_two_ways_is_refused(name: str, by_byte: bool) -> None:
+def test_ambiguous_requests_are_refused(name: str, by_byte: bool) -> None:
     data = REFUSED[name]
     pieces = [data[at : at + 1] for at in range(len(data))] if by_byte else [data]
     with pytest.raises(BadRequest) as refused:
@@ -188,7 +188,7 @@ def test_any_chunking_gives_the_same_events(
     st.sampled_from([b"\r\n", b"\n", b"\r", b" ", b"GET / HTTP/1.1\r\n", b"Host: p\r\n", b"0",
                      b"Content-Length: 2\r\n", b"Transfer-Encoding: chunked\r\n", b"2\r\nab\r\n"]),
     st.binary(max_size=5)), max_size=25))  # fmt: skip
-def test_nothing_but_refusals_comes_of_rubbish(pieces: list[bytes]) -> None:
+def test_random_bytes_raise_bad_request_only(pieces: list[bytes]) -> None:
     try:
         read([piece for piece in pieces if piece])
     except BadRequest:

@@ -1,4 +1,4 @@
-"""Headers that go on and those that don't (spec PX-06)."""
+"""Headers that are passed on, and those that are not (spec PX-06)."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_headers_of_one_connection_stay_there() -> None:
     assert end_to_end(given) == [(b"x-kept", b"2")]
 
 
-def test_the_client_is_named_by_the_proxy_alone() -> None:
+def test_clients_cannot_set_their_principal() -> None:
     told = to_broker(
         request(
             (b"host", b"proxy:8080"),
@@ -86,7 +86,7 @@ def test_a_connection_header_cannot_take_the_principal_away() -> None:
     assert of(told, b"authorization") == [b"Bearer ours"]
 
 
-def test_bodies_are_framed_anew() -> None:
+def test_bodies_are_reframed() -> None:
     sized = to_broker(request(length=5, body=True), ORIGIN, HttpCredentials(), upgrade=False)
     assert of(sized, b"content-length") == [b"5"]
     chunked = to_broker(request(body=True), ORIGIN, HttpCredentials(), upgrade=False)

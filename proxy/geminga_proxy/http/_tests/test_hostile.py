@@ -1,4 +1,4 @@
-"""What a client or a broker may try against the proxy's web side (spec PX-03, PX-06, PX-24)."""
+"""Attacks of clients and brokers on the proxy's web side (spec PX-03, PX-06, PX-24)."""
 
 from __future__ import annotations
 
@@ -150,9 +150,7 @@ async def test_a_websocket_is_not_redirected_to_a_stranger() -> None:
         (b"http://proxy.example//evil.example/x", 302, b"/evil.example/x"),
     ],
 )
-async def test_a_redirect_never_leads_the_client_away(
-    location: bytes, status: int, told: bytes
-) -> None:
+async def test_redirects_lead_to_the_proxy_only(location: bytes, status: int, told: bytes) -> None:
     async def elsewhere(
         broker: PlayedBroker, request: h11.Request, body: bytes, talk: Talk
     ) -> None:
@@ -164,7 +162,7 @@ async def test_a_redirect_never_leads_the_client_away(
         assert (found, headers.get(b"location", b"")) == (status, told)
 
 
-async def test_what_a_client_says_of_its_way_stays_here() -> None:
+async def test_clients_forwarding_headers_are_dropped() -> None:
     said = [
         ("Forwarded", "for=1.2.3.4;host=evil.example"),
         ("X-Real-IP", "1.2.3.4"),
@@ -273,7 +271,7 @@ async def test_a_body_in_small_chunks_is_kept_in_its_own_size(
 
 
 async def test_bodies_that_are_kept_are_bounded_together() -> None:
-    """Beyond the bound they pass, and can't be sent to another broker."""
+    """Above the bound, bodies still pass, but can't be repeated to another broker."""
     release = trio.Event()
     waiting = 0
 
@@ -322,7 +320,7 @@ async def test_connections_of_one_address_are_bounded() -> None:
         assert await raw(running, b"") == b""
 
 
-async def test_a_body_that_drips_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_body_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session_module, "BODY_S", 0.3)
     async with brokers(echo) as (broker,), proxied(broker.port) as running:
         client = await Client.of(running)

@@ -1,4 +1,4 @@
-"""A real proxy before brokers that the test plays (spec PX-06)."""
+"""A real proxy before scripted brokers (spec PX-06)."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_smuggled_requests_never_reach_a_broker(name: str) -> None:
 
 
 async def test_a_bad_chunk_beside_an_early_answer() -> None:
-    """Both are there at once; whichever is looked at first, the client hears of one."""
+    """Both come at once; in either order of handling, the client gets one response."""
     clients: list[Client] = []
 
     async def early(stream: trio.SocketStream) -> None:
@@ -180,7 +180,7 @@ async def test_discovered_brokers_are_asked() -> None:
         tell([Address("127.0.0.1", one.port)])
         assert (await (await Client.of(running)).ask("GET", "/admin"))[0] == 200
     async with brokers(echo, echo) as (listed, found), proxied(listed.port) as running:
-        # What is listed is asked; what discovery knows beside it may be redirected to.
+        # Requests go to listed brokers; redirects may also lead to discovered ones.
         tell = running.service.brokers.on_web_found
         assert tell is not None
         tell([Address("127.0.0.1", found.port)])
