@@ -263,7 +263,7 @@ def test_the_last_token_is_used_while_its_file_is_missing(
             file.write_text(broken)
         assert own.data() == b"first"
         assert own.header() == "Bearer first"
-    assert caplog.text.count("the token that was read last is used") >= 1
+    assert caplog.text.count("using the last valid token") >= 1
     assert "two words" not in caplog.text
     file.write_text("second\n")
     assert own.data() == b"second"
