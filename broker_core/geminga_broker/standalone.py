@@ -47,7 +47,7 @@ BOOKIE_ID = "127.0.0.1:3181"
 
 @dataclass(frozen=True, slots=True)
 class StandaloneOptions:
-    """One process. Without a data directory everything is kept in memory and lost at the end."""
+    """Options of one process. Without a data directory all data is in memory only."""
 
     config: BrokerConfig = field(default_factory=BrokerConfig)
     data_dir: Path | None = None
@@ -55,7 +55,7 @@ class StandaloneOptions:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A standalone that serves."""
+    """A running standalone."""
 
     broker_url: str
     web_url: str
@@ -65,12 +65,12 @@ class Running:
 
     @property
     def addresses(self) -> Addresses:
-        """For those who look for brokers."""
+        """The addresses for lookups."""
         return Addresses(self.broker_url, self.web_url, self.broker_url_tls, self.web_url_tls)
 
     @property
     def urls(self) -> list[str]:
-        """All addresses that there are."""
+        """All configured addresses."""
         every = (self.broker_url, self.broker_url_tls, self.web_url, self.web_url_tls)
         return [url for url in every if url]
 
@@ -82,12 +82,12 @@ async def run_standalone(
 ) -> None:
     """Serve until cancelled; `task_status` is set when all listeners are open.
 
-    Cancelled, it unloads topics, closes ledgers and flushes, for at most `brokerShutdownTimeoutMs`.
-    Raises BindFailed, ConfigError (certificates), DataDirUnusable, and what the storage raises for
-    a directory it can't use.
+    When cancelled, it unloads topics, closes ledgers and flushes, for at most
+    `brokerShutdownTimeoutMs`. Raises BindFailed, ConfigError (certificates), DataDirUnusable, and
+    the storage's errors for an unusable directory.
     """
     if max(options.config.tls.broker_service_port, options.config.tls.web_service_port) > NO_PORT:
-        options.config.tls.contexts()  # raise ConfigError before anything is made
+        options.config.tls.contexts()  # raise ConfigError before anything is created
     async with AsyncExitStack() as stack:
         web = _web_sockets(options.config, stack)
         store = await _open_store(options)
@@ -127,7 +127,7 @@ async def _open_store(options: StandaloneOptions) -> MetadataStore:
 async def _open_broker(
     options: StandaloneOptions, store: MetadataStore
 ) -> AsyncIterator[BrokerService]:
-    """Bookie, ledger client, managed ledgers and broker, each closed before what it stands on."""
+    """Bookie, ledger client, managed ledgers and broker; closed in reverse order."""
     ports: dict[str, BookiePort] = {}
     client = BookkeeperClient(ports, store)
     settings = bookie_options(options)
@@ -141,7 +141,7 @@ async def _open_broker(
 
 @asynccontextmanager
 async def _serve(config: BrokerConfig, service: BrokerService, web: _Web) -> AsyncIterator[Running]:
-    """All ports, open as long as the context is."""
+    """Serve all ports while the context is open."""
     from geminga_broker.admin.app import create_app
 
     web_tls = None if web.secure is None else config.tls.contexts()
@@ -169,7 +169,7 @@ async def _serve(config: BrokerConfig, service: BrokerService, web: _Web) -> Asy
                 addresses.web_url_tls,
             )
         finally:
-            # Accepting has stopped with the cancellation; now the connected clients are closed.
+            # The cancellation has stopped accepting; now close the connected clients.
             with trio.move_on_after(service.shutdown_s, shield=True):
                 await service.shutdown()
 
@@ -177,7 +177,7 @@ async def _serve(config: BrokerConfig, service: BrokerService, web: _Web) -> Asy
 async def _listen(
     config: BrokerConfig, service: BrokerService, nursery: trio.Nursery
 ) -> tuple[Bound | None, Bound | None]:
-    """Where the binary protocol is served, without TLS and with it."""
+    """Listen for the binary protocol, without TLS and with it."""
     network = config.network
     count = ConnectionCount(
         network.connections_max or CONNECTIONS_MAX, network.connections_per_ip_max

@@ -1,1 +1,1 @@
-"""A subscription: members, who gets what, the pump that sends it (spec BR-30 to BR-38)."""
+"""A subscription: members, dispatch decisions, the pump that sends (spec BR-30 to BR-38)."""

@@ -1,9 +1,9 @@
 """The limit of unacknowledged messages of all subscriptions of a broker together (spec BR-32;
 Apache's `BrokerService.addUnAckedMessages`).
 
-While the broker has more than it may, subscriptions with more than a share of that are paused, each
-until it has less than half its share, all until the broker has less than half of its limit. Only
-Shared and Key_Shared count: the others track nothing.
+While the broker is above its limit, subscriptions above a share of the limit are paused: each until
+it is below half of that share, all of them until the broker is below half of the limit. Only Shared
+and Key_Shared count: the others track no entries.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable
 
 
 class BrokerUnackedLimit:
-    """Counts by subscription. Everything is synchronous."""
+    """Counts unacknowledged messages by subscription. Synchronous."""
 
     def __init__(self, messages_max: int, share: float) -> None:
         self.total = 0
@@ -23,11 +23,11 @@ class BrokerUnackedLimit:
         self._paused: dict[Hashable, None] = {}
 
     def pauses(self, subscription: Hashable) -> bool:
-        """Whether it must not be sent anything now."""
+        """Whether the subscription is paused."""
         return subscription in self._paused
 
     def count(self, subscription: Hashable, unacked: int, wake: Callable[[], None]) -> None:
-        """It has so many now; `wake` is called when it may go on after a pause."""
+        """Set the subscription's count; `wake` is called at the end of a pause."""
         before, _ = self._counts.pop(subscription, (0, wake))
         if unacked:
             self._counts[subscription] = (unacked, wake)

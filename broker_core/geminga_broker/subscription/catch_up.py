@@ -1,58 +1,57 @@
-"""How readers of old entries share the loop with what comes in now (pure; spec BR-40).
+"""Sharing the loop between readers of old entries and new messages (pure; spec BR-40).
 
-Entries that are read from ledgers cost the loop much more than those of the cache: their digests
-are checked, and a consumer that is far behind takes as many as it is sent. While something is
-published, such rounds are short, and all of them together get a share of the time, less of it when
-time is scarce: a publish, or a tail reader, waits for one short round at most. While nothing is
-published they go at full speed.
+Entries from ledgers cost the loop much more than entries from the cache: their digests are checked,
+and a consumer that is far behind takes all that it is sent. While messages are published, such
+rounds are short and together get a share of the loop's time, a smaller one when time is scarce: a
+publish or a tail reader waits for at most one short round. While nothing is published, they run at
+full speed.
 """
 
 from __future__ import annotations
 
 SHARE_MAX = 0.2
 SHARE_MIN = 0.05
-"""Part of the loop's time that catching up gets beside tail work."""
+"""Smallest share of the loop's time for catching up beside tail work."""
 
 FOLLOW = 1.5
-"""What comes in counts so much: whatever the share, old entries are read faster than new ones are
-added, or a backlog would never end.
+"""Catching up gets at least this multiple of the time that reading the new entries will take: old
+entries must be read faster than new ones are added, or a backlog would never end.
 """
 
 WINDOW_S = 0.1
-"""What comes in is averaged over at least so long."""
+"""New entries are averaged over at least this time."""
 
 LATE_S = 0.0012
-"""A pause that ends later than this finds the loop, or the machine, with more work than time."""
+"""A pause that ends later than this shows an overloaded loop or machine."""
 
 SHARE_UP = 0.002
 SHARE_DOWN = 0.7
-"""How the share follows: a little more after each pause that ended in time, much less after one
-that didn't.
+"""The share grows a little after each pause that ended in time, and shrinks much after a late one.
 """
 
 BUSY_S = 0.05
-"""So long after an append there is tail work."""
+"""Tail work counts as running for this time after an append."""
 
 ROUND_ENTRIES = 20
 ROUND_BYTES = 128 * 1024
-"""Most that a round beside tail work reads: some 0.3 ms of work."""
+"""Bound of a round beside tail work: some 0.3 ms of work."""
 
 ENTRY_S = 15e-6
 BYTE_S = 3e-9
-"""What a fetched entry, and each byte of it, costs until the client has it. Measured on one
-machine; on another the share is a little more or less.
+"""Time to read and send an entry, and each of its bytes. Measured on one machine; on another the
+share is a little larger or smaller.
 """
 
 BURST_S = 0.002
-"""So much of the time that was not used may be made up: sleeps are longer than asked for."""
+"""Unused time that may be made up for, as sleeps last longer than requested."""
 
 
 class CatchUp:
-    """Paces all pumps of a broker that catch up. Times are a monotonic clock's, seconds."""
+    """Paces all pumps that catch up. Times are seconds of a monotonic clock."""
 
     def __init__(self) -> None:
         self.share = SHARE_MAX
-        self._inflow_s = 0.0  # what entries came in, as the time that it takes to read them later
+        self._inflow_s = 0.0  # new entries, as the time to read them later
         self._seen_s = 0.0
         self._known_s = 0.0
         self._since_s = 0.0
@@ -61,7 +60,7 @@ class CatchUp:
         self._free_at_s = 0.0
 
     def appended(self, entries: int, size_bytes: int) -> None:
-        """Something was published; told once a run."""
+        """Count published entries; called once a run."""
         self._inflow_s += entries * ENTRY_S + size_bytes * BYTE_S
 
     def busy(self, now_s: float) -> bool:
@@ -76,7 +75,7 @@ class CatchUp:
         return now_s < self._busy_until_s
 
     def pause_s(self, entries: int, size_bytes: int, now_s: float) -> float:
-        """How long a pump that has just sent so much from ledgers must leave the loop to others."""
+        """Seconds for which a pump must pause after sending that much from ledgers."""
         if not self.busy(now_s):
             self._free_at_s = now_s
             return 0.0
@@ -87,7 +86,7 @@ class CatchUp:
         return max(0.0, self._free_at_s - now_s)
 
     def paused(self, late_s: float) -> None:
-        """A pause ended so much later than it should have."""
+        """A pause ended that much too late."""
         if late_s > LATE_S:
             self.share = max(SHARE_MIN, self.share * SHARE_DOWN)
         else:

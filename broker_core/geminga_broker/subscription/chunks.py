@@ -2,7 +2,7 @@
 
 Follows SharedConsumerAssignor: the consumer that gets the first chunk of a message gets them all.
 Chunks that it has no permits for wait; other consumers get the entries behind them. If it leaves,
-its chunks go to another. On Key_Shared all chunks have one hash, which does not move before the
+its chunks go to another. On Key_Shared all chunks have one hash, which isn't moved before the
 message is complete.
 """
 
@@ -19,8 +19,8 @@ from geminga_broker.subscription.strategies.choose import RoundRobin
 from geminga_protocol.ids import Position
 
 OWNERS_MAX = 10_000
-"""Bound of incomplete messages, and of complete ones, whose consumer is remembered. Beyond it the
-oldest may be split: usually their producer failed before the last chunk.
+"""Bound of incomplete messages, and of complete ones, with a known consumer. Above it the oldest
+may be split between consumers: usually their producer failed before the last chunk.
 """
 
 PARKED_MAX = 10_000
@@ -38,7 +38,7 @@ class Chunk(NamedTuple):
 
 
 def chunks_in(entries: Sequence[Entry]) -> dict[int, Chunk]:
-    """The chunks among entries by index. Few other entries are parsed."""
+    """The chunks among entries, by index. Parses few other entries."""
     found: dict[int, Chunk] = {}
     for index, entry in enumerate(entries):
         metadata = entry.special
@@ -60,8 +60,8 @@ class ChunkKeeper(Generic[M]):
         self._owners: dict[int, M] = {}
         """Consumers by message, from the first chunk that is sent to the last."""
         self._whole: dict[int, M] = {}
-        """Consumers of complete messages: a chunk that is sent twice goes there too, since only
-        that client can detect it."""
+        """Consumers of complete messages: they also get duplicate chunks, as only that client can
+        detect them."""
         self._parked: dict[M, SortedSet[Position]] = {}
 
     def __len__(self) -> int:
@@ -70,7 +70,7 @@ class ChunkKeeper(Generic[M]):
 
     @property
     def full(self) -> bool:
-        """Whether nothing new should be read."""
+        """Whether no new entries should be read."""
         return len(self) >= PARKED_MAX
 
     def take_due(self) -> list[Position]:
@@ -115,8 +115,8 @@ class ChunkKeeper(Generic[M]):
         send: Callable[[M, int, int], None],
         waits: Position | None,
     ) -> tuple[int, list[Position]]:
-        """Give out entries (position, messages), of which some are chunks, in order. Returns where
-        the entries begin that no consumer can take, and those chunks before it that must wait for
+        """Give out entries (position, messages), some of them chunks, in order. Returns the index
+        of the first entry that no consumer can take, and the chunks before it that must wait for
         entries in the replay queue.
 
         `send` sends a run to a consumer and lowers its room at once. `waits` is the first position
@@ -217,7 +217,7 @@ class UnfinishedMessages:
             self._hashes[key_hash] = self._hashes.get(key_hash, 0) + 1
 
     def release(self, position: Position) -> None:
-        """An entry is acknowledged or given back: its message keeps the hash no longer."""
+        """An entry is acknowledged or given back: its message no longer keeps the hash."""
         found = self._first.pop(position, None)
         if found is None:
             return
@@ -228,6 +228,6 @@ class UnfinishedMessages:
             del self._hashes[key_hash]
 
     def clear(self) -> None:
-        """Forget all: no entry is held any more."""
+        """Forget all: no entry is held."""
         for kept in (self._begun, self._first, self._hashes):
             kept.clear()

@@ -1,4 +1,4 @@
-"""A consumer: MESSAGE frames, and what its session asks (spec BR-32, BR-33, BR-35)."""
+"""A consumer: MESSAGE frames, and its session's requests (spec BR-32, BR-33, BR-35)."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ INDIVIDUAL_ACK = frozenset((SubType.Shared, SubType.Key_Shared))
 class SubscribeRequest:
     """SUBSCRIBE, after names are resolved.
 
-    `start` (inclusive; clients filter what lies before it in its batch) is only looked at when the
+    `start` (inclusive; clients filter earlier messages of its batch) is used only if the
     subscription is not durable, as in Apache. `on_subscribed` is called synchronously when the
-    consumer is in, before anything is written for it: the place to write SUCCESS, so that nothing
-    comes before it.
+    consumer has joined, before any frame is written for it: write SUCCESS there, so that it comes
+    first.
     """
 
     connection: ClientConnection
@@ -81,21 +81,21 @@ class ConsumerOwner(Protocol):
 
     @property
     def consumers(self) -> Sequence[Consumer]:
-        """Those connected."""
+        """The connected consumers."""
 
     @property
     def properties(self) -> Mapping[str, str]:
         """Properties of the subscription, as created or set since."""
 
     async def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Replace them; durable on return if the subscription is."""
+        """Replace the properties; durable on return if the subscription is."""
 
     def backlog_entries(self) -> int:
-        """Entries not acknowledged."""
+        """The number of unacknowledged entries."""
 
     async def seek(self, position: Position, ack_set: tuple[int, ...] = ()) -> None:
-        """SEEK by message id (EARLIEST and LATEST of `ids` too): the position is read next. All
-        consumers are closed from the broker's side and come back.
+        """SEEK by message id (also EARLIEST and LATEST of `ids`): continue with that position. The
+        broker closes all consumers; they reconnect.
         """
 
     async def seek_time(self, timestamp_ms: int) -> None:
@@ -110,7 +110,7 @@ class ConsumerOwner(Protocol):
         """GET_LAST_MESSAGE_ID."""
 
     def post(self, event: ev.Event[Consumer]) -> None:
-        """Tell of Flow, Writable or Redelivered."""
+        """Post Flow, Writable or Redelivered."""
 
     def acknowledge(self, consumer: Consumer, acks: Sequence[Ack], cumulative: bool) -> None:
         """Acknowledge."""
@@ -171,7 +171,7 @@ class Consumer(Member):
         self._waits_writable = False
         self._untold: bool | None = None
 
-    # ---- what the pump asks ----
+    # ---- for the pump ----
 
     @property
     def ready(self) -> bool:
@@ -192,7 +192,7 @@ class Consumer(Member):
         self.subscription.post(ev.Writable())
 
     def apply_options(self, options: TopicOptions) -> None:
-        """The limit of unacknowledged messages may be another now."""
+        """Apply the limit of unacknowledged messages, which may have changed."""
         individual = self.request.sub_type in INDIVIDUAL_ACK and self.request.durable
         self.set_limit(options.unacked_per_consumer_max if individual else 0)
 
@@ -203,8 +203,8 @@ class Consumer(Member):
         redeliveries: Mapping[Position, int] = NO_COUNTS,
         ack_sets: Mapping[Position, tuple[int, ...]] = NO_ACK_SETS,
     ) -> int:
-        """Write MESSAGE frames, one write for all; returns their bytes. `redeliveries` has how
-        often entries were sent before, `ack_sets` those of batches that are acknowledged in part.
+        """Write MESSAGE frames, in one write; returns their bytes. `redeliveries` counts earlier
+        deliveries of entries, `ack_sets` has those of partly acknowledged batches.
         """
         build = self._header.build
         epoch = self.epoch
@@ -233,10 +233,10 @@ class Consumer(Member):
         return size
 
     def notify_active(self, active: bool) -> None:
-        """ACTIVE_CONSUMER_CHANGE, to clients that know it.
+        """ACTIVE_CONSUMER_CHANGE, to clients that support it.
 
-        A client that does not read gets only the last change when it does: others may come and go
-        as often as they like, and the queue of its connection must not grow by that.
+        A client that does not read gets only the last change, later: other consumers may join and
+        leave any number of times, which must not grow the queue of its connection.
         """
         connection = self.connection
         if connection.protocol_version < ACTIVE_CONSUMER_CHANGE_SINCE:
@@ -266,18 +266,18 @@ class Consumer(Member):
         kind = BaseCommand.Type.REACHED_END_OF_TOPIC
         self.connection.write(frame(BaseCommand(type=kind, reachedEndOfTopic=end)))
 
-    # ---- what sessions ask ----
+    # ---- for sessions ----
 
     def flow(self, permits: int) -> None:
-        """FLOW: more messages may be sent."""
+        """FLOW: grant permits."""
         if permits <= 0 or self._closed:
             return
         self.last_flow_ms = wall_clock_ms()
         self.subscription.post(ev.Flow(self, permits))
 
     def ack(self, acks: Sequence[Ack], *, cumulative: bool = False) -> None:
-        """Acknowledge. Cumulative on Shared and Key_Shared is ignored with a warning, unknown
-        positions too, as Apache does; the receipt can go out at once.
+        """Acknowledge. As in Apache, unknown positions are ignored, and cumulative ones on Shared
+        and Key_Shared with a warning; the receipt can be sent at once.
         """
         if cumulative and (self.sub_type in INDIVIDUAL_ACK or len(acks) != 1):
             _log.warning("%s: cumulative ack ignored: %s", self.subscription.topic_name, self)
@@ -289,7 +289,7 @@ class Consumer(Member):
     def redeliver(
         self, positions: Sequence[Position] | None = None, epoch: int | None = None
     ) -> None:
-        """REDELIVER_UNACKNOWLEDGED_MESSAGES; None: all that this consumer holds."""
+        """REDELIVER_UNACKNOWLEDGED_MESSAGES; None: all entries of this consumer."""
         if self._closed:
             return
         if epoch is not None:
@@ -297,7 +297,7 @@ class Consumer(Member):
         self.subscription.post(ev.Redelivered(self, positions))
 
     def close(self) -> None:
-        """CLOSE_CONSUMER, or the connection is gone. Idempotent; what it held is redelivered."""
+        """CLOSE_CONSUMER, or the connection is lost: redeliver its entries. Idempotent."""
         if not self._closed:
             self._closed = True
             self.subscription.remove(self)
@@ -340,7 +340,7 @@ class Consumer(Member):
 
 
 def _stripped(data: memoryview) -> memoryview:
-    """Without broker entry metadata; an entry that only seems to have them goes out as it is."""
+    """Without broker entry metadata; an entry that only seems to have them stays unchanged."""
     try:
         return strip_broker_entry_metadata(data)
     except RemoteProtocolError:

@@ -1,4 +1,4 @@
-"""The snapshots of delayed entries: all that is awaited for a `DelayedTracker` (spec BR-34)."""
+"""Snapshots of delayed entries: the I/O for a `DelayedTracker` (spec BR-34)."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ SHARED = 0
 """Kind of the snapshots of a Shared subscription, whose entries have no hash."""
 
 KEY_SHARED = 1
-"""Kind of those of Key_Shared; the first slot of its selector is added."""
+"""Kind of Key_Shared's snapshots, to which the first slot of the selector is added."""
 
 RESTORE_TRIES = 10
-"""Snapshots that can't be read are tried so often, a second apart, before the log is read."""
+"""Attempts to read snapshots, a second apart, before the log is read instead."""
 
 SAVE_PAUSE_S_MAX = 10.0
-"""Longest pause after a snapshot could not be saved; it begins with a second."""
+"""Longest pause after a failure to save a snapshot; the first one is a second."""
 
 
 class DelayedDelivery:
-    """Runs what the machine asks for with CollectDue, SAVE_DELAYS and PASS_OVER. A cursor that is
-    not durable has no snapshots.
+    """Runs the effects CollectDue, SAVE_DELAYS and PASS_OVER. A cursor that is not durable has no
+    snapshots.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class DelayedDelivery:
         self._cursor = cursor
         self._nursery = nursery
         self._wake = wake
-        """Called when there may be room again, or a save is to be tried again."""
+        """Called when there may be room again, or to retry a save."""
         self._passing = cursor if isinstance(cursor, LogCursor) else None
         self._store = self._passing.snapshot_log if self._passing is not None else None
         self.tracker = DelayedTracker(entries_max, restored=self._store is None)
@@ -54,14 +54,14 @@ class DelayedDelivery:
         self._save_failures = 0
 
     def pass_over(self) -> None:
-        """Let the cursor not read tracked entries, as far as all between is acknowledged."""
+        """Move the cursor over tracked entries, as far as all entries between are acknowledged."""
         if self._passing is not None:
             self._passing.pass_over(self.tracker.tracked_in)
 
     async def collect_due(
         self, now_ms: int, entries_max: int
     ) -> Sequence[tuple[Position, int]] | None:
-        """As `collect`, after saved entries are taken over. Raises LogReadFailed."""
+        """As `collect`, after restoring saved entries. Raises LogReadFailed."""
         if self._store is not None and not self.tracker.restored:
             await self._restore(self._store)
         if self.tracker.unsaved:
@@ -71,8 +71,8 @@ class DelayedDelivery:
         return await self.collect(now_ms, entries_max)
 
     async def collect(self, now_ms: int, entries_max: int) -> list[tuple[Position, int]] | None:
-        """Entries that are due, with their hashes, but not those that the cursor has yet to read.
-        None if a snapshot can't be read: then all is forgotten and must be read again from the log.
+        """Entries that are due, with their hashes, without those that the cursor will still read.
+        None if a snapshot can't be read: all is forgotten then, and must be reread from the log.
         """
         tracker = self.tracker
         found = tracker.pop_due(now_ms, entries_max) if len(tracker) else []
@@ -94,8 +94,8 @@ class DelayedDelivery:
         return [item for item in found if item[0] < read_position]
 
     async def _restore(self, store: SnapshotLog) -> None:
-        """Take over the snapshots, once. Raises LogReadFailed; if that goes on, the log is read
-        instead.
+        """Restore the snapshots, once. Raises LogReadFailed; after RESTORE_TRIES failures the log
+        is read instead.
         """
         tracker, cursor = self.tracker, self._cursor
         try:
@@ -119,8 +119,8 @@ class DelayedDelivery:
         self.save()
 
     def save(self) -> None:
-        """Save new runs and delete snapshots that are needed no longer, in a task. Which are needed
-        is known once all are restored.
+        """Save new runs and delete unneeded snapshots, in a task. Only after a restore of all
+        snapshots is it known which are needed.
         """
         if self._store is not None and self.tracker.restored and not self._saving:
             self._saving = True
@@ -134,9 +134,9 @@ class DelayedDelivery:
             except LogError as error:
                 _log.warning("%s: delayed entries are not saved: %s", self._cursor.name, error)
             except Exception:
-                # A defect here must not take down the broker.
+                # A defect here must not crash the broker.
                 _log.exception("%s: delayed entries are not saved", self._cursor.name)
-            # The next round tries again.
+            # The next round retries.
             pause_s = 2.0 ** min(self._save_failures, 10)
             self._save_failures += 1
             await trio.sleep(min(SAVE_PAUSE_S_MAX, pause_s))

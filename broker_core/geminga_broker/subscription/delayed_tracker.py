@@ -3,10 +3,9 @@ BucketDelayedDeliveryTracker).
 
 New entries go to a small heap. A full heap becomes a *run*: columns sorted by time, 24 bytes an
 entry. Once a run is saved as a snapshot only its next entries stay in memory; the rest is loaded
-when those are taken. The next entry due is the least of the heap's and the runs' first ones,
-however times are spread. One bitmap for each ledger has the positions that are tracked: an entry
-that is read again (after a restart, or when consumers come back) is not tracked twice, and whole
-stretches of such entries need not be read.
+when those are taken. The next due entry is the smallest of the heap's and the runs' first ones. A
+bitmap for each ledger has the tracked positions: an entry that is reread (after a restart, or when
+consumers return) is not tracked twice, and long ranges of tracked entries need not be reread.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ RUN_ENTRIES = 8192
 
 HEAP_ENTRY_BYTES = 200
 RUN_ENTRY_BYTES = 24
-"""What an entry takes in memory: in the heap it is a tuple with its numbers."""
+"""Memory of an entry in the heap: a tuple with its numbers."""
 
 WINDOW_ENTRIES = 1024
-"""So many entries of a saved run stay in memory."""
+"""Entries of a saved run that stay in memory."""
 
 _HEADER = struct.Struct("<4sHHI")
 _MAGIC = b"GDLY"
@@ -38,7 +37,7 @@ _VERSION = 1
 
 
 class BadSnapshot(Exception):
-    """Bytes that are no snapshot of a run."""
+    """Not a snapshot of a run."""
 
 
 class Columns(NamedTuple):
@@ -78,7 +77,7 @@ def decode(data: bytes | memoryview) -> tuple[int, Columns]:
 
 
 class Run:
-    """Entries ascending by time; `place` is that of its snapshot, None while it has none."""
+    """Entries ascending by time; `place` is its snapshot's, None without one."""
 
     __slots__ = ("_start", "columns", "count", "first", "last", "place")
 
@@ -87,17 +86,17 @@ class Run:
         self.last: tuple[int, int] = max(zip(columns.ledgers, columns.entries, strict=True))
         """Its highest position."""
         self.first = 0
-        """Number of the next entry: so many were taken."""
+        """Index of the next entry, the number of those taken."""
         self.place = place
         self._start = 0
         self.columns = columns
-        """The entries in memory: all, as long as it isn't saved."""
+        """The entries in memory: all of them until the run is saved."""
         if place is not None:
             self.saved(place)
 
     @property
     def resident(self) -> int:
-        """How many entries are in memory."""
+        """The number of entries in memory."""
         return len(self.columns.due_ms)
 
     @property
@@ -106,7 +105,7 @@ class Run:
         return self.first >= self._start + self.resident
 
     def saved(self, place: tuple[int, int]) -> None:
-        """It has a snapshot now: keep only what comes next."""
+        """The run has a snapshot now: keep only the next entries."""
         self.place = place
         self._keep(self.columns, self._start)
 
@@ -120,11 +119,11 @@ class Run:
         self._start = self.first
 
     def due_ms(self) -> int:
-        """When the next one is due. Only if it isn't missing."""
+        """When the next entry is due. Only if it isn't missing."""
         return self.columns.due_ms[self.first - self._start]
 
     def take(self) -> tuple[Position, int]:
-        """Take the next one out."""
+        """Remove and return the next entry."""
         index = self.first - self._start
         self.first += 1
         _, ledgers, entries, hashes = self.columns
@@ -132,24 +131,24 @@ class Run:
 
 
 class DelayedTracker:
-    """Entries that wait, as one set of (time, position, hash); a position only once. In memory are
-    about as many as `entries_max` says, and a window of each run that is saved.
+    """Waiting entries, as a set of (time, position, hash) with unique positions. In memory are
+    about `entries_max` entries, and a window of each saved run.
     """
 
     def __init__(self, entries_max: int = 1 << 62, *, restored: bool = True) -> None:
         self.restored = restored
-        """Whether all that was saved before is known."""
+        """Whether all earlier snapshots are restored."""
         self._entries_max = entries_max
         self.unsaved: list[Run] = []
-        """Runs that have no snapshot yet."""
+        """Runs without a snapshot."""
         self.finished = False
-        """Whether a run came to its end, so that a snapshot may be needed no longer."""
+        """Whether a run ended, so that a snapshot may be unneeded."""
         self._heap: list[tuple[int, Position, int]] = []
         self._runs: list[tuple[int, int, Run]] = []
         self._missing: list[Run] = []
         self._bitmaps: dict[int, BitMap] = {}
         self.tracked_in = self._bitmaps.get
-        """Entries of a ledger that are tracked, None if there are none. Not to be changed."""
+        """The tracked entries of a ledger, None without any. Don't change the bitmap."""
         self._last: tuple[int, int] = (-1, -1)
         self._count = 0
         self._made = 0
@@ -164,7 +163,7 @@ class DelayedTracker:
         return bitmap is not None and position[1] in bitmap
 
     def clear(self) -> None:
-        """Forget all; no snapshot is needed any more."""
+        """Forget all; no snapshot is needed."""
         self._bitmaps.clear()
         self._count = 0
         self._drop_runs(lambda run: True)
@@ -178,7 +177,7 @@ class DelayedTracker:
 
     @property
     def full(self) -> bool:
-        """Whether reading further has to wait for runs to be saved."""
+        """Whether to stop reading until runs are saved."""
         return len(self.unsaved) * RUN_ENTRIES >= self._entries_max
 
     @property
@@ -189,14 +188,14 @@ class DelayedTracker:
 
     @property
     def size_bytes(self) -> int:
-        """About how much memory all this takes."""
+        """The approximate memory of all this."""
         heap = len(self._heap)
         bitmaps = sum(bitmap_bytes(bitmap) for bitmap in self._bitmaps.values())
         return heap * HEAP_ENTRY_BYTES + (self.resident - heap) * RUN_ENTRY_BYTES + bitmaps
 
     @property
     def next_due_ms(self) -> int | None:
-        """Wall clock time of the next, 0 if it has to be loaded first, None if there is none."""
+        """Wall clock time of the next entry, 0 if it must be loaded first, None without entries."""
         if self._missing:
             return 0
         found = [queue[0][0] for queue in (self._heap, self._runs) if queue]
@@ -204,17 +203,17 @@ class DelayedTracker:
 
     @property
     def missing(self) -> Run | None:
-        """A run that has to be loaded before anything can be taken."""
+        """A run that must be loaded before any entry can be taken."""
         return self._missing[0] if self._missing else None
 
     def untracked(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        """Without those that wait here: they are read a second time."""
+        """The entries without tracked ones, which were read before."""
         if self._count and entries and entries[0].position <= self._last:
             return [entry for entry in entries if entry.position not in self]
         return entries
 
     def add(self, due_ms: int, position: Position, key_hash: int) -> None:
-        """Keep an entry until then, unless it is kept already."""
+        """Track an entry until `due_ms`, unless it is tracked already."""
         if position in self:
             return
         heappush(self._heap, (due_ms, position, key_hash))
@@ -225,7 +224,7 @@ class DelayedTracker:
     def restore(
         self, place: tuple[int, int], columns: Columns, deleted: Callable[[Position], bool]
     ) -> bool:
-        """Take over a snapshot without deleted entries; returns whether any entry is left."""
+        """Restore a snapshot without deleted entries; returns whether any entry is left."""
         run = Run(columns, place)
         new = 0
         for ledger_id, entry_id in zip(columns.ledgers, columns.entries, strict=True):
@@ -245,9 +244,7 @@ class DelayedTracker:
             self._queue(run)
 
     def pop_due(self, now_ms: int, entries_max: int) -> list[tuple[Position, int]]:
-        """Those whose time has come, earliest first, with their hashes. Nothing while `missing` is
-        something.
-        """
+        """Due entries, earliest first, with their hashes; stops at a run that is `missing`."""
         due: list[tuple[Position, int]] = []
         heap, runs = self._heap, self._runs
         while len(due) < entries_max and not self._missing:
@@ -264,12 +261,12 @@ class DelayedTracker:
         return due
 
     def discard(self, position: Position) -> None:
-        """Forget an entry; what it takes in memory is given back when it is due."""
+        """Forget an entry; its memory is freed when it is due."""
         if position <= self._last and self._forget(position) and not self._count:
             self._drop_runs(lambda run: True)
 
     def discard_upto(self, mark_delete: Position) -> None:
-        """Forget all entries up to this one, and the runs that hold none beyond it."""
+        """Forget all entries up to `mark_delete`, and the runs without later ones."""
         ledger_id, entry_id = mark_delete
         for key in [key for key in self._bitmaps if key <= ledger_id]:
             bitmap = self._bitmaps[key]
@@ -286,7 +283,7 @@ class DelayedTracker:
         self._drop_runs(lambda run: not self._count or run.last <= mark_delete)
 
     def _drop_runs(self, unneeded: Callable[[Run], bool]) -> None:
-        """Forget runs, and all that is in memory once nothing is tracked."""
+        """Forget runs; and everything in memory once no entry is tracked."""
         if not self._count:
             self._heap = []
         before = len(self._runs) + len(self._missing)
@@ -322,7 +319,7 @@ class DelayedTracker:
         heappush(self._runs, (run.due_ms(), self._made, run))
 
     def _seal(self) -> None:
-        """Make a run of the heap."""
+        """Turn the heap into a run."""
         rows = sorted(self._heap)
         self._heap = []
         run = Run(
@@ -346,7 +343,7 @@ class DelayedTracker:
             self._last = position
 
     def _forget(self, position: Position) -> bool:
-        """Returns whether it was tracked: a snapshot may also hold entries that are not."""
+        """Returns whether it was tracked: snapshots may hold untracked entries."""
         bitmap = self._bitmaps.get(position[0])
         if bitmap is None or position[1] not in bitmap:
             return False
@@ -358,7 +355,7 @@ class DelayedTracker:
 
 
 def bitmap_bytes(bitmap: BitMap) -> int:
-    """Memory that its containers take."""
+    """Memory of its containers."""
     counts = bitmap.get_statistics()
     return (
         counts["n_bytes_array_containers"]

@@ -1,8 +1,8 @@
-"""What a subscription's machine wants done, in this order: an Acknowledge before a Send is recorded
-before the messages go out.
+"""Effects of a subscription's machine, to be run in order: an Acknowledge before a Send is recorded
+before the messages are sent.
 
 Read, ReadAt and CollectDue take time. Each is the last effect of its step, and its result is the
-next event of the round. All others are done before anything else can happen.
+next event of the round. All others are synchronous.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ class Read(NamedTuple):
     entries_max: int
     bytes_max: int
     upto: Position | None = None
-    """The last that may be read; None: any."""
+    """The last entry that may be read; None: any."""
 
 
 class ReadAt(NamedTuple):
-    """Read these entries again, ascending, until they are about as many bytes."""
+    """Read these entries again, ascending, up to about that many bytes."""
 
     positions: Sequence[Position]
     bytes_max: int
 
 
 class CollectDue(NamedTuple):
-    """Take over saved delays, and collect so many entries whose time has come."""
+    """Restore saved delays, and collect up to that many due entries."""
 
     entries_max: int
 
 
 class Send(NamedTuple, Generic[M]):
-    """Write entries to a consumer; it has been charged for them."""
+    """Write entries to a consumer, whose permits are already charged."""
 
     member: M
     entries: Sequence[Entry]
     messages: int
     redeliveries: Mapping[Position, int] = NO_COUNTS
-    """How often each was sent before."""
+    """Earlier deliveries of each entry."""
     ack_sets: Mapping[Position, tuple[int, ...]] = NO_ACK_SETS
-    """Of batches that are acknowledged in part."""
+    """Ack sets of partly acknowledged batches."""
 
 
 class Acknowledge(NamedTuple, Generic[M]):
@@ -63,11 +63,11 @@ class AcknowledgeUpto(NamedTuple):
 
     ack: Ack
     with_part: bool
-    """Whether the acknowledged part of the last batch is kept; else that batch is not."""
+    """Whether to record the last batch's acknowledged part, or leave that batch out."""
 
 
 class CountRedelivered(NamedTuple, Generic[M]):
-    """Count messages that a consumer gave back, for its statistics."""
+    """Count messages that a consumer gave back, for statistics."""
 
     member: M
     messages: int
@@ -81,25 +81,25 @@ class TellActive(NamedTuple, Generic[M]):
 
 
 class ReadFor(NamedTuple, Generic[M]):
-    """From now on read with the cursor of this consumer: compacted or not."""
+    """Read with this consumer's cursor from now on: compacted or not."""
 
     member: M
 
 
 class WakeAt(NamedTuple):
-    """This round is over; run the next one at that time at the latest (wall clock)."""
+    """The round ends; run the next one at that time at the latest (wall clock)."""
 
     due_ms: int
 
 
 class PauseUntil(NamedTuple):
-    """This round is over; run the next one at that time at the latest (the loop's clock)."""
+    """The round ends; run the next one at that time at the latest (the loop's clock)."""
 
     time_s: float
 
 
 class Order(Enum):
-    """Effects that carry nothing."""
+    """Effects without data."""
 
     REWIND = "read again from the mark-delete position"
     WAKE = "run a round soon"

@@ -1,9 +1,9 @@
-"""Plug-ins that decide entry by entry what a subscription gets (spec BR-37; Apache's
+"""Plug-ins that filter a subscription's entries one by one (spec BR-37; Apache's
 `EntryFilter`).
 
 A filter is a class without constructor arguments, found by its name among the entry points of the
 group `geminga.entry_filters`; `entryFilterNames` of the broker's configuration lists those in use.
-It runs in the broker's loop, for every entry that is about to be sent: it must be quick.
+It runs in the broker's loop, for every entry before it is sent: it must be fast.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from geminga_runtime.settings import ConfigError
 
 GROUP = "geminga.entry_filters"
 RESCHEDULE_MS = 1000
-"""After how long a rescheduled entry is tried again."""
+"""Delay of a rescheduled entry."""
 
 
 class FilterResult(Enum):
-    """What becomes of an entry: it is sent; it is acknowledged without being sent; it is tried
-    again later (by Shared and Key_Shared; the others keep the order, and send it).
+    """A filter's decision: send the entry; acknowledge it without sending; retry it later (on
+    Shared and Key_Shared; the others keep the order, and send it).
     """
 
     ACCEPT = "accept"
@@ -32,23 +32,23 @@ class FilterResult(Enum):
 
 
 class FilterContext(NamedTuple):
-    """For whom an entry is."""
+    """The receiver of an entry."""
 
     topic: str
     subscription: str
 
 
 class EntryFilter(Protocol):
-    """A plug-in. What it raises ends the subscription's connections, so that nothing passes a
-    filter that doesn't work.
+    """A plug-in. Its exceptions close the subscription's consumers, so that nothing passes a
+    failing filter.
     """
 
     def filter_entry(self, entry: Entry, context: FilterContext) -> FilterResult:
-        """Judge an entry by its metadata; `entry.messages` tells how many it holds."""
+        """Decide on an entry by its metadata; `entry.messages` is its number of messages."""
 
 
 class FilterCounts:
-    """Messages by what became of them."""
+    """Counts messages by decision."""
 
     __slots__ = ("accepted", "rejected", "rescheduled")
 
@@ -57,12 +57,12 @@ class FilterCounts:
 
     @property
     def processed(self) -> int:
-        """All of them."""
+        """The sum."""
         return self.accepted + self.rejected + self.rescheduled
 
 
 class Judged(NamedTuple):
-    """Entries by what becomes of them."""
+    """Entries by decision."""
 
     accepted: Sequence[Entry]
     rejected: Sequence[Ack]
@@ -75,7 +75,7 @@ def judge(
     context: FilterContext,
     counts: FilterCounts,
 ) -> Judged:
-    """Ask all filters; the first that doesn't accept decides."""
+    """Run the filters; the first that doesn't accept decides."""
     accepted: list[Entry] = []
     rejected: list[Ack] = []
     rescheduled: list[Entry] = []
@@ -98,7 +98,7 @@ def judge(
 
 
 def load_filters(names: str) -> tuple[EntryFilter, ...]:
-    """Those of the comma-separated names, in their order. Raises ConfigError for one that isn't
+    """The filters with these comma-separated names, in order. Raises ConfigError for one that isn't
     installed, or can't be loaded.
     """
     loaded: list[EntryFilter] = []

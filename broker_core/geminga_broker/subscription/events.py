@@ -1,6 +1,4 @@
-"""What happens to a subscription: all that its machine is told. Each carries a run of entries or
-acknowledgements, never one of many.
-"""
+"""Events of a subscription's machine. Each has a whole run of entries or acknowledgements."""
 
 from __future__ import annotations
 
@@ -15,16 +13,14 @@ from geminga_protocol.ids import Position
 
 
 class Joined(NamedTuple, Generic[M]):
-    """A consumer wants to join. The step raises BrokerError if it may not; nothing is changed
-    then.
-    """
+    """A consumer wants to join. If it may not, the step raises BrokerError and changes nothing."""
 
     member: M
     policy: KeySharedPolicy
 
 
 class Welcomed(NamedTuple, Generic[M]):
-    """The client of a consumer that joined has its answer: it may be sent more."""
+    """The client of a new consumer has its response: other frames may follow."""
 
     member: M
     now_s: float
@@ -36,7 +32,7 @@ class Left(NamedTuple, Generic[M]):
     member: M
     now_s: float
     all_leave: bool = False
-    """Whether the others leave too: what this one held is queued for none of them."""
+    """Whether all others leave too: then its entries are not queued for them."""
 
 
 class Flow(NamedTuple, Generic[M]):
@@ -47,7 +43,7 @@ class Flow(NamedTuple, Generic[M]):
 
 
 class Writable(NamedTuple):
-    """The connection of a consumer takes more again."""
+    """A consumer's connection takes more."""
 
 
 class Acked(NamedTuple, Generic[M]):
@@ -57,33 +53,33 @@ class Acked(NamedTuple, Generic[M]):
     acks: Sequence[Ack]
     cumulative: bool = False
     pending: bool = False
-    """Of whole entries, one by one: none is recorded, and none of them sent, before Resolved."""
+    """Individual ones of whole entries: these are neither recorded nor sent before Resolved."""
 
 
 class Resolved(NamedTuple):
-    """Pending acknowledgements are recorded now, or revoked: then the entries are sent again."""
+    """Pending acknowledgements are to be recorded, or revoked: then the entries are resent."""
 
     positions: Sequence[Position]
     committed: bool
 
 
 class ReadableUpto(NamedTuple):
-    """The last entry that may be read, None: any. It never moves back: a first one is set before
-    anything is appended behind it.
+    """The last entry that may be read, None: any. It never moves back: the first one is set before
+    any entry is appended after it.
     """
 
     position: Position | None
 
 
 class PartsRecorded(NamedTuple, Generic[M]):
-    """The cursor has recorded that parts of these batches are acknowledged."""
+    """The cursor has recorded partial acknowledgements of these batches."""
 
     member: M
     positions: Sequence[Position]
 
 
 class Redelivered(NamedTuple, Generic[M]):
-    """A consumer gives back entries, None: all that it holds."""
+    """A consumer gives back entries, None: all its entries."""
 
     member: M
     positions: Sequence[Position] | None
@@ -96,7 +92,7 @@ class DeletedOutside(NamedTuple):
 
 
 class OptionsChanged(NamedTuple):
-    """The topic's options are others now. The limits of the members were set already."""
+    """The topic's options changed. The limits of the members are already set."""
 
     options: TopicOptions
 
@@ -108,14 +104,14 @@ class RoundBegun(NamedTuple):
     available: bool = True
     """Whether the log has new entries."""
     allowance: int | None = None
-    """How many messages rate limits let go out; None: any number."""
+    """How many messages the rate limits allow; None: any number."""
     paced: bool = False
-    """Whether the round is to be short."""
+    """Whether the round must be short."""
 
 
 class DueCollected(NamedTuple):
-    """Result of CollectDue: entries with their hashes. None: all that was delayed is forgotten and
-    must be read again from the log.
+    """Result of CollectDue: entries with their hashes. None: all delayed entries are forgotten, and
+    must be reread from the log.
     """
 
     found: Sequence[tuple[Position, int]] | None
@@ -127,13 +123,11 @@ class EntriesRead(NamedTuple):
     entries: Sequence[Entry]
     now_ms: int
     available: bool = True
-    """Whether the log has more. If it gets more later, the pump is woken."""
+    """Whether the log has more. Later appends wake the pump."""
 
 
 class EntriesReadAgain(NamedTuple):
-    """Result of ReadAt: the positions that were read, and their entries that are not
-    acknowledged.
-    """
+    """Result of ReadAt: the positions that were read, and their unacknowledged entries."""
 
     positions: Sequence[Position]
     entries: Sequence[Entry]
@@ -141,7 +135,7 @@ class EntriesReadAgain(NamedTuple):
 
 
 class ReadFailed(NamedTuple):
-    """Read raised an error. A step without effects: the machine has nothing to send."""
+    """Read raised an error. Without effects, the machine has nothing to send."""
 
 
 Event: TypeAlias = (

@@ -1,5 +1,5 @@
-"""What the members of a Shared or Key_Shared subscription hold: every entry that was sent, until it
-is acknowledged or given back (spec BR-32, BR-33).
+"""The entries held by the members of a Shared or Key_Shared subscription: from the send until they
+are acknowledged or given back (spec BR-32, BR-33).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from geminga_protocol import ack_set as ack_sets
 from geminga_protocol.ids import EARLIEST, Position
 
 Sharing: TypeAlias = Shared[M] | KeyShared[M]
-"""How members share the entries."""
+"""The strategies that share entries among members."""
 
 
 class Holdings(Generic[M]):
-    """Who holds what; the strategy has what waits to be sent again."""
+    """The held entries; the strategy has those that wait to be resent."""
 
     def __init__(
         self,
@@ -36,15 +36,15 @@ class Holdings(Generic[M]):
         self.replay = strategy.replay
         self.delays = delays
         self.counts: dict[Position, int] = {}
-        """How often an entry was sent before; bounded by the unacked limits."""
+        """Earlier deliveries of entries; bounded by the unacked limits."""
         self.over_limit = False
-        """Whether the subscription's own unacked limit was reached when it was looked at last."""
+        """Whether the subscription's own unacked limit was reached at the last check."""
         self.wake = False
-        """Whether the step is to end with a Wake."""
+        """Whether the step must end with WAKE."""
         self.held_upto = EARLIEST
-        """The last entry that a member held when all was read again from the log."""
+        """The last entry that a member held at the last reread of the log."""
         self._paused = paused
-        """Whether the broker's limit of unacknowledged messages holds this subscription back."""
+        """Whether the broker's limit of unacknowledged messages pauses this subscription."""
 
     @property
     def blocked(self) -> bool:
@@ -66,7 +66,7 @@ class Holdings(Generic[M]):
         self.wake = True
 
     def left(self, event: ev.Left[M]) -> None:
-        """What it held goes to the others; with no member left all starts over at the next."""
+        """Queue its entries for the others; without others, start over with the next member."""
         state, member = self.state, event.member
         if len(state.members) > 1 and not event.all_leave:
             self.strategy.remove(member, member.pending)
@@ -88,7 +88,7 @@ class Holdings(Generic[M]):
         self.wake = True
 
     def redeliver(self, event: ev.Redelivered[M], effects: list[fx.Effect[M]]) -> None:
-        """Queue what this member holds of these; others' and acknowledged ones are left alone."""
+        """Queue those of the entries that this member holds and that are not acknowledged."""
         member = event.member
         held = member.pending
         messages = 0
@@ -99,7 +99,7 @@ class Holdings(Generic[M]):
                 continue
             messages += count
             if self.state.acknowledged.is_deleted(position):
-                # Acknowledged while it was read, so that no member was known to hold it.
+                # Acknowledged while it was being read, when no member held it.
                 self.wake |= self.strategy.released(position)
                 continue
             self.counts[position] = self.counts.get(position, 0) + 1
@@ -116,7 +116,7 @@ class Holdings(Generic[M]):
         self.wake = True
 
     def acked(self, event: ev.Acked[M], effects: list[fx.Effect[M]]) -> None:
-        """An entry may be held by another member than the one that acknowledges it."""
+        """The member that acknowledges an entry need not be its holder."""
         assert not event.cumulative, "consumers refuse cumulative acks of this type"
         member = event.member
         if event.pending:
@@ -141,7 +141,7 @@ class Holdings(Generic[M]):
             if counts:
                 counts.pop(position, None)
         if not member.pending:
-            member.pending.clear()  # gives back what the table grew by in a burst
+            member.pending.clear()  # frees the memory of a dict that a burst enlarged
         acks = self.state.recordable(event.acks)
         if parts and self.state.options.batch_index_ack:
             effects.append(fx.Acknowledge(acks, member, parts))
@@ -151,7 +151,7 @@ class Holdings(Generic[M]):
             self.wake = True
 
     def _suspend(self, event: ev.Acked[M]) -> None:
-        """Acknowledgements are pending: nobody holds the entries any more."""
+        """Acknowledgements are pending: no member holds the entries."""
         strategy, provisional = self.strategy, self.state.provisional
         was_blocked = self.over_limit
         for position, _, _ in event.acks:
@@ -167,7 +167,7 @@ class Holdings(Generic[M]):
         self.wake |= was_blocked and not self.blocked
 
     def resolve(self, event: ev.Resolved, effects: list[fx.Effect[M]]) -> None:
-        """Acknowledge what was pending, or queue it as if it were given back."""
+        """Acknowledge pending entries, or queue them as if given back."""
         for position in event.positions:
             key_hash = self.state.provisional.pop(position, None)
             if event.committed:
@@ -183,7 +183,7 @@ class Holdings(Generic[M]):
         self.change()
 
     def without_pending(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        """What may be sent: no entries whose acknowledgement is pending."""
+        """The entries without those with a pending acknowledgement."""
         provisional = self.state.provisional
         if not provisional:
             return entries
@@ -193,7 +193,7 @@ class Holdings(Generic[M]):
         return [entry for entry in entries if entry.position not in provisional]
 
     def _acknowledged_elsewhere(self, position: Position) -> None:
-        """An entry is acknowledged that another member holds, or none: then it may wait."""
+        """Acknowledge an entry of another member, or of none: then it may be queued."""
         owner = self._holder(position)
         if owner is not None:
             if self.strategy.released(position):
@@ -205,10 +205,10 @@ class Holdings(Generic[M]):
         self.delays.discard(position)
         self.strategy.acknowledged_unheld(position)
         if self.replay and self.replay.discard(position):
-            self.wake = True  # there is room to look ahead
+            self.wake = True  # room for look-ahead
 
     def parts_recorded(self, event: ev.PartsRecorded[M]) -> None:
-        """The cursor knows what is left of these batches, whichever acknowledgements made it so."""
+        """Take the rest of these batches from the cursor, which has all acknowledgements."""
         was_blocked = self.over_limit
         known = self.state.acknowledged
         for position in event.positions:
@@ -233,7 +233,7 @@ class Holdings(Generic[M]):
         return None
 
     def unheld(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        """Without those that are held or queued, if all is read again beside them."""
+        """The entries without held and queued ones, during a reread of the log."""
         if not entries or entries[0].position > self.held_upto:
             return entries
         return [

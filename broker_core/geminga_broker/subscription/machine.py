@@ -1,9 +1,9 @@
-"""The decisions of a subscription: `step` takes an event and returns effects. No task, clock,
-cursor or connection: the pump has those.
+"""The decisions of a subscription: `step` takes an event and returns effects. The pump has all
+tasks, clocks, cursors and connections.
 
-`OrderedMachine` is that of Exclusive and Failover, `TrackedMachine` (tracked.py) that of Shared and
-Key_Shared. A round begins with RoundBegun. As long as a step ends with an effect that reads, its
-result is the next event of the round; meanwhile other events may come.
+`OrderedMachine` is for Exclusive and Failover, `TrackedMachine` (tracked.py) for Shared and
+Key_Shared. A round begins with RoundBegun. While a step ends with an effect that reads, its result
+is the next event of the round; other events may come in between.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from geminga_broker.topic.stats import SubscriptionStats
 
 
 class OrderedMachine(Generic[M]):
-    """Follows PersistentDispatcherSingleActiveConsumer. Redelivery goes back to the mark-delete
+    """Follows PersistentDispatcherSingleActiveConsumer. Redelivery restarts at the mark-delete
     position, since order comes first; nothing is tracked per entry.
     """
 
@@ -37,15 +37,15 @@ class OrderedMachine(Generic[M]):
         return self._strategy.active
 
     def matches(self, policy: KeySharedPolicy) -> bool:
-        """Policies do not matter here."""
+        """Always: Key_Shared policies are ignored."""
         return True
 
     def describe(self, stats: SubscriptionStats) -> None:
-        """Add who is active; nothing is blocked, delayed or replayed."""
+        """Add the active member; nothing is blocked, delayed or replayed."""
         stats.active_consumer_name = self.active.name if self.active is not None else None
 
     def step(self, event: ev.Event[M]) -> list[fx.Effect[M]]:
-        """Take note of an event. Raises BrokerError for a Joined that is refused."""
+        """Handle an event. Raises BrokerError for a refused Joined."""
         match event:
             case ev.RoundBegun():
                 return self._begin(event)
@@ -79,16 +79,14 @@ class OrderedMachine(Generic[M]):
         return []
 
     def _elect(self, now_s: float, added: M | None = None) -> list[fx.Effect[M]]:
-        """Choose the active member after a change; the next goes on from the mark-delete
-        position.
-        """
+        """Choose the active member after a change; a new one starts at the mark-delete position."""
         before = self._strategy.active
         effects: list[fx.Effect[M]] = [*self._strategy.elect(added)]
         active = self._strategy.active
         if active is before:
             return effects
         if before is not None and before.sent and active is not None:
-            # The old one may still acknowledge what it has: a short pause spares duplicates.
+            # A short pause avoids duplicates: the old one may still acknowledge its entries.
             self._not_before_s = now_s + self.state.options.failover_delay_s
         if active is not None:
             effects.append(fx.ReadFor(active))
@@ -115,13 +113,13 @@ class OrderedMachine(Generic[M]):
         return self._reset()
 
     def _redeliver(self, event: ev.Redelivered[M]) -> list[fx.Effect[M]]:
-        """All from the mark-delete position, whatever was asked for; only for the active member."""
+        """Resend all from the mark-delete position, not only these entries; active member only."""
         if event.member is not self._strategy.active:
             return []
         return [fx.CountRedelivered(event.member, 1), *self._reset()]
 
     def _begin(self, event: ev.RoundBegun) -> list[fx.Effect[M]]:
-        """Send what is left, or read for the active member."""
+        """Send unsent entries, or read for the active member."""
         state = self.state
         member = self._strategy.active
         if event.now_s < self._not_before_s:
@@ -149,7 +147,7 @@ class OrderedMachine(Generic[M]):
         if not entries:
             return []
         effects: list[fx.Effect[M]] = []
-        # What the broker itself wrote is for no client.
+        # Markers are the broker's own, not for clients.
         markers = {
             entry.position
             for entry in entries
@@ -160,7 +158,7 @@ class OrderedMachine(Generic[M]):
             entries = [entry for entry in entries if entry.position not in markers]
         judged = self.state.judge(entries)
         if judged is not None and judged.rejected:
-            # Order does not allow to try the others later: they are sent.
+            # Rescheduled entries are sent: the order doesn't allow to retry them later.
             effects.append(fx.Acknowledge(judged.rejected))
             gone = {ack.position for ack in judged.rejected}
             entries = [entry for entry in entries if entry.position not in gone]

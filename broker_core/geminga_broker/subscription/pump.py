@@ -1,5 +1,5 @@
-"""The task that dispatches for a subscription: it runs the machine's effects and feeds the results
-back. The only part of a subscription that waits.
+"""The task that dispatches for a subscription: runs the machine's effects and feeds back the
+results. The only part of a subscription that waits.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from geminga_protocol.ids import Position
 _log = logging.getLogger(__name__)
 
 LIMIT_CHECK_S = 1.0
-"""A subscription that a rate limit holds back checks so often whether the limit still holds."""
+"""Interval of checks whether a rate limit still pauses the subscription."""
 
 CLOCK_CHECK_S = 1.0
-"""The wall clock is read so often while delayed entries wait."""
+"""Interval of reading the wall clock while delayed entries wait."""
 
 RETRY_S = 1.0
-"""Pause after storage failed to read."""
+"""Pause after a failed read."""
 
 
 Machine: TypeAlias = OrderedMachine[Consumer] | TrackedMachine[Consumer]
@@ -55,7 +55,7 @@ class Pump:
         self.delays: DelayedDelivery | None = None
         self._cursor = cursor
         self._cursor_of = cursor_of
-        """What an active consumer reads with: compacted or not."""
+        """The cursor of an active consumer: compacted or not."""
         self._before = before
         """The log's `previous_position`."""
         self._own_limit: tuple[RateLimit, ...] = ()
@@ -66,16 +66,16 @@ class Pump:
         self._running = False
         self._paced = False
         self._sent = (0, 0)
-        """Messages and bytes of this round."""
+        """Messages and bytes sent in this round."""
         self._pause: fx.Order | fx.WakeAt | fx.PauseUntil | None = None
-        """How the round ended; None: wait to be woken."""
+        """The round's last effect; None: wait to be woken."""
 
     def use(self, machine: Machine, delays: DelayedDelivery | None, cursor: EntryCursor) -> None:
-        """Run this machine from now on."""
+        """Run `machine` from now on."""
         self.machine, self.delays, self._cursor = machine, delays, cursor
 
     def wake(self) -> None:
-        """Something changed: entries, permits, consumers."""
+        """Entries, permits or consumers changed."""
         self._event.set()
 
     def start(self) -> None:
@@ -86,14 +86,14 @@ class Pump:
         self.wake()
 
     def paused_by_broker(self) -> bool:
-        """Whether the broker's limit of unacknowledged messages holds this subscription back."""
+        """Whether the broker's limit of unacknowledged messages pauses this subscription."""
         limit = self._environment.unacked_limit
         return limit is not None and limit.pauses(self)
 
     # ---- events and effects ----
 
     def post(self, event: ev.Event[Consumer]) -> None:
-        """Tell the machine of an event, if there is one, and run the effects."""
+        """Pass an event to the machine, if there is one, and run the effects."""
         machine = self.machine
         if machine is None:
             return
@@ -111,7 +111,7 @@ class Pump:
             self._sent = self._sent[0] + send.messages, self._sent[1] + size
 
     def _act(self, machine: Machine, effect: fx.Effect[Consumer]) -> None:
-        """Run an effect that takes no time."""
+        """Run a synchronous effect."""
         match effect:
             case fx.Acknowledge(acks, member, parts):
                 self._cursor.ack(acks)
@@ -131,7 +131,7 @@ class Pump:
                 if not ack.ack_set or with_part:
                     self._cursor.ack_cumulative(ack.position, ack.ack_set)
                 else:
-                    # The batch itself is not done; all before it is.
+                    # All before the batch, which is only partly acknowledged.
                     self._cursor.ack_cumulative(self._before(ack.position))
             case fx.Send():
                 self._send(effect)
@@ -151,7 +151,7 @@ class Pump:
             limit.count(self, sum([each.unacked for each in machine.state.members]), self.wake)
 
     async def _round(self, machine: Machine) -> None:
-        """One round: from RoundBegun to a step that asks for nothing to be read."""
+        """One round: from RoundBegun to a step without a reading effect."""
         self._pause = None
         allowance = self._allowance() if self._limits else None
         available = self._cursor.available(machine.state.readable_upto)
@@ -172,8 +172,8 @@ class Pump:
     async def _fetch(
         self, machine: Machine, effect: fx.Read | fx.ReadAt | fx.CollectDue
     ) -> ev.Event[Consumer] | None:
-        """Run an effect that takes time. Raises LogError if the machine has nothing to send that
-        was read before the failure.
+        """Run an effect that takes time. Raises LogError if the machine has nothing to send from
+        before the failure.
         """
         cursor, delays, now_ms = self._cursor, self.delays, self._environment.now_ms
         try:
@@ -226,7 +226,7 @@ class Pump:
                 self._paced = False
                 await self._wait(event)
         except Exception:
-            # A defect here must not take down the other topics: its consumers come back.
+            # A defect here must not stop other topics. The consumers will reconnect.
             _log.exception("%s: dispatch failed, closing its consumers", self._name)
             if self.machine is not None:
                 for consumer in list(self.machine.state.members):
@@ -235,7 +235,7 @@ class Pump:
             self._running = False
 
     async def _give_way(self, cursor: EntryCursor, before: tuple[int, int]) -> None:
-        """After a round that read old entries: let tail work have the loop (BR-40)."""
+        """After a round with old entries: leave the loop to tail work for a while (BR-40)."""
         catch_up = self._environment.catch_up
         entries, size = cursor.fetched
         now_s = trio.current_time()
@@ -246,25 +246,25 @@ class Pump:
             catch_up.paused(trio.current_time() - now_s - pause_s)
 
     def _allowance(self) -> int | None:
-        """How many messages the rate limits let go out now."""
+        """How many messages the rate limits allow now."""
         left = [n for limit in self._limits if (n := limit.messages_left) is not None]
         return min(left, default=None)
 
     def limit(
         self, rate: Rate, shared: tuple[RateLimit, ...], published: Published | None = None
     ) -> None:
-        """From now on a rate of its own holds, and limits that it shares with others."""
+        """Set the subscription's own rate, and the limits that it shares with others."""
         self._own_limit = limit_of(self._own_limit, rate, trio.current_time(), published)
         self._limits = shared + self._own_limit
         self.wake()
 
     async def _wait(self, event: trio.Event) -> None:
-        """Wait as the round's last effect says, at most until woken."""
+        """Wait as the round's last effect requires, at most until woken."""
         match self._pause:
             case fx.AGAIN:
                 return
             case fx.WakeAt(due_ms):
-                # The wall clock may be set while this waits.
+                # The wall clock may be adjusted meanwhile.
                 while (left_ms := due_ms - self._environment.now_ms()) > 0:
                     with trio.move_on_after(min(left_ms / 1000, CLOCK_CHECK_S)):
                         await event.wait()

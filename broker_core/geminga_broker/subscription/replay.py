@@ -1,4 +1,4 @@
-"""Entries that wait to be sent again (spec BR-33), or for their hash (BR-31), by position."""
+"""Entries that wait to be resent (spec BR-33), or for their hash (BR-31), by position."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from geminga_protocol.ids import Position
 NO_HASH = -1
 
 REPLAY_READ_ENTRIES = 20
-"""Entries of one read; the bound of bytes is checked after each."""
+"""Entries of one read; the bound in bytes is checked after each read."""
 
 C = TypeVar("C")
 
@@ -24,8 +24,8 @@ C = TypeVar("C")
 async def read_some(
     cursor: EntryCursor, positions: Sequence[Position], bytes_max: int
 ) -> tuple[Sequence[Position], list[Entry]]:
-    """Read entries again until they are about as many bytes. Returns the positions asked for, and
-    their unacknowledged entries. Raises LogReadFailed.
+    """Reread entries up to about that many bytes. Returns the positions that were read, and their
+    unacknowledged entries. Raises LogReadFailed.
     """
     entries: list[Entry] = []
     size = upto = 0
@@ -38,7 +38,7 @@ async def read_some(
 
 
 class ReplayQueue:
-    """Positions to be read again, ascending. Bounded by the unacknowledged entries."""
+    """Positions to reread, ascending. Bounded by the unacknowledged entries."""
 
     __slots__ = ("_positions",)
 
@@ -72,7 +72,7 @@ class ReplayQueue:
 
 
 class KeyedReplayQueue(Generic[C]):
-    """Positions to be read, each with its Key_Shared hash, indexed by the consumer that may get
+    """Positions to reread, each with its Key_Shared hash, indexed by the consumer that may get
     them.
 
     `claimant` returns the consumer that may get entries of a hash now, or None. When its result
@@ -88,8 +88,8 @@ class KeyedReplayQueue(Generic[C]):
         self._lines: dict[int, list[Position]] = {}
         """Positions of a hash, ascending."""
         self._heaps: dict[C, list[tuple[Position, int]]] = {}
-        """First position of each hash with the hash, for who may have it; also items that don't
-        hold any more, which are told apart when they come up."""
+        """By claimant: the first position of each hash, with the hash; also outdated items, which
+        are dropped when they are found."""
         self._stale = False
 
     def __len__(self) -> int:
@@ -135,7 +135,7 @@ class KeyedReplayQueue(Generic[C]):
         return True
 
     def discard_where(self, gone: Callable[[Position], bool]) -> None:
-        """Drop entries that were acknowledged from outside."""
+        """Drop entries that an admin operation or a seek acknowledged."""
         for position in [each for each in self._hashes if gone(each)]:
             self.discard(position)
 
@@ -153,21 +153,19 @@ class KeyedReplayQueue(Generic[C]):
             self._stale = True
 
     def claims_changed(self) -> None:
-        """Consumers joined or left; no reference to one that left is kept."""
+        """Consumers joined or left; drops all references to those that left."""
         self._heaps.clear()
         self._stale = True
 
     def claimants(self) -> list[C]:
-        """Consumers that may get waiting entries, whatever their permits; the one that was served
-        last is last.
-        """
+        """Consumers that may get waiting entries, whatever their permits; last served, last."""
         if self._stale:
             self._index()
         return [claimant for claimant, heap in self._heaps.items() if heap]
 
     def first_for(self, claimant: C, entries_max: int) -> list[tuple[Position, int]]:
-        """The next entries for a consumer, with their hashes: those of a hash in order, hashes by
-        their first position. All stay queued.
+        """The next entries for a consumer, with their hashes: each hash's entries in order, hashes
+        by their first position. All stay queued.
         """
         heap = self._heaps.pop(claimant, [])
         found: list[tuple[Position, int]] = []

@@ -1,4 +1,4 @@
-"""A round of Shared or Key_Shared: what to read, and who gets it (spec BR-30, BR-34)."""
+"""A round of Shared or Key_Shared: which entries to read, and their receivers (BR-30, BR-34)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from geminga_protocol.ids import EARLIEST
 
 
 class Rounds(Generic[M]):
-    """Waiting entries first, then new ones. Between two events of a round anything may happen to
-    the holdings: epochs tell whether it matters.
+    """Waiting entries first, then new ones. Between two events of a round the holdings may change:
+    epochs show relevant changes.
     """
 
     def __init__(self, holdings: Holdings[M]) -> None:
@@ -28,11 +28,11 @@ class Rounds(Generic[M]):
         self._asked = 0
         """Epoch of the last ReadAt."""
         self._checked = 0
-        """Epoch at which the new entries at hand, or those left of them, were not acknowledged."""
+        """Epoch of the last check that the new entries, or the rest of them, are unacknowledged."""
         self._goal = 0
-        """How many new entries this round wants."""
+        """The number of new entries that this round wants."""
         self._got: Sequence[Entry] = ()
-        """New entries that this round has read."""
+        """The new entries read in this round."""
         self._may_be_chunks = False
         """Whether there may be chunks among them."""
         self._now_ms = 0
@@ -40,7 +40,7 @@ class Rounds(Generic[M]):
         """Whether the log may have new entries."""
 
     def fail(self, effects: list[fx.Effect[M]]) -> None:
-        """A read failed: send what was read before; the next round will meet the failure again."""
+        """A read failed: send the entries read before; the next round reads again."""
         if self._state.epochs.stale:
             self._got = ()
             effects.append(fx.AGAIN)
@@ -48,7 +48,7 @@ class Rounds(Generic[M]):
             self._give_new(self._got, effects)
 
     def begin(self, event: ev.RoundBegun, effects: list[fx.Effect[M]]) -> None:
-        """Decide what this round does."""
+        """Choose the round's work."""
         self._state.allowance, self._state.paced = event.allowance, event.paced
         self._got = ()
         self._available = event.available
@@ -59,7 +59,7 @@ class Rounds(Generic[M]):
             effects.append(fx.CollectDue(self._strategy.delay_room))
 
     def due(self, event: ev.DueCollected, effects: list[fx.Effect[M]]) -> None:
-        """Queue entries whose time has come."""
+        """Queue due entries."""
         if event.found is None:
             held = [p for member in self._state.members for p in member.pending]
             self._holdings.held_upto = max(held, default=EARLIEST)
@@ -72,7 +72,7 @@ class Rounds(Generic[M]):
         self._plan(effects)
 
     def _apply_reset(self, effects: list[fx.Effect[M]]) -> None:
-        """A reset forgets what waits: it is read again. What is delayed goes on waiting."""
+        """Forget waiting entries, which are reread. Delayed entries stay."""
         epochs = self._state.epochs
         if epochs.stale:
             epochs.rewound = epochs.now
@@ -101,7 +101,7 @@ class Rounds(Generic[M]):
             self._ask(effects)
 
     def _ask(self, effects: list[fx.Effect[M]]) -> None:
-        """Read new entries, as many as this round lacks."""
+        """Read as many new entries as the round lacks."""
         state = self._state
         if len(self._delays):
             effects.append(fx.PASS_OVER)
@@ -109,7 +109,7 @@ class Rounds(Generic[M]):
         effects.append(fx.Read(wanted, state.bytes_max, state.readable_upto))
 
     def _idle(self, effects: list[fx.Effect[M]]) -> None:
-        """The round is over. Nothing need be due as long as no member can take it."""
+        """End the round; wake for due entries only if a member can take them."""
         due_ms = self._delays.next_due_ms
         if (
             due_ms is not None
@@ -120,7 +120,7 @@ class Rounds(Generic[M]):
             effects.append(fx.WakeAt(due_ms))
 
     def read(self, event: ev.EntriesRead, effects: list[fx.Effect[M]]) -> None:
-        """New entries came, or the end of the log."""
+        """Handle new entries, or the end of the log."""
         state = self._state
         self._now_ms = event.now_ms
         self._available = event.available
@@ -141,7 +141,7 @@ class Rounds(Generic[M]):
             self._idle(effects)
 
     def _give_new(self, entries: Sequence[Entry], effects: list[fx.Effect[M]]) -> None:
-        """Send new entries as far as members take them."""
+        """Send as many new entries as members take."""
         state = self._state
         self._got = ()
         entries = self._unacknowledged(entries)
@@ -154,13 +154,13 @@ class Rounds(Generic[M]):
         self._assign(entries, hashes, len(entries), effects)
 
     def _give_unsent(self, effects: list[fx.Effect[M]]) -> None:
-        """Send what an earlier round left."""
+        """Send entries left by an earlier round."""
         unsent = self._state.unsent
         self._assign(self._unacknowledged(unsent), None, len(unsent), effects)
 
     def _unacknowledged(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        """Without those that were acknowledged, at least by a pending acknowledgement, while they
-        were read or waited for permits.
+        """Without entries that were acknowledged (also pending) while they were being read or
+        waited for permits.
         """
         epochs = self._state.epochs
         if epochs.acked > self._checked:
@@ -189,11 +189,11 @@ class Rounds(Generic[M]):
             self._idle(effects)
 
     def read_again(self, event: ev.EntriesReadAgain, effects: list[fx.Effect[M]]) -> None:
-        """Send waiting entries, but those acknowledged meanwhile."""
+        """Send waiting entries, without those acknowledged in the meantime."""
         epochs, replay = self._state.epochs, self._strategy.replay
         self._now_ms = event.now_ms
         left: Sequence[Entry] = ()
-        # If something earlier may have been queued meanwhile, the next round looks again.
+        # If an earlier entry may have been queued since, leave it to the next round.
         if not epochs.stale and epochs.put_back <= self._asked:
             still = [entry for entry in event.entries if entry.position in replay]
             for position in event.positions:
@@ -203,7 +203,7 @@ class Rounds(Generic[M]):
         self._end(len(left) < len(event.positions), effects)
 
     def _giver(self, effects: list[fx.Effect[M]]) -> Give[M]:
-        """Charges a member for entries, tracks them and sends them."""
+        """A function that charges a member for entries, tracks and sends them."""
         state, redeliveries = self._state, self._holdings.counts
         parts = state.options.batch_index_ack
 
@@ -218,7 +218,7 @@ class Rounds(Generic[M]):
         return give
 
     def _plain(self, entries: Sequence[Entry], effects: list[fx.Effect[M]]) -> Sequence[Entry]:
-        """Take out markers (acknowledged) and what is to be delivered later (kept)."""
+        """The entries without markers (acknowledged here) and delayed ones (tracked here)."""
         plain: list[Entry] = []
         markers: list[Ack] = []
         look = self._strategy.look
@@ -243,7 +243,7 @@ class Rounds(Generic[M]):
         return self._filter(plain, effects)
 
     def _filter(self, entries: Sequence[Entry], effects: list[fx.Effect[M]]) -> Sequence[Entry]:
-        """What entry filters let through; others are acknowledged, or wait as if delayed."""
+        """The entries that filters accept; others are acknowledged, or wait like delayed ones."""
         judged = self._state.judge(entries)
         if judged is None:
             return entries

@@ -1,4 +1,4 @@
-"""What a subscription's machine knows: its members, and what happened in which order. Pure."""
+"""State of a subscription's machine: its members, and the order of changes. Pure."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ NO_COUNTS: Mapping[Position, int] = {}
 
 
 class Member:
-    """A consumer as dispatch sees it: permits, and what it has yet to acknowledge (BR-32).
+    """A consumer as dispatch sees it: permits and unacknowledged entries (BR-32).
 
-    At all times permits given = messages sent + permits available + permits held back while
-    blocked. A message of a batch that is acknowledged already does not count as sent. As in Apache,
-    an entry goes out whole as long as one permit is left, so `permits` can be negative by a batch.
+    Always: permits given = messages sent + permits available + permits held back while blocked. A
+    batch's acknowledged messages don't count as sent. As in Apache, one permit is enough for an
+    entry, so `permits` can be negative by a batch.
     """
 
     __slots__ = (
@@ -45,7 +45,7 @@ class Member:
         self.name = name
         self.priority = priority
         self.limit = 0
-        """Most unacknowledged messages; 0: any number."""
+        """Bound of unacknowledged messages; 0: unlimited."""
         self.permits = 0
         self.held = 0
         self.given = 0
@@ -53,26 +53,26 @@ class Member:
         self.unacked = 0
         self.blocked = False
         self.pending: dict[Position, int] = {}
-        """Entries to be acknowledged, with the messages of each; Shared and Key_Shared only.
-        Bounded by the unacked limit."""
+        """Unacknowledged entries, with the messages of each; Shared and Key_Shared only. Bounded by
+        the unacked limit."""
         self.average = 1.0
 
     @property
     def ready(self) -> bool:
-        """Whether an entry may go out now. A consumer asks its connection too; if only that takes
-        no more, a Writable event follows when it does.
+        """Whether an entry may be sent now. A consumer also asks its connection; if only that is
+        full, a Writable event follows.
         """
         return not self.blocked and self.room > 0
 
     @property
     def room(self) -> int:
-        """Messages that may go out now: permits, up to the limit of unacknowledged messages."""
+        """Messages that may be sent now: permits, up to the limit of unacknowledged messages."""
         if self.limit:
             return min(self.permits, self.limit - self.unacked)
         return self.permits
 
     def set_limit(self, limit: int) -> None:
-        """Change the limit of unacknowledged messages; blocks or unblocks."""
+        """Change the limit of unacknowledged messages; may block or unblock."""
         self.limit = limit
         if limit and self.unacked >= limit:
             self.blocked = True
@@ -80,7 +80,7 @@ class Member:
             self.unblock()
 
     def grant(self, permits: int) -> None:
-        """FLOW: permits are held back while the member is blocked."""
+        """FLOW; while the member is blocked, the permits are held back."""
         self.given += permits
         if self.blocked:
             self.held += permits
@@ -88,13 +88,13 @@ class Member:
             self.permits += permits
 
     def take(self, entries: int, messages: int) -> None:
-        """Count entries that are being sent, and not tracked."""
+        """Count entries that are sent and not tracked."""
         self.permits -= messages
         self.sent += messages
         self.average = self.average * _AVERAGE_WEIGHT + (1 - _AVERAGE_WEIGHT) * messages / entries
 
     def track(self, entries: Sequence[Entry], counts: Sequence[int], messages: int) -> None:
-        """Count entries that are being sent, and hold them until they are acknowledged."""
+        """Count entries that are sent, and hold them until they are acknowledged."""
         pending = self.pending
         for entry, count in zip(entries, counts, strict=True):
             pending[entry.position] = count
@@ -104,8 +104,8 @@ class Member:
             self.blocked = True
 
     def release(self, messages: int) -> bool:
-        """Count messages as acknowledged or given back. A blocked member goes on at half of its
-        limit; returns whether it does so now.
+        """Count messages as acknowledged or given back. A blocked member is unblocked at half of
+        its limit; returns whether that is now.
         """
         self.unacked -= messages
         assert self.unacked >= 0, "more acknowledged than sent"
@@ -115,7 +115,7 @@ class Member:
         return False
 
     def unblock(self) -> None:
-        """Let the permits that were held back count."""
+        """Make the held-back permits available."""
         self.blocked = False
         self.permits += self.held
         self.held = 0
@@ -125,8 +125,8 @@ M = TypeVar("M", bound=Member)
 
 
 class Epochs:
-    """When things happened, by one counter. A read takes time: comparing epochs tells what changed
-    since it was asked for.
+    """The order of changes, by one counter. As reads take time, comparing epochs shows what changed
+    since a read began.
     """
 
     __slots__ = ("acked", "changed", "now", "put_back", "reset", "rewound", "searched")
@@ -134,33 +134,33 @@ class Epochs:
     def __init__(self) -> None:
         self.now = 1
         self.reset = 1
-        """Last request to start over from the mark-delete position; there is one at the start."""
+        """Last request to restart at the mark-delete position; a new subscription has one."""
         self.rewound = 0
-        """Last time that was done."""
+        """Last restart."""
         self.put_back = 0
-        """Last time entries were queued to be sent again."""
+        """Last time that entries were queued to be resent."""
         self.acked = 0
-        """Last acknowledgement of an entry that no member held: it may just be read."""
+        """Last acknowledgement of an entry without holder, which may be in a read right now."""
         self.changed = 1
-        """Last change by which a waiting entry may have become sendable: permits, hashes."""
+        """Last change that may make a waiting entry sendable: permits, hashes."""
         self.searched = 0
-        """Last time that no waiting entry was found sendable."""
+        """Last search that found no sendable waiting entry."""
 
     @property
     def stale(self) -> bool:
-        """Whether a reset is due: what was read before it must not be sent."""
+        """Whether a reset is due: entries read before it must not be sent."""
         return self.reset > self.rewound
 
     def note_reset(self) -> None:
-        """Ask to start over."""
+        """Request a restart."""
         self.now = self.reset = self.now + 1
 
     def note_put_back(self) -> None:
-        """Entries were queued to be sent again."""
+        """Entries were queued to be resent."""
         self.now = self.put_back = self.now + 1
 
     def note_acked(self) -> None:
-        """Entries were acknowledged that no member held."""
+        """Entries without holder were acknowledged."""
         self.now = self.acked = self.now + 1
 
     def note_changed(self) -> None:
@@ -169,19 +169,17 @@ class Epochs:
 
 
 class Acknowledged(Protocol):
-    """The cursor, as far as the machine may look at it."""
+    """The part of the cursor that the machine may use."""
 
     def is_deleted(self, position: Position) -> bool:
         """Whether the entry is acknowledged."""
 
     def ack_set(self, position: Position) -> tuple[int, ...]:
-        """BitSet words of the batch's unacknowledged messages; empty if no part of it is
-        acknowledged.
-        """
+        """The ack set of a partly acknowledged batch; empty for all other entries."""
 
 
 class State(Generic[M]):
-    """What both kinds of machine keep."""
+    """State of both kinds of machine."""
 
     __slots__ = (
         "acknowledged",
@@ -206,32 +204,32 @@ class State(Generic[M]):
         self.members: list[M] = []
         self.epochs = Epochs()
         self.unsent: Sequence[Entry] = ()
-        """Entries read that found no member with permits. At most one read's."""
+        """Entries of one read at most, for which no member had permits."""
         self.allowance: int | None = None
-        """How many messages rate limits let go out in this round; None: any number."""
+        """How many messages the rate limits allow in this round; None: any number."""
         self.paced = False
-        """Whether this round is to be short: it reads old entries beside tail work."""
+        """Whether this round must be short: it reads old entries beside tail work."""
         self.filtered = FilterCounts()
         self.readable_upto: Position | None = None
         """The last entry that may be read; None: any."""
         self.provisional: dict[Position, int | None] = {}
-        """Entries whose acknowledgement is pending. Those that would have been read and queued have
-        their hash: they are queued if it is revoked. The others come up by themselves."""
+        """Entries with a pending acknowledgement. Those with a hash were read: if it is revoked,
+        they are queued. The others are still to be read."""
 
     @property
     def entries_max(self) -> int:
-        """Most entries that one read may return."""
+        """Bound of the entries of one read."""
         most = self.options.dispatch_entries_max
         return min(most, ROUND_ENTRIES) if self.paced else most
 
     @property
     def bytes_max(self) -> int:
-        """Most bytes that one read may return, if they are more than one entry."""
+        """Bound of the bytes of one read; the first entry may be larger."""
         most = self.options.dispatch_bytes_max
         return min(most, ROUND_BYTES) if self.paced else most
 
     def entries_wanted(self, permits: int, average: float) -> int:
-        """How many entries to read so that permits, or the allowance, are about used up."""
+        """How many entries to read for the permits, or the allowance."""
         if self.allowance is not None:
             permits = min(permits, self.allowance)
         return max(1, min(self.entries_max, int(permits / max(average, 1.0))))
@@ -239,9 +237,7 @@ class State(Generic[M]):
     def without_acked(
         self, entries: Sequence[Entry], counts: Sequence[int]
     ) -> tuple[Sequence[int], Mapping[Position, tuple[int, ...]]]:
-        """Message counts without what is acknowledged already, and the ack sets of batches that are
-        acknowledged in part.
-        """
+        """Counts of unacknowledged messages, and the ack sets of partly acknowledged batches."""
         of = self.acknowledged.ack_set
         pairs = zip(entries, counts, strict=True)
         found = {
@@ -258,19 +254,19 @@ class State(Generic[M]):
         return left, found
 
     def recordable(self, acks: Sequence[Ack]) -> Sequence[Ack]:
-        """Those that the cursor keeps: parts of batches only if that is switched on."""
+        """The acknowledgements to record: those of parts of batches only if that is enabled."""
         if self.options.batch_index_ack:
             return acks
         return [ack for ack in acks if not ack.ack_set]
 
     def judge(self, entries: Sequence[Entry]) -> Judged | None:
-        """What entry filters say (BR-37); None without filters."""
+        """Apply the entry filters (BR-37); None without filters."""
         filters = self.options.entry_filters
         if not filters or not entries:
             return None
         return judge(filters, entries, self.recipient, self.filtered)
 
     def forget_deleted(self) -> None:
-        """Drop unsent entries that were acknowledged from outside (skip, expire)."""
+        """Drop unsent entries that an admin operation acknowledged (skip, expire)."""
         deleted = self.acknowledged.is_deleted
         self.unsent = [entry for entry in self.unsent if not deleted(entry.position)]

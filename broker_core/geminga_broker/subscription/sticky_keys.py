@@ -1,4 +1,4 @@
-"""The sticky key of an entry, with a parse of its metadata only where it is needed."""
+"""Sticky keys of entries, with as little parsing as possible."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _RARE = re.compile(rb"[\x88\x92\x98\xa0\xe8]\x01").search
 
 
 def plain_key(data: memoryview) -> bytes | None:
-    """The sticky key of an entry whose metadata have the fields that most have, in the order of
-    their numbers, without parsing them. None for all others, among them markers, delayed entries,
-    chunks and what seems to be one: those must be parsed.
+    """The sticky key of an entry with the usual metadata fields in the usual order, found without
+    parsing. None for all other entries, which must be parsed, among them (possible) markers,
+    delayed entries and chunks.
     """
     if len(data) <= 10:
         return None

@@ -37,7 +37,7 @@ from geminga_runtime.clock import wall_clock_ms
 _log = logging.getLogger(__name__)
 
 READER_RETURN_S = 60.0
-"""How long a subscription that isn't durable outlives a seek, for its reader to come back."""
+"""How long a non-durable subscription survives a seek, until its reader reconnects."""
 
 
 class SubscriptionHost(Protocol):
@@ -49,14 +49,14 @@ class SubscriptionHost(Protocol):
     environment: TopicEnvironment
     options: TopicOptions
     dispatch_limits: tuple[RateLimit, ...]
-    """Those that all its subscriptions share."""
+    """The limits that all its subscriptions share."""
     rates: Rates
-    """What is published."""
+    """Counters of published messages."""
     policies: TopicPolicies
 
     @property
     def terminated(self) -> bool:
-        """Whether the topic takes no more messages."""
+        """Whether the topic is terminated."""
 
     @property
     def compaction(self) -> CompactedTopic:
@@ -69,11 +69,11 @@ class SubscriptionHost(Protocol):
         """Delete it with its cursor."""
 
     async def last_message(self, *, read_compacted: bool = False) -> LastMessage:
-        """The topic's last."""
+        """The topic's last message."""
 
 
 class Subscription:
-    """One subscription. What it is (type, policy) is decided by the first consumer that comes."""
+    """One subscription. Its first consumer decides its type and policy."""
 
     def __init__(self, name: str, cursor: Cursor, host: SubscriptionHost) -> None:
         self.name = name
@@ -86,10 +86,10 @@ class Subscription:
         """Counters of consumers that left."""
         self.mark_delete_advanced_ms = 0
         self.remembers = cursor if isinstance(cursor, LogCursor) else None
-        """The cursor, if it remembers over restarts when it was last used."""
+        """The cursor, if it stores its last use over restarts."""
         idle_s = self.remembers.use.idle_s if self.remembers is not None else 0
         self.idle_since_s = trio.current_time() - idle_s
-        """When the last consumer left, by the loop's clock; of no meaning while there are some."""
+        """When the last consumer left, by the loop's clock; unused while there are consumers."""
         self._host = host
         self.pump = Pump(
             f"{host.name} {name}",
@@ -105,17 +105,17 @@ class Subscription:
         self._end_told = False
         self._seeking = 0
         self._compacted: CompactedCursor | None = None
-        """Where consumers are that read compacted, once there was one."""
+        """The cursor of consumers that read compacted, once there was one."""
         self.apply_policies()
 
     @property
     def machine(self) -> Machine | None:
-        """What decides for it; None before the first consumer."""
+        """Its decisions; None before the first consumer."""
         return self.pump.machine
 
     @property
     def consumers(self) -> Sequence[Consumer]:
-        """Those connected."""
+        """The connected consumers."""
         return self.machine.state.members if self.machine is not None else ()
 
     @property
@@ -125,15 +125,15 @@ class Subscription:
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """What was said at its making."""
+        """The properties, as created or set since."""
         return self.cursor.cursor_properties
 
     async def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Replace its properties; durable on return. Raises LogError."""
+        """Replace the properties; durable on return. Raises LogError."""
         await self.cursor.set_cursor_properties(properties)
 
     def apply_policies(self) -> None:
-        """Follow the topic's policies and options as they are now."""
+        """Apply the topic's current policies and options."""
         policies, options = self._host.policies, self._host.options
         rate = policies.dispatch_rates.get(self.name, policies.subscription_dispatch_rate)
         for consumer in self.consumers:
@@ -144,7 +144,7 @@ class Subscription:
     # ---- consumers come and go ----
 
     def add(self, request: SubscribeRequest) -> Consumer:
-        """Let a consumer in. Raises BrokerError."""
+        """Add a consumer. Raises BrokerError."""
         if self._fenced:
             raise BrokerError(ServerError.ServiceNotReady, "Subscription is fenced")
         policy = request.key_shared or KeySharedPolicy()
@@ -177,7 +177,7 @@ class Subscription:
         return consumer
 
     def _cursor_of(self, consumer: Consumer) -> EntryCursor:
-        """What an active consumer's entries are read with."""
+        """The cursor for an active consumer's entries."""
         if not consumer.request.read_compacted:
             return self.cursor
         if self._compacted is None:
@@ -194,7 +194,7 @@ class Subscription:
         self.pump.post(ev.Left(consumer, now_s, self._all_leave))
         if self.consumers:
             return
-        self.cursor.on_available(None)  # the cache is kept for those with consumers only
+        self.cursor.on_available(None)  # don't keep the cache for cursors without consumers
         if self.remembers is not None:
             self.remembers.use.end()
         if not self._seeking:
@@ -210,19 +210,19 @@ class Subscription:
             self._all_leave = False
 
     def fence(self) -> None:
-        """Let nobody in any more, close all."""
+        """Refuse new consumers, and close all."""
         self._fenced = True
         self.disconnect_all()
         self.pump.wake()
 
     def reopen(self) -> None:
-        """It could not be deleted: let consumers in again."""
+        """Accept consumers again, as the deletion failed."""
         self._fenced = False
 
-    # ---- what consumers ask ----
+    # ---- for consumers ----
 
     def acknowledge(self, consumer: Consumer, acks: Sequence[Ack], cumulative: bool) -> None:
-        """Acknowledge; positions that are unknown, acknowledged or beyond the end do no harm."""
+        """Acknowledge; ignores positions that are unknown, acknowledged or beyond the end."""
         if cumulative and acks[0].position > self._host.log.last_position:
             _log.debug("%s: cumulative ack beyond the end ignored: %s", self.topic_name, consumer)
             return
@@ -242,8 +242,8 @@ class Subscription:
                 consumer.notify_end()
 
     async def seek(self, position: Position, ack_set: tuple[int, ...] = ()) -> None:
-        """Read from there. All consumers are closed first and come back; a subscription that isn't
-        durable waits for them a while (PersistentSubscription.removeConsumer).
+        """Read from there. Closes all consumers first, which reconnect; a non-durable subscription
+        waits for them (PersistentSubscription.removeConsumer).
         """
         log = self._host.log
         if position == LATEST:
@@ -272,12 +272,12 @@ class Subscription:
             self._host.subscription_emptied(self)
 
     async def seek_time(self, timestamp_ms: int) -> None:
-        """Read what was published from then on."""
+        """Read messages published at that time or later."""
         found = self._compacted if self._compacted is not None else self._host.log
         await self.seek(await found.find_by_time(timestamp_ms))
 
     async def skip(self, entries: int | None) -> None:
-        """Move over that many entries, None: over all."""
+        """Acknowledge the next `entries` entries, None: all."""
         if entries is None:
             self.cursor.ack_cumulative(self._host.log.last_position)
             await self.cursor.persist()
@@ -286,7 +286,7 @@ class Subscription:
         self._deleted_from_outside()
 
     def expire(self, last: Position) -> None:
-        """Acknowledge from outside all up to an entry."""
+        """Acknowledge all entries up to `last`, as an admin operation."""
         if last > self.cursor.mark_delete:
             self.cursor.ack_cumulative(last)
             self._deleted_from_outside()
@@ -304,13 +304,13 @@ class Subscription:
         await self._host.drop_subscription(self)
 
     async def last_message(self) -> LastMessage:
-        """The topic's last, with this subscription's mark-delete position."""
+        """The topic's last message, with this subscription's mark-delete position."""
         compacted = any(each.request.read_compacted for each in self.consumers)
         last = await self._host.last_message(read_compacted=compacted)
         return last._replace(mark_delete=self.cursor.mark_delete)
 
     def stats(self) -> SubscriptionStats:
-        """As in `/stats`."""
+        """Statistics for `/stats`."""
         machine, cursor, gone = self.machine, self.cursor, self.rates_gone
         kind = self.sub_type
         consumers = [consumer.stats() for consumer in self.consumers]
@@ -359,7 +359,7 @@ def _suits(machine: Machine, sub_type: int, policy: KeySharedPolicy) -> bool:
 def _make_machine(
     subscription: Subscription, host: SubscriptionHost, sub_type: int, policy: KeySharedPolicy
 ) -> tuple[Machine, DelayedDelivery | None]:
-    """The machine of a subscription type; and its delays, if the type has them."""
+    """The machine of a subscription type, and its delays if the type has them."""
     cursor, pump = subscription.cursor, subscription.pump
     topic = subscription.topic_name
     state: State[Consumer] = State(host.options, cursor, FilterContext(topic, subscription.name))

@@ -1,5 +1,5 @@
-"""The machine of Shared and Key_Shared: every entry that was sent is held until it is acknowledged
-or given back (spec BR-32, BR-33, BR-34).
+"""The machine of Shared and Key_Shared: each sent entry is held until it is acknowledged or given
+back (spec BR-32, BR-33, BR-34).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from geminga_broker.topic.stats import SubscriptionStats
 
 
 class TrackedMachine(Generic[M]):
-    """Follows PersistentDispatcherMultipleConsumers: `holdings` for what members have, `rounds` for
-    what they get.
+    """Follows PersistentDispatcherMultipleConsumers: `holdings` has the members' entries, `rounds`
+    sends them.
     """
 
     active: M | None = None
@@ -39,7 +39,7 @@ class TrackedMachine(Generic[M]):
         self._delays = delays
 
     def describe(self, stats: SubscriptionStats) -> None:
-        """Add what waits, and why, and what only the strategy knows."""
+        """Add waiting entries, reasons of pauses, and the strategy's own statistics."""
         delays, strategy = self._delays, self.strategy
         stats.blocked_subscription_on_unacked_msgs = self.holdings.blocked
         stats.msg_delayed = len(delays)
@@ -50,7 +50,7 @@ class TrackedMachine(Generic[M]):
         strategy.describe(stats)
 
     def step(self, event: ev.Event[M]) -> list[fx.Effect[M]]:
-        """Take note of an event. Raises BrokerError for a Joined that is refused."""
+        """Handle an event. Raises BrokerError for a refused Joined."""
         effects: list[fx.Effect[M]] = []
         holdings, rounds = self.holdings, self._rounds
         match event:

@@ -1,1 +1,1 @@
-"""Who gets what, by subscription type: exclusive, failover, shared, key_shared."""
+"""Receivers of entries by subscription type: exclusive, failover, shared, key_shared."""

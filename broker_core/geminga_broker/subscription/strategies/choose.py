@@ -1,4 +1,4 @@
-"""Which member gets which entries, for Exclusive, Failover and Shared: pure (spec BR-30).
+"""The receivers of entries for Exclusive, Failover and Shared: pure (spec BR-30).
 
 Follows AbstractDispatcherSingleActiveConsumer and AbstractDispatcherMultipleConsumers.
 """
@@ -14,26 +14,27 @@ from geminga_broker.subscription.state import M
 from geminga_protocol.keys import murmur3_32
 
 RING_POINTS = 100
-"""Places of a consumer on a hash ring."""
+"""Points of a consumer on a hash ring."""
 
 RING_SIZE = 1 << 31
-"""Points lie below it."""
+"""Points are below this."""
 
 RING_MEMORY = 1 << 14
-"""Consumers, over all topics, whose nearest point is remembered: a join of a large group reckons
-the newcomer's points only.
+"""Consumers, of all topics, whose nearest point is cached: a join to a large group computes the new
+consumer's points only.
 """
 
 
 Give: TypeAlias = Callable[[M, Sequence[Entry], Sequence[int]], None]
-"""Charge a consumer for these entries, with the message count of each, and send them."""
+"""Charge a consumer for entries, given with their message counts, and send them."""
 
 
 def pick_active(consumers: Sequence[M], topic: str, partition: int) -> M | None:
     """The active consumer of a Failover subscription, None without consumers.
 
-    Of those with the lowest priority level, sorted by name: partition number modulo count, so that
-    the partitions of a topic spread; for a plain topic, by its name on a ring of the consumers'.
+    Of the consumers with the lowest priority level, sorted by name, the one at partition number
+    modulo count, so that a topic's partitions are spread. For a topic without partitions, by the
+    hash of its name on a ring of the consumers' names.
     """
     if not consumers:
         return None
@@ -44,7 +45,7 @@ def pick_active(consumers: Sequence[M], topic: str, partition: int) -> M | None:
     if partition >= 0:
         return ordered[partition % len(ordered)]
     target = murmur3_32(topic.encode())
-    # Of two with the same point the later name has it.
+    # Of two with the same point, the later name wins.
     return min(reversed(ordered), key=lambda consumer: _distance(consumer.name, target))
 
 
@@ -56,8 +57,8 @@ def _distance(name: str, target: int) -> int:
 
 
 class RoundRobin:
-    """Shared: in turn, at most `run_entries_max` entries at once, those of lower priority level
-    first as long as they have permits.
+    """Shared: round robin, at most `run_entries_max` entries at once; consumers with a lower
+    priority level first, while they have permits.
     """
 
     __slots__ = ("_next", "_run_entries_max")
@@ -69,7 +70,7 @@ class RoundRobin:
     def assign(self, counts: Sequence[int], consumers: Sequence[M]) -> list[tuple[M, int, int]]:
         """Give out entries with these message counts, in order: (consumer, first, end) runs.
 
-        Entries after the last run's end found no consumer with permits.
+        For entries after the last run, no consumer has permits.
         """
         able = sorted((c for c in consumers if c.ready), key=lambda c: c.priority)
         runs: list[tuple[M, int, int]] = []
@@ -87,7 +88,7 @@ class RoundRobin:
     def _assign_level(
         self, able: list[M], counts: Sequence[int], at: int, runs: list[tuple[M, int, int]]
     ) -> int:
-        """Go round among consumers of one priority level; returns how far it came."""
+        """Round robin among consumers of one priority level; returns the end of the last run."""
         total = len(counts)
         left = [consumer.room for consumer in able]
         turn = self._next % len(able)

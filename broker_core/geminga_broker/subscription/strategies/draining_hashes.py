@@ -1,6 +1,6 @@
-"""Holders of the entries of Key_Shared hashes, and the hashes that drain (PIP-379): pure.
+"""Holders of Key_Shared hashes' entries, and draining hashes (PIP-379): pure.
 
-A hash drains while another consumer than its owner holds entries of it. Counts follow
+A hash drains while a consumer other than its owner holds entries of it. Counts follow
 DrainingHashesTracker.
 """
 
@@ -16,8 +16,8 @@ C = TypeVar("C")
 
 
 class DrainingHashes(Generic[C]):
-    """Counts per hash; bounded by the unacknowledged entries. One consumer at a time holds entries
-    of a hash, unless out-of-order delivery is allowed.
+    """Counts per hash; bounded by the unacknowledged entries. Only one consumer at a time holds
+    entries of a hash, unless out-of-order delivery is allowed.
     """
 
     __slots__ = ("_cleared", "_draining", "_hashes", "_holders", "_more", "get")
@@ -26,17 +26,17 @@ class DrainingHashes(Generic[C]):
         self._hashes: dict[Position, int] = {}
         self._holders: dict[int, C] = {}
         self._more: dict[int, int] = {}
-        """Entries of a hash that are held beyond the first; most hashes have one."""
+        """Held entries of a hash beyond the first one; most hashes have one."""
         self._draining: dict[int, int] = {}
         self._cleared: dict[C, int] = {}
         self.get = self._holders.get
-        """The consumer that holds entries of a hash; None if none does."""
+        """The consumer that holds entries of a hash, or None."""
 
     def __len__(self) -> int:
         return len(self._hashes)
 
     def hold(self, consumer: C, entries: Iterable[tuple[Position, int]]) -> None:
-        """Entries, with their hashes, are being sent."""
+        """Record entries that are sent, with their hashes."""
         hashes, holders, more = self._hashes, self._holders, self._more
         for position, key_hash in entries:
             hashes[position] = key_hash
@@ -45,12 +45,12 @@ class DrainingHashes(Generic[C]):
             holders[key_hash] = consumer
 
     def hash_of(self, position: Position) -> int:
-        """The hash of an entry that is held."""
+        """The hash of a held entry."""
         return self._hashes[position]
 
     def release(self, position: Position) -> int | None:
-        """An entry, if it is held, is acknowledged or given back: the hash whose draining ends by
-        that, else None.
+        """Record that an entry is acknowledged or given back. Returns the hash whose draining this
+        ends, or None.
         """
         key_hash = self._hashes.pop(position, None)
         if key_hash is None:
@@ -70,13 +70,13 @@ class DrainingHashes(Generic[C]):
         return key_hash
 
     def blocks(self, key_hash: int) -> None:
-        """An entry has to wait for this hash."""
+        """Record that an entry waits for this hash."""
         if key_hash in self._draining:
             self._draining[key_hash] += 1
 
     def moved(self, ranges: Iterable[tuple[int, int]], owner: Callable[[int], C | None]) -> None:
-        """Hashes in these ranges have another owner: those that are held begin to drain, or end if
-        they came back.
+        """Hashes in these ranges have a new owner: held ones begin to drain, or stop if they are
+        back at their holder.
         """
         for first, last in ranges:
             slots: Iterable[int] = range(first, last + 1)
@@ -92,21 +92,21 @@ class DrainingHashes(Generic[C]):
                     self._clear(slot, holder)
 
     def gone(self, consumer: C) -> None:
-        """A consumer left, after what it held was counted out."""
+        """A consumer left, after its entries were released."""
         self._cleared.pop(consumer, None)
 
     def clear(self) -> None:
-        """Forget all: no consumer is left."""
+        """Forget all, as no consumer is left."""
         for kept in (self._hashes, self._holders, self._more, self._draining, self._cleared):
             kept.clear()
 
     @property
     def draining(self) -> int:
-        """How many hashes drain."""
+        """The number of draining hashes."""
         return len(self._draining)
 
     def draining_hashes(self) -> dict[C, list[DrainingHashStats]]:
-        """Hashes that wait, ascending, by the consumer that they wait for."""
+        """Draining hashes, ascending, by the consumer that they wait for."""
         found: dict[C, list[DrainingHashStats]] = {}
         for slot, blocked in sorted(self._draining.items()):
             waits = DrainingHashStats(slot, 1 + self._more.get(slot, 0), blocked)
@@ -114,7 +114,7 @@ class DrainingHashes(Generic[C]):
         return found
 
     def cleared_by(self, consumer: C) -> int:
-        """How many hashes ended draining at that consumer since it came."""
+        """The number of hashes that finished draining at that consumer since it joined."""
         return self._cleared.get(consumer, 0)
 
     def _clear(self, key_hash: int, holder: C) -> None:

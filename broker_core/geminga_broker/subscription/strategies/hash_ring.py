@@ -15,13 +15,13 @@ from geminga_broker.subscription.state import M
 from geminga_protocol.keys import KEY_SLOTS, key_slot
 
 RING_POINTS = 100
-"""Places of a consumer on the ring (subscriptionKeySharedConsistentHashingReplicaPoints)."""
+"""Points of a consumer on the ring (subscriptionKeySharedConsistentHashingReplicaPoints)."""
 
 PAGE_SLOTS = 256
 """Slots whose owners are looked up at once."""
 
 Ranges = list[tuple[int, int]]
-"""First and last hash of each stretch, ascending."""
+"""First and last hash of each range, ascending."""
 
 
 class CannotAssign(Exception):
@@ -29,7 +29,7 @@ class CannotAssign(Exception):
 
 
 class HashRing(Generic[M]):
-    """AUTO_SPLIT: consumers share the hashes about evenly; a join or leave moves few of them."""
+    """AUTO_SPLIT: consumers share the hashes about evenly; a join or leave moves few hashes."""
 
     first_slot = 1
     mode = "AUTO_SPLIT"
@@ -39,9 +39,9 @@ class HashRing(Generic[M]):
         self._points: list[int] = []
         self._at: dict[int, list[M]] = {}
         self._pages: dict[int, list[M]] = {}
-        """Owners of the slots of a page, for those pages that were asked for."""
+        """Owners of the slots of each page that was looked up."""
         self._own: dict[M, list[int]] = {}
-        # Consumers of one name are told apart by the lowest number that is free among them.
+        # Consumers with the same name get distinct numbers, each the lowest free one.
         self._numbers: dict[str, dict[int, M]] = {}
 
     def add(self, consumer: M, ranges: tuple[tuple[int, int], ...]) -> None:
@@ -57,7 +57,7 @@ class HashRing(Generic[M]):
                 insort(self._points, point)
                 self._at[point] = [consumer]
             else:
-                # The first consumer keeps a point that two hit.
+                # The first consumer keeps a point that several have.
                 here.append(consumer)
 
     def remove(self, consumer: M) -> None:
@@ -88,7 +88,7 @@ class HashRing(Generic[M]):
         page: list[M] = []
         at = bisect_left(points, first)
         while len(page) < PAGE_SLOTS:
-            # Beyond the last point begins the first one's stretch.
+            # Slots after the last point belong to the first one.
             end = points[at] if at < len(points) else KEY_SLOTS
             owner = self._at[points[at] if at < len(points) else points[0]][0]
             page += [owner] * (min(end, first + PAGE_SLOTS - 1) - first - len(page) + 1)
@@ -96,7 +96,7 @@ class HashRing(Generic[M]):
         return page
 
     def ranges(self, consumer: M) -> Ranges:
-        """Hashes of a consumer; work grows with its own points only."""
+        """Hashes of a consumer, in time proportional to its own points."""
         points = self._points
         owned: Ranges = []
         for point in self._own[consumer]:
@@ -128,8 +128,8 @@ class SplitRanges(Generic[M]):
     mode = "AUTO_SPLIT"
 
     def __init__(self) -> None:
-        # A consumer's range goes up to its end from where the one before ended. As in Apache the
-        # last end is one more than any hash, and shows in the statistics.
+        # A range begins where the one before ended. As in Apache the last end is one more than any
+        # hash, which shows in the statistics.
         self._ends: list[int] = []
         self._consumers: list[M] = []
 
@@ -153,7 +153,7 @@ class SplitRanges(Generic[M]):
         self._consumers.insert(at, consumer)
 
     def remove(self, consumer: M) -> None:
-        """Leave; the last range goes to the one before it, any other to the one after it."""
+        """Leave; the last range is joined to the one before it, any other to the one after it."""
         at = next(n for n, other in enumerate(self._consumers) if other is consumer)
         del self._consumers[at]
         del self._ends[at if at < len(self._ends) - 1 else at - 1]
@@ -179,7 +179,7 @@ class StickyRanges(Generic[M]):
         self._ends: list[tuple[int, M]] = []
 
     def add(self, consumer: M, ranges: tuple[tuple[int, int], ...]) -> None:
-        """Take part. Raises CannotAssign for ranges that others have, or that are invalid."""
+        """Take part. Raises CannotAssign for invalid ranges, and for those of other consumers."""
         if not ranges:
             raise CannotAssign("Ranges for KeyShared policy must not be empty.")
         ordered = sorted(ranges)
@@ -199,7 +199,7 @@ class StickyRanges(Generic[M]):
             at = bisect_left(self._starts, end + 1)
             if at and self._ends[at - 1][0] >= start:
                 raise CannotAssign(f"Range conflict with consumer {self._ends[at - 1][1].name}")
-        # Inserted one by one, thousands of ranges would move all those behind them each time.
+        # Sort once: thousands of single insertions would each move all later ranges.
         taken = [(start, (end, consumer)) for start, end in ordered]
         pairs = sorted([*zip(self._starts, self._ends, strict=True), *taken], key=itemgetter(0))
         self._starts = [start for start, _ in pairs]
@@ -216,19 +216,18 @@ class StickyRanges(Generic[M]):
         self._ends = [end for _, end in kept]
 
     def owner(self, slot: int) -> M | None:
-        """The consumer that takes this hash; None if none does."""
+        """The consumer of this hash, or None."""
         at = bisect_left(self._starts, slot + 1) - 1
         if at < 0 or self._ends[at][0] < slot:
             return None
         return self._ends[at][1]
 
     def ranges(self, consumer: M) -> Ranges:
-        """Hashes of a consumer, as it named them."""
+        """Hashes of a consumer, as it gave them."""
         pairs = zip(self._starts, self._ends, strict=True)
         return [(start, end) for start, (end, owner) in pairs if owner is consumer]
 
 
 Selector: TypeAlias = HashRing[M] | SplitRanges[M] | StickyRanges[M]
-"""Owners of hashes. What a consumer's coming moves are its `ranges` after it, what its leaving
-moves are its `ranges` before it.
+"""Owners of hashes. A join moves the consumer's `ranges` after it, a leave its `ranges` before it.
 """

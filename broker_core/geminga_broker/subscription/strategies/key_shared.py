@@ -1,8 +1,8 @@
 """Key_Shared: entries of one key go to one consumer, in order (spec BR-31).
 
-A hash that moved to another consumer waits until the old one has acknowledged or given back what it
-holds of it (PIP-379); so do entries of a hash whose earlier ones wait. While a consumer lacks
-chunks of a message that it has begun to get, it keeps the hash.
+A hash that moved to another consumer waits until the old one has acknowledged or given back all its
+entries of that hash (PIP-379). An entry also waits while earlier ones of its hash do. A consumer
+keeps a hash while it lacks chunks of a message whose first chunk it has.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from geminga_protocol.pb.pulsar_api_pb2 import KeySharedMode, MessageMetadata, S
 
 CONSUMERS_PER_READ = 30
 ROUND_READS_MAX = 3
-"""A round reads once more for so many consumers, up to so often: each write costs as much as two
-entries, and of a hundred entries a hundred consumers would get one or two each.
+"""A round does one more read for each CONSUMERS_PER_READ consumers, up to ROUND_READS_MAX: a write
+costs as much as two entries, and 100 consumers would get one or two of 100 entries each.
 """
 
 LOOK_AHEAD_ENTRIES = 1 << 20
-"""What may wait where neither look-ahead nor unacknowledged messages are limited."""
+"""Bound of waiting entries if neither look-ahead nor unacknowledged messages are limited."""
 
 
 def look_ahead(options: TopicOptions, consumers: int) -> int:
-    """How many entries may wait for their consumers (getEffectiveLookAheadLimit): the lower of two
-    limits, of which 0 is none; without both the limits of unacknowledged messages stand in.
+    """How many entries may wait for their consumers (getEffectiveLookAheadLimit): the lower one of
+    two limits (0: unlimited); without both, of the limits of unacknowledged messages.
     """
     limits = (
         (options.look_ahead_per_consumer_entries * consumers, options.look_ahead_entries_max),
@@ -63,12 +63,12 @@ def assign_by_hash(
     claimant: Callable[[int], M | None],
     held_back: Container[int],
 ) -> tuple[dict[M, list[tuple[Entry, int]]], list[tuple[Entry, int]]]:
-    """Give out entries, each with its hash, in order: (those of each consumer, those that wait).
+    """Give out entries, each with its hash, in order: (entries of each consumer, waiting entries).
 
-    `claimant` says who may get a hash, None if nobody; `held_back` are hashes of which earlier
-    entries wait elsewhere. Each taker is asked once what it may get; an entry goes out whole as
-    long as there is room for one message. Once an entry of a hash waits, all later ones of it do,
-    for its taker stays the same and gets no more room.
+    `claimant` returns the consumer that may get a hash, or None; `held_back` are hashes with
+    earlier entries that wait elsewhere. Each consumer's room is asked for once; room for one
+    message is enough for a whole entry. Once an entry of a hash waits, all later ones of it do: its
+    consumer stays the same and gets no more room.
     """
     room: dict[M, int] = {}
     given: dict[M, list[tuple[Entry, int]]] = {}
@@ -122,7 +122,7 @@ class ByKey(Generic[M]):
         self.selector.remove(member)
 
     def assign(self, entries: Sequence[Entry], give: Give[M]) -> Sequence[Entry]:
-        """Give to the owners of the hashes as far as permits go; returns the rest."""
+        """Give entries to the owners of their hashes, as permits allow; returns the rest."""
         first = self.selector.first_slot
         items = [(entry, slot_of(entry, first)) for entry in entries]
         given, waiting = assign_by_hash(items, self.selector.owner, ())
@@ -132,7 +132,7 @@ class ByKey(Generic[M]):
 
 
 class KeyShared(Generic[M]):
-    """Hashes with owners, of which some drain; entries wait for their hash. Follows
+    """Hashes with owners; some hashes drain, and entries wait for them. Follows
     PersistentStickyKeyDispatcherMultipleConsumers of 4.0.
     """
 
@@ -147,14 +147,14 @@ class KeyShared(Generic[M]):
         self._owners: ByKey[M] = ByKey(state.members, policy, state.options)
         self.selector = self._owners.selector
         self.mode: str | None = self.selector.mode
-        # STICKY ranges do not move while their member is there.
+        # STICKY ranges move only when their member leaves.
         self._drains = not self.out_of_order and policy.mode == KeySharedMode.AUTO_SPLIT
         self.draining: DrainingHashes[M] = DrainingHashes()
         self.hash_of_held = self.draining.hash_of
         self._unfinished = UnfinishedMessages()
         self.replay: KeyedReplayQueue[M] = KeyedReplayQueue(self._claimant)
         self._asked: dict[Position, int] = {}
-        """Hashes of the waiting entries that were asked for last."""
+        """Hashes of the waiting entries in the last ReadAt."""
 
     @property
     def waiting(self) -> int:
@@ -163,7 +163,7 @@ class KeyShared(Generic[M]):
 
     @property
     def delay_room(self) -> int:
-        """How many entries that are due may be queued: as far as look-ahead goes."""
+        """How many due entries may be queued, by the look-ahead limit."""
         return self._look_ahead - len(self.replay)
 
     @property
@@ -197,8 +197,8 @@ class KeyShared(Generic[M]):
         self._moved(self.selector.ranges(member))
 
     def remove(self, member: M, held: Iterable[Position] | None) -> None:
-        """A member left; its hashes go to the others, what it held first. `held` is None if there
-        are no others.
+        """A member left; its hashes go to the others, its held entries first. `held` is None
+        without others.
         """
         ranges = self.selector.ranges(member)
         self._owners.remove(member)
@@ -222,7 +222,7 @@ class KeyShared(Generic[M]):
     # ---- entries that wait ----
 
     def put_back(self, positions: Iterable[Position]) -> None:
-        """Queue entries that a member gave back under their hashes, no longer held."""
+        """Queue entries that a member gave back, by their hashes; they are no longer held."""
         for position in positions:
             key_hash = self.draining.hash_of(position)
             self.released(position)
@@ -230,8 +230,8 @@ class KeyShared(Generic[M]):
         self._state.epochs.note_changed()
 
     def released(self, position: Position) -> bool:
-        """An entry is no longer held. The last one of a hash frees it for its new owner; returns
-        whether entries can go out by that.
+        """An entry is no longer held. The last one of a hash frees the hash for its new owner;
+        returns whether that makes entries sendable.
         """
         if self._unfinished:
             self._unfinished.release(position)
@@ -243,18 +243,18 @@ class KeyShared(Generic[M]):
         return True
 
     def acknowledged_unheld(self, position: Position) -> None:
-        """An entry was acknowledged that no member held: there is nothing but the queue."""
+        """An entry without holder was acknowledged: only the queue may have it."""
 
     def discard_where(self, gone: Callable[[Position], bool]) -> None:
-        """Entries were acknowledged from outside; some may wait for a member that never comes."""
+        """An admin operation or a seek acknowledged entries; some may wait for a missing member."""
         self.replay.discard_where(gone)
 
     def reset(self) -> None:
-        """Forget what waits: it is read again."""
+        """Forget waiting entries, which are reread."""
         self.replay.clear()
 
     def _claimant(self, key_hash: int) -> M | None:
-        """Which member may get entries of this hash, permits left aside."""
+        """The member that may get entries of this hash, whatever its permits."""
         owner = self.selector.owner(key_hash)
         holder = self.draining.get(key_hash)
         if holder is None or holder is owner:
@@ -266,7 +266,7 @@ class KeyShared(Generic[M]):
     # ---- a round ----
 
     def plan(self) -> fx.Read | fx.ReadAt | None:
-        """Waiting entries that a member can take, else new ones, as far as look-ahead goes."""
+        """Read waiting entries that a member can take, else new ones, within the look-ahead."""
         state, epochs = self._state, self._state.epochs
         if epochs.changed > epochs.searched:
             if found := self._sendable(state.entries_wanted(state.entries_max, 1.0)):
@@ -297,8 +297,8 @@ class KeyShared(Generic[M]):
         return found
 
     def plain_hashes(self, entries: Sequence[Entry]) -> Sequence[int] | None:
-        """The hashes of entries that are all plain (no marker, delay or chunk), without a parse;
-        None if one may not be.
+        """The hashes of plain entries (no marker, delay or chunk), without parsing; None if any may
+        not be plain.
         """
         first = self.selector.first_slot
         hashes = [
@@ -313,7 +313,7 @@ class KeyShared(Generic[M]):
         may_be_chunks: bool,
         give: Give[M],
     ) -> Sequence[Entry]:
-        """Give what may go; the rest is queued."""
+        """Give entries to members, as allowed; queue the rest."""
         if hashes is None:
             hashes = [self.hash_of(entry) for entry in entries]
         held_back = () if self.out_of_order else self.replay.hashes
@@ -321,7 +321,7 @@ class KeyShared(Generic[M]):
         return ()
 
     def assign_again(self, entries: Sequence[Entry], give: Give[M]) -> Sequence[Entry]:
-        """Give entries that were queued; those that cannot go are queued again."""
+        """Give queued entries to members; queue the rest again."""
         asked = self._asked
         self._give([(entry, asked[entry.position]) for entry in entries], (), True, give)
         return ()
@@ -344,14 +344,14 @@ class KeyShared(Generic[M]):
                     entry, key_hash = taken[index]
                     self._unfinished.sent(entry.position, key_hash, chunk)
             if waiting and self._state.options.batch_index_ack and member.ready:
-                # Fewer messages went out than were charged: batches were acknowledged in part.
+                # Partly acknowledged batches: fewer messages were sent than charged.
                 self._state.epochs.note_changed()
         for entry, key_hash in waiting:
             draining.blocks(key_hash)
             self.replay.add(entry.position, key_hash)
 
     def look(self, entry: Entry) -> MessageMetadata | None:
-        """The entry's metadata, which the key needs anyway; the entry keeps them parsed."""
+        """The entry's metadata, parsed and cached: the key needs them anyway."""
         try:
             return entry.metadata
         except RemoteProtocolError:

@@ -1,4 +1,4 @@
-"""Shared: entries go to members in turn, acknowledged one by one (spec BR-30, BR-33)."""
+"""Shared: entries go to members by turns, and are acknowledged individually (BR-30, BR-33)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata
 
 
 class InTurn(Generic[M]):
-    """Members in turn; nothing is kept."""
+    """Round robin without state of entries."""
 
     sub_type: int = SubType.Shared
 
@@ -35,7 +35,7 @@ class InTurn(Generic[M]):
         self._members.remove(member)
 
     def assign(self, entries: Sequence[Entry], give: Give[M]) -> Sequence[Entry]:
-        """Give by turns as far as permits go; returns the rest."""
+        """Give entries by turns, as permits allow; returns the rest."""
         counts = [entry.messages for entry in entries]
         end = 0
         for member, start, end in self.round_robin.assign(counts, self._members):
@@ -44,7 +44,7 @@ class InTurn(Generic[M]):
 
 
 class Shared(Generic[M]):
-    """Members in turn, but chunks of a message together; entries to be sent again by position.
+    """Round robin, with a message's chunks together, and resent entries by position.
     Follows PersistentDispatcherMultipleConsumers.
     """
 
@@ -67,26 +67,26 @@ class Shared(Generic[M]):
 
     @property
     def full(self) -> bool:
-        """Whether so many chunks wait that no new entries must be read."""
+        """Whether too many chunks wait to read new entries."""
         return self._chunks.full
 
     @property
     def delay_room(self) -> int:
-        """How many entries that are due may be queued."""
+        """How many due entries may be queued."""
         return 2 * self._state.options.dispatch_entries_max - len(self.replay)
 
     def matches(self, policy: KeySharedPolicy) -> bool:
-        """Whether a consumer with that Key_Shared policy may join: policies do not matter here."""
+        """Always: Key_Shared policies are ignored."""
         return True
 
     def describe(self, stats: SubscriptionStats) -> None:
-        """There is nothing to add to the statistics."""
+        """Adds nothing."""
 
     # ---- members ----
 
     def remove(self, member: M, held: Iterable[Position] | None) -> None:
-        """A member left; what it held, and the chunks that wait for it, go to the others. `held` is
-        None if there are no others.
+        """A member left; its held entries and waiting chunks go to the others. `held` is None
+        without others.
         """
         self._turns.remove(member)
         parked = self._chunks.forget(member)
@@ -105,26 +105,26 @@ class Shared(Generic[M]):
             self.replay.add(position)
 
     def released(self, position: Position) -> bool:
-        """An entry is no longer held; returns whether others can go out by that."""
+        """An entry is no longer held; returns whether that makes entries sendable."""
         return False
 
     def acknowledged_unheld(self, position: Position) -> None:
-        """An entry was acknowledged that no member held."""
+        """An entry without holder was acknowledged."""
         self._chunks.discard(position)
 
     def discard_where(self, gone: Callable[[Position], bool]) -> None:
-        """Entries were acknowledged from outside."""
+        """An admin operation or a seek acknowledged entries."""
         self._chunks.discard_where(gone)
 
     def reset(self) -> None:
-        """Forget what waits: it is read again."""
+        """Forget waiting entries, which are reread."""
         self.replay.clear()
         self._chunks.clear_parked()
 
     # ---- a round ----
 
     def plan(self) -> fx.Read | fx.ReadAt | None:
-        """What to read for the members that can take something."""
+        """The read for the members with room."""
         ready = [member for member in self._state.members if member.ready]
         for position in self._chunks.take_due():
             self.replay.add(position)
@@ -137,7 +137,7 @@ class Shared(Generic[M]):
         return fx.Read(wanted, bytes_max)
 
     def plain_hashes(self, entries: Sequence[Entry]) -> Sequence[int] | None:
-        """There are no hashes by which to know plain entries."""
+        """None: there are no hashes."""
         return None
 
     def assign(
@@ -147,7 +147,7 @@ class Shared(Generic[M]):
         may_be_chunks: bool,
         give: Give[M],
     ) -> Sequence[Entry]:
-        """Give by turns, chunks by message; returns those that no member can take."""
+        """Give entries by turns, chunks by message; returns those that no member can take."""
         if not may_be_chunks or not (chunks := chunks_in(entries)):
             return self._turns.assign(entries, give)
         items = [(entry.position, entry.messages) for entry in entries]
@@ -164,9 +164,7 @@ class Shared(Generic[M]):
         return entries[end:]
 
     def assign_again(self, entries: Sequence[Entry], give: Give[M]) -> Sequence[Entry]:
-        """Give entries that were queued; those that no member can take are queued again, and
-        returned.
-        """
+        """Give queued entries to members; the rest is queued again, and returned."""
         left = self.assign(entries, None, True, give)
         self.put_back([entry.position for entry in left])
         return left
@@ -176,9 +174,9 @@ class Shared(Generic[M]):
         return entry.special
 
     def hash_of_held(self, position: Position) -> int:
-        """There are no hashes."""
+        """A constant: there are no hashes."""
         return NO_HASH
 
     def hash_of(self, entry: Entry) -> int:
-        """What delayed entries are kept with."""
+        """The constant that delayed entries are tracked with."""
         return NO_HASH

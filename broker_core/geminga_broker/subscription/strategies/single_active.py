@@ -1,4 +1,4 @@
-"""Exclusive and Failover: one active member gets all, in order (spec BR-30)."""
+"""Exclusive and Failover: one active member gets all entries, in order (spec BR-30)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SingleActive(Generic[M]):
         self._members.remove(member)
 
     def elect(self, added: M | None = None) -> list[fx.TellActive[M]]:
-        """Choose the active member anew after a change; returns whom to tell, in Failover."""
+        """Choose the active member after a change; returns notifications, in Failover."""
         chosen = pick_active(self._members, self._topic, self._partition)
         if chosen is not self.active:
             told = self._members
@@ -48,7 +48,7 @@ class SingleActive(Generic[M]):
         return [fx.TellActive(member, member is chosen) for member in told]
 
     def assign(self, entries: Sequence[Entry], give: Give[M]) -> Sequence[Entry]:
-        """Give to the active member as long as it has permits; returns the rest."""
+        """Give entries to the active member while it has permits; returns the rest."""
         member = self.active
         if member is None or not member.ready:
             return entries
