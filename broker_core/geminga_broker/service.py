@@ -1,4 +1,4 @@
-"""The broker, composed of what its users need (spec CL-05, OP-08)."""
+"""The broker, composed of its parts (spec CL-05, OP-08)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Storage(Logs, Protocol):
 
 
 class ProducerNames:
-    """Names that no other producer of the cluster has, as Apache writes them."""
+    """Generates unique producer names of a cluster, in Apache's form."""
 
     def __init__(self, cluster: str) -> None:
         self._cluster = cluster
@@ -49,12 +49,12 @@ class ProducerNames:
         self._given = 0
 
     async def start(self, store: MetadataStore) -> None:
-        """Take a number that no other broker has, nor this one had before."""
+        """Take a number that no broker has used before."""
         path, _ = await store.put(f"{_COUNTER}-", b"", sequential=True)
         self._instance = str(int(path.rpartition("-")[2]))
 
     def next(self) -> str:
-        """A new one."""
+        """A new name."""
         self._given += 1
         return f"{self._cluster}-{self._instance}-{self._given - 1}"
 
@@ -65,7 +65,7 @@ class BrokerService:
     def __init__(
         self, config: BrokerConfig, store: MetadataStore, logs: Storage, nursery: trio.Nursery
     ) -> None:
-        """Raises ConfigError when authentication or authorization can't be set up so."""
+        """Raises ConfigError for invalid settings of authentication or authorization."""
         check_settings(config.authorization, authenticates=config.auth.enabled)
         self.authenticator = load_authenticator(config.auth)
         self.config = config
@@ -94,12 +94,12 @@ class BrokerService:
         self.producer_names = ProducerNames(config.network.cluster_name)
 
     async def permissions_changed(self, tenant: str, namespace: str | None = None) -> None:
-        """Grants were revoked: close producers and consumers without a right to be open."""
+        """Grants were revoked: close producers and consumers that lost their right."""
         if self.authorizer.enabled:
             await self.connections.recheck(tenant, namespace)
 
     async def start(self, addresses: Addresses) -> None:
-        """Make what every cluster has, and tell clients these addresses from now on."""
+        """Create the cluster's records, and publish these addresses to clients."""
         self.lookup.addresses = addresses
         urls = {
             "serviceUrl": addresses.web_url,
@@ -120,7 +120,7 @@ class BrokerService:
         return self.config.network.shutdown_timeout_ms / 1000
 
     async def shutdown(self) -> None:
-        """Unload all topics, tell the clients, and end their sessions. Idempotent."""
+        """Unload all topics, notify the clients, and end their sessions. Idempotent."""
         await self.topics.shut_down()
         self.connections.stop()
 

@@ -23,7 +23,7 @@ from geminga_protocol.payload import parse_metadata
 _log = logging.getLogger(__name__)
 
 USE_SLACK = 0.1
-"""Share of the time after which a subscription expires by which its stored time of use may lag."""
+"""Bound of the lag of a subscription's stored last use, as a share of its expiration time."""
 
 
 class BrokerLimits(NamedTuple):
@@ -34,7 +34,7 @@ class BrokerLimits(NamedTuple):
 
 
 def broker_limits(config: PolicyConfig) -> BrokerLimits:
-    """Fresh ones by the configuration."""
+    """New limits by the configuration."""
     now_s = trio.current_time()
     publish = Rate(config.broker_publish_rate_messages, config.broker_publish_rate_bytes)
     dispatch = Rate(config.dispatch_rate_messages, config.dispatch_rate_bytes)
@@ -81,7 +81,7 @@ async def apply_policies(
     async with topic.policies_lock:
         await _deduplicate(topic, topic.policies.deduplication)
         if topic.policies.compaction.threshold_bytes > 0:
-            # From now on the log keeps what is to be compacted.
+            # From now on the log retains entries until they are compacted.
             await topic.compaction.ensure_cursor()
 
 
@@ -122,7 +122,7 @@ async def _deduplicate(topic: PersistentTopic, options: DeduplicationOptions | N
 
 
 async def expire_messages(topic: PersistentTopic) -> None:
-    """Acknowledge, for all subscriptions, what is older than the time to live. Raises LogError."""
+    """Acknowledge messages older than the time to live, for all subscriptions. Raises LogError."""
     ttl_s = topic.policies.message_ttl_s
     if ttl_s <= 0 or not any(each.backlog_entries() for each in topic.subscriptions.values()):
         await trio.lowlevel.checkpoint()
@@ -135,11 +135,11 @@ async def expire_messages(topic: PersistentTopic) -> None:
 
 
 async def expire_subscriptions(topic: PersistentTopic) -> None:
-    """Delete durable subscriptions that nobody has used for too long, restarts of the broker
-    included (BR-38). Raises BrokerError.
+    """Delete durable subscriptions that were unused for too long, over restarts of the broker
+    (BR-38). Raises BrokerError.
 
-    So that a crash doesn't make a subscription look idle that was used, the time of the last use
-    is written down at least every `USE_SLACK` of the limit.
+    The time of the last use is stored at least every `USE_SLACK` of the limit, so that a used
+    subscription doesn't look idle after a crash.
     """
     await trio.lowlevel.checkpoint()
     limit_s = topic.policies.subscription_expiration_s

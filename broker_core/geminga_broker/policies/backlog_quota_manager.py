@@ -47,17 +47,17 @@ class QuotaTopic(Protocol):
         """Subscriptions by name."""
 
     def disconnect_producers(self) -> None:
-        """Close all; their clients come back, and are checked."""
+        """Close all producers; their clients reconnect, and are checked then."""
 
 
 def slowest_cursor(topic: QuotaTopic) -> Cursor | None:
-    """The durable cursor with the longest way to go; None if there is none."""
+    """The durable cursor with the largest backlog, or None."""
     durable = [cursor for cursor in topic.log.cursors.values() if cursor.durable]
     return min(durable, key=lambda cursor: cursor.mark_delete, default=None)
 
 
 def size_exceeded(topic: QuotaTopic) -> bool:
-    """Whether the backlog takes as many bytes as the quota allows."""
+    """Whether the backlog has reached the quota by size."""
     limit = topic.policies.quotas.size.size_bytes
     if limit < 0:
         return False
@@ -70,7 +70,7 @@ def size_exceeded(topic: QuotaTopic) -> bool:
 async def age_exceeded(topic: QuotaTopic) -> bool:
     """Whether the oldest entry of the backlog is older than the quota allows. Raises LogError.
 
-    What was found is kept for stats.
+    Stores the result for stats.
     """
     quotas = topic.policies.quotas
     limit_s = quotas.age.age_s
@@ -124,7 +124,7 @@ async def _enforce(topic: QuotaTopic, kind: QuotaType) -> None:
         # The slowest cursor is deduplication's own.
         topic.deduplication.snapshot()
     elif slowest is not None and slowest.name == COMPACTION:
-        # Only a compaction may move past entries that are not compacted yet.
+        # Only a compaction may acknowledge entries for this cursor.
         if not topic.compaction.running:
             topic.compaction.trigger()
     elif quota.policy is not QuotaPolicy.EVICTION:
@@ -138,7 +138,7 @@ async def _enforce(topic: QuotaTopic, kind: QuotaType) -> None:
 
 
 async def _evict_by_size(topic: QuotaTopic, limit: int) -> None:
-    """Let the slowest subscription skip until the backlog is small, or another cursor is slower."""
+    """Skip on the slowest subscription until the backlog is small, or another cursor is slower."""
     before = None
     while (slowest := slowest_cursor(topic)) is not None:
         subscription = topic.subscriptions.get(slowest.name)
@@ -154,7 +154,7 @@ async def _evict_by_size(topic: QuotaTopic, limit: int) -> None:
 
 
 async def _evict_by_age(topic: QuotaTopic, limit_s: int, *, precise: bool) -> None:
-    """Acknowledge for every subscription what is too old, or else the ledgers that are."""
+    """Acknowledge too old messages (`precise`) or ledgers, for every subscription."""
     log = topic.log
     now_ms = topic.environment.now_ms()
     last = EARLIEST

@@ -1,9 +1,8 @@
-"""The options and policies of one topic out of the records of topic, namespace and broker, the
-nearest one first (spec BR-22, BR-23, BR-37, BR-60).
+"""The options and policies of one topic, by the records of topic, namespace and broker, nearest
+first (spec BR-22, BR-23, BR-37, BR-60).
 
 Records are JSON with the field names of Apache's `Policies` (namespaces) and `TopicPolicies`
-(topics), so that either side reads what the other wrote. A field of another type than it should be
-counts as not set.
+(topics), so that either side reads the other's. A field of a wrong type counts as not set.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ GIB = 1 << 30
 
 
 class Levels:
-    """The records that hold for one topic, the nearest first."""
+    """The records for one topic, nearest first."""
 
     def __init__(
         self, topic: JsonObject | None, namespace: JsonObject | None, cluster: str
@@ -76,7 +75,7 @@ class Levels:
         return default
 
     def names(self, topic_field: str, namespace_field: str) -> list[str]:
-        """The nearest list that has something in it."""
+        """The nearest list that isn't empty."""
         for found in (self._topic.get(topic_field), self._namespace.get(namespace_field)):
             if isinstance(found, list) and found:
                 return [str(each) for each in found]
@@ -95,7 +94,7 @@ class Levels:
 
 
 def topic_policies(levels: Levels, config: BrokerConfig) -> TopicPolicies:
-    """What the levels say, and the broker's configuration where they say nothing."""
+    """The policies of the levels; unset ones by the broker's configuration."""
     broker = config.policies
     delayed = levels.record("", "delayed_delivery_policies") or {}
     return TopicPolicies(
@@ -145,7 +144,7 @@ def topic_policies(levels: Levels, config: BrokerConfig) -> TopicPolicies:
 
 
 def topic_options(levels: Levels, broker: TopicOptions) -> TopicOptions:
-    """The broker's options with what the levels say; entry filters are left to the caller."""
+    """The broker's options with those of the levels; entry filters are left to the caller."""
     value = levels.value
     types = levels.names("subscriptionTypesEnabled", "subscription_types_enabled")
     known = SubType.keys()
@@ -215,7 +214,7 @@ def _compaction(levels: Levels, broker: PolicyConfig) -> CompactionPolicy:
 
 
 def _retention(levels: Levels, config: BrokerConfig) -> Retention:
-    """Negative values keep without limit."""
+    """Negative values are unlimited."""
     default = Retention(config.log.retention_minutes * 60, config.log.retention_mb * MIB)
     record = levels.record("retentionPolicies", "retention_policies") or {}
     minutes, size_mb = record.get("retentionTimeInMinutes"), record.get("retentionSizeInMB")
@@ -258,7 +257,7 @@ def _subscribe_rate(levels: Levels, broker: PolicyConfig) -> Rate:
 
 
 def dispatch_rate(record: object, default: Rate) -> Rate:
-    """The rate that a record tells."""
+    """The rate in a record."""
     if not isinstance(record, dict):
         return default
     return Rate(

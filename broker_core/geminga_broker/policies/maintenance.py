@@ -31,7 +31,7 @@ class TopicMaintenance:
         self._config = config
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         config = self._config
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._every, config.deduplication_snapshot_s, take_snapshot)
@@ -57,12 +57,12 @@ class TopicMaintenance:
         except (LogError, BrokerError) as error:
             _log.warning("topic=%s %s failed: %s", topic.name, step.__name__, error)
         except Exception:
-            # A defect here must not take down the broker.
+            # A defect here must not crash the broker.
             _log.exception("topic=%s %s failed", topic.name, step.__name__)
 
 
 async def take_snapshot(topic: PersistentTopic) -> None:
-    """Forget producers that left long ago; write the others' sequence ids if that is due."""
+    """Forget producers that left long ago; write a snapshot of the others if it is due."""
     await trio.lowlevel.checkpoint()
     interval_s = topic.policies.deduplication_snapshot_s
     if topic.deduplication is not None and interval_s > 0:
@@ -70,7 +70,7 @@ async def take_snapshot(topic: PersistentTopic) -> None:
 
 
 async def compact_if_due(topic: PersistentTopic) -> None:
-    """Begin a run once more than the threshold is not compacted."""
+    """Start a compaction if more than the threshold is not compacted."""
     await trio.lowlevel.checkpoint()
     threshold = topic.policies.compaction.threshold_bytes
     if threshold > 0 and not topic.compaction.running and not_compacted_bytes(topic) > threshold:
@@ -78,7 +78,7 @@ async def compact_if_due(topic: PersistentTopic) -> None:
 
 
 def not_compacted_bytes(topic: PersistentTopic) -> int:
-    """About how much was published since the last compaction."""
+    """The approximate number of bytes published since the last compaction."""
     found = topic.log.statistics()
     known = topic.log.cursors.get(COMPACTION)
     if known is not None:

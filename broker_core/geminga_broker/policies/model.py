@@ -17,7 +17,7 @@ ALL_SUBSCRIPTION_TYPES = frozenset(CommandSubscribe.SubType.values())
 
 @dataclass(frozen=True, slots=True)
 class TopicOptions:
-    """Limits and switches of one topic; a limit of zero is none. Apache's broker.conf defaults."""
+    """Limits and switches of one topic; 0 is no limit. Defaults of Apache's broker.conf."""
 
     producers_max: int = 0
     consumers_max: int = 0
@@ -48,15 +48,15 @@ class DeduplicationOptions:
     """Apache's `brokerDeduplication…` settings."""
 
     entries_interval: int = 1000
-    """A snapshot is taken after so many entries."""
+    """Entries between snapshots."""
     producers_max: int = 10_000
-    """Names that are kept; beyond it those go first that left first."""
+    """Known names; above it, producers that left first are forgotten first."""
     inactivity_s: float = 360 * 60
-    """A producer that left so long ago is forgotten."""
+    """A producer is forgotten this long after it left."""
 
 
 class Inactivity(NamedTuple):
-    """When a topic that nobody uses is deleted (Apache's `InactiveTopicPolicies`)."""
+    """When an unused topic is deleted (Apache's `InactiveTopicPolicies`)."""
 
     delete: bool = True
     after_s: int = 60
@@ -67,39 +67,39 @@ class CompactionPolicy(NamedTuple):
     """When a topic is compacted automatically, and how."""
 
     threshold_bytes: int = 0
-    """Once so much is not compacted; 0: never."""
+    """Uncompacted bytes that start a compaction; 0: never."""
     retain_null_key: bool = False
-    """Whether messages without a key stay."""
+    """Whether messages without a key are retained."""
     read_s: float = 30.0
-    """Each read fails after so long."""
+    """Timeout of each read."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPolicies:
-    """A topic's policies beside its options; zero is no limit."""
+    """A topic's policies beside its options; 0 is no limit."""
 
     deduplication: DeduplicationOptions | None = None
     deduplication_snapshot_s: int = 120
-    """A snapshot is taken when the last one is so old; 0: only by the number of entries."""
+    """Time between snapshots; 0: only by the number of entries."""
     message_ttl_s: int = 0
     """Older messages count as acknowledged; 0: never."""
     subscription_expiration_s: int = 0
-    """A durable subscription without consumers for so long is deleted; 0: never."""
+    """A durable subscription is deleted after this time without consumers; 0: never."""
     retention: Retention = Retention()
     quotas: Quotas = Quotas()
     inactivity: Inactivity = Inactivity()
     publish_rate: Rate = Rate()
     dispatch_rate: Rate = Rate()
-    """Of all subscriptions together."""
+    """Rate of all subscriptions together."""
     subscription_dispatch_rate: Rate = Rate()
-    """Of each subscription that has none of its own."""
+    """Rate of each subscription without one of its own."""
     dispatch_rates: Mapping[str, Rate] = field(default_factory=dict)
-    """Of single subscriptions, by name."""
+    """Rates of single subscriptions, by name."""
     subscribe_rate: Rate = Rate(0, 0, 30)
     """How often one consumer may subscribe."""
     message_bytes_max: int = 0
-    """Of a message or batch, with its metadata; chunks don't count."""
+    """Bound of a message or batch with its metadata; not for chunks."""
     delivery_delay_ms_max: int = 0
     auto_subscription: bool = True
-    """Whether SUBSCRIBE makes a missing subscription."""
+    """Whether SUBSCRIBE creates a missing subscription."""
     compaction: CompactionPolicy = CompactionPolicy()

@@ -1,9 +1,9 @@
-"""Backlog quotas: how much, and how old, what subscriptions have not acknowledged may become (spec
-BR-23; Apache's `BacklogQuotaManager`).
+"""Backlog quotas: bounds of the size and age of unacknowledged messages (spec BR-23; Apache's
+`BacklogQuotaManager`).
 
-A quota by size limits the bytes behind the slowest durable cursor, one by age the time since its
-first unacknowledged entry was published. When one is exceeded, producers are closed and refused
-until it no longer is, or the oldest part of the backlog is acknowledged: its policy tells which.
+A quota by size limits the bytes after the slowest durable cursor, one by age the time since its
+first unacknowledged entry was published. While one is exceeded, producers are closed and refused,
+or the oldest part of the backlog is acknowledged, depending on its policy.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from geminga_protocol.ids import Position
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 
 EVICTION_FACTOR = 0.9
-"""Eviction goes on until the backlog is this part of its limit."""
+"""Eviction continues until the backlog is this part of its limit."""
 
 
 class QuotaType(Enum):
@@ -31,8 +31,8 @@ class QuotaType(Enum):
 class QuotaPolicy(Enum):
     """The reaction to an exceeded quota; the values are Apache's names.
 
-    Both producer policies close producers and refuse new ones; they differ in the error that these
-    get: clients wait after HOLD, and fail what they were given after EXCEPTION.
+    Both producer policies close producers and refuse new ones, with different errors: after HOLD
+    clients wait, after EXCEPTION they fail pending messages.
     """
 
     HOLD = "producer_request_hold"
@@ -41,7 +41,7 @@ class QuotaPolicy(Enum):
 
 
 class BacklogQuota(NamedTuple):
-    """A negative size, and an age of zero or less, limit nothing."""
+    """A quota; a negative size, or an age of 0 or less, is unlimited."""
 
     size_bytes: int = -1
     age_s: int = -1
@@ -69,16 +69,16 @@ class BacklogQuota(NamedTuple):
 
 
 class Quotas(NamedTuple):
-    """Those of one topic."""
+    """The quotas of one topic."""
 
     size: BacklogQuota = BacklogQuota()
     age: BacklogQuota = BacklogQuota()
     precise_age: bool = False
-    """Ages are those of messages; otherwise a message is as old as its ledger is closed."""
+    """Whether age counts from a message's publishing, or from the closing of its ledger."""
 
 
 def backlog_bytes(ledgers: Iterable[LedgerStatistics], mark_delete: Position) -> int:
-    """Bytes of the entries behind a position: whole ledgers exactly, the ledger in which it lies by
+    """Bytes of the entries after a position: whole ledgers exactly, the position's own ledger by
     its average entry (ManagedLedgerImpl.estimateBacklogFromPosition).
     """
     size = 0
@@ -100,8 +100,8 @@ def _consumed_bytes(ledger: LedgerStatistics, consumed: int) -> int:
 
 
 def entries_to_evict(backlog: int, limit: int, entries: int) -> int:
-    """How many of a backlog's entries to acknowledge so that about `EVICTION_FACTOR` of the limit
-    is left; `backlog` and `limit` are bytes.
+    """How many of a backlog's entries to acknowledge, to leave about `EVICTION_FACTOR` of the
+    limit; `backlog` and `limit` are bytes.
     """
     target = int(EVICTION_FACTOR * limit)
     if backlog <= target:
@@ -110,7 +110,7 @@ def entries_to_evict(backlog: int, limit: int, entries: int) -> int:
 
 
 def closed_ms_of_oldest(ledgers: Iterable[LedgerStatistics], mark_delete: Position) -> int:
-    """When the ledger with the first entry behind the position was closed, milliseconds; 0 when it
+    """When the ledger with the first entry after the position was closed, in milliseconds; 0 if it
     is still open, or there is no such entry.
     """
     for ledger in ledgers:

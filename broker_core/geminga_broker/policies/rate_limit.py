@@ -1,7 +1,7 @@
 """Rate limits by token buckets (spec BR-22, BR-37).
 
-A bucket may go below zero: a run that has come is taken whole, and the next one waits until the
-debt is paid. So no run is split, and the average holds.
+A bucket may become negative: a whole run is taken, and the next one waits until the debt is paid.
+So no run is split, and the average is right.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 
 class Rate(NamedTuple):
-    """So many messages and bytes per period; 0 or less is no limit."""
+    """Messages and bytes per period; 0 or less is unlimited."""
 
     messages: int = 0
     bytes: int = 0
     period_s: int = 1
     relative: bool = False
-    """What is published comes on top (`relativeToPublishRate`)."""
+    """Whether the publish rate is added (`relativeToPublishRate`)."""
 
     @property
     def limits(self) -> bool:
@@ -26,7 +26,7 @@ class Rate(NamedTuple):
 
 
 class _Bucket:
-    """Tokens of one kind; full at one period's rate."""
+    """Tokens of one kind; the capacity is one period's rate."""
 
     __slots__ = ("_at_s", "_capacity", "_per_s", "_tokens")
 
@@ -42,26 +42,26 @@ class _Bucket:
         self._per_s = per_period / period_s
 
     def take(self, amount: int, now_s: float) -> float:
-        """Take tokens; returns the seconds until there is one again, 0 if there still is one."""
+        """Take tokens; returns the seconds until one is available, 0 if one is left."""
         tokens = min(self._capacity, self._tokens + (now_s - self._at_s) * self._per_s) - amount
         self._tokens = tokens
         self._at_s = now_s
-        # Below one token there's nothing to take; of a bucket that small, a part must do.
+        # Wait for one whole token, or for a full bucket if it holds less than one.
         missing = min(1.0, self._capacity) - tokens
         return missing / self._per_s if missing > 1e-6 else 0.0
 
     @property
     def tokens(self) -> float:
-        """What is left, as of the last `take`."""
+        """The tokens at the last `take`."""
         return self._tokens
 
 
 Published = Callable[[float], tuple[float, float]]
-"""(messages, bytes) that are published in a second, at a time."""
+"""Time -> (messages, bytes) published in a second."""
 
 
 class RateLimit:
-    """Messages and bytes of whatever shares this limit; `published` is for relative rates."""
+    """A limit of messages and bytes, which may be shared; `published` is for relative rates."""
 
     __slots__ = ("_bytes", "_follows_s", "_messages", "_published", "rate")
 
@@ -85,7 +85,7 @@ class RateLimit:
         return wait_s
 
     def _follow(self, published: Published, now_s: float) -> None:
-        """Add what is published now; looked at again after a period."""
+        """Add the current publish rate, once in a period."""
         period_s = max(1, self.rate.period_s)
         messages, size_bytes = published(now_s)
         if self._messages is not None:
@@ -96,12 +96,12 @@ class RateLimit:
 
     @property
     def messages_left(self) -> int | None:
-        """How many messages may come now, as of the last `take`; None: any number."""
+        """How many messages are allowed, by the last `take`; None: any number."""
         return None if self._messages is None else max(1, int(self._messages.tokens))
 
 
 SUBSCRIBERS_MAX = 100_000
-"""Consumers that a subscribe limit knows at once; beyond it all begin anew."""
+"""Consumers that a subscribe limit counts at once; above it all counts restart."""
 
 
 class SubscribeLimit:
@@ -115,7 +115,7 @@ class SubscribeLimit:
         self._until_s = now_s + rate.period_s
 
     def take(self, consumer: tuple[str, str, int], now_s: float) -> bool:
-        """Count one; False, and nothing counted, if it was enough."""
+        """Count a subscribe; False, and nothing counted, if the limit is reached."""
         if now_s >= self._until_s or len(self._taken) >= SUBSCRIBERS_MAX:
             self._taken.clear()
             self._until_s = now_s + self.rate.period_s
@@ -127,15 +127,15 @@ class SubscribeLimit:
 
 
 def take_all(limits: Iterable[RateLimit], messages: int, size_bytes: int, now_s: float) -> float:
-    """Count at all of them; the longest wait."""
+    """Count a run at all limits; returns the longest wait."""
     return max([limit.take(messages, size_bytes, now_s) for limit in limits], default=0.0)
 
 
 def limit_of(
     known: Iterable[RateLimit], rate: Rate, now_s: float, published: Published | None = None
 ) -> tuple[RateLimit, ...]:
-    """A limit for the rate: the known one, if it has just that rate, so that its debts last; none,
-    if the rate doesn't limit.
+    """A limit for the rate: `known` if it has the same rate, so that its debts last. Empty if the
+    rate is unlimited.
     """
     if not rate.limits:
         return ()

@@ -25,14 +25,14 @@ class TopicPoliciesStore(Protocol):
         """The record, empty if there is none."""
 
     async def update(self, topic: TopicName, change: Change) -> None:
-        """Change it; durable on return."""
+        """Change the record; durable on return."""
 
     async def delete(self, topic: TopicName) -> None:
-        """Forget it, if there is one."""
+        """Delete the record, if there is one."""
 
 
 class MetadataTopicPolicies:
-    """In the metadata store, at `/admin/topic-policies/{tenant}/{namespace}/{domain}/{topic}`."""
+    """Stores records at `/admin/topic-policies/{tenant}/{namespace}/{domain}/{topic}`."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._records = Records(store, "/admin/topic-policies")
@@ -95,7 +95,7 @@ class PolicyResolver:
         return await self.effective(topic, await self.store.get(topic))
 
     async def effective(self, topic: TopicName, record: JsonObject) -> Effective:
-        """The same, with another record of the topic."""
+        """As `resolve`, with this record of the topic."""
         config = self.config
         namespace = await self._namespaces.tenants.get(topic.namespace)
         levels = Levels(record, namespace, config.network.cluster_name)
@@ -108,7 +108,7 @@ class PolicyResolver:
         return Effective(topic_policies(levels, config), options)
 
     def filters(self, names: str) -> tuple[EntryFilter, ...]:
-        """Those of the comma-separated names; made once. Raises ConfigError."""
+        """The filters with these comma-separated names, created once. Raises ConfigError."""
         found = self._filters.get(names)
         if found is None:
             found = self._filters[names] = load_filters(names)

@@ -1,1 +1,1 @@
-"""Schemas of topics: where they are kept, which may follow which, and who must have one."""
+"""Schemas of topics: storage, compatibility and enforcement."""

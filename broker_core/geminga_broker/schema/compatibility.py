@@ -1,5 +1,5 @@
-"""Which schema may follow which, by type and strategy (Apache's `SchemaCompatibilityCheck` and its
-kinds, as its broker has them configured: PROTOBUF has no rules but the strategy's).
+"""Compatibility of schemas, by type and strategy (Apache's `SchemaCompatibilityCheck` and its
+subclasses in the broker's default configuration: PROTOBUF has no rules but the strategy's).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _UNKNOWN_FORMAT = "Unknown schema format"
 
 
 def check_latest(existing: SchemaData, new: SchemaData, strategy: Strategy) -> None:
-    """Whether `new` may follow the latest schema. Raises IncompatibleSchema."""
+    """Raises IncompatibleSchema unless `new` may follow the latest schema."""
     if strategy is Strategy.ALWAYS_COMPATIBLE:
         return
     _check_type(existing, new)
@@ -31,7 +31,7 @@ def check_latest(existing: SchemaData, new: SchemaData, strategy: Strategy) -> N
 
 
 def check_all(existing: Sequence[SchemaData], new: SchemaData, strategy: Strategy) -> None:
-    """Whether `new` may follow all of these, first to latest. Raises IncompatibleSchema."""
+    """Raises IncompatibleSchema unless `new` may follow all of these, in this order."""
     if strategy is Strategy.ALWAYS_COMPATIBLE:
         return
     for each in existing:
@@ -84,7 +84,7 @@ def _unreadable(writer: AvroSchema, reader: AvroSchema, strategy: Strategy) -> I
 
 
 def _check_json(existing: SchemaData, new: SchemaData, strategy: Strategy) -> None:
-    """Definitions in the old JSON Schema form are replaced, and replace, without rules."""
+    """A definition in the old JSON Schema form may replace any other, and be replaced by any."""
     old_is_avro, new_is_avro = _is_avro(existing), _is_avro(new)
     if old_is_avro and new_is_avro:
         _check_avro([existing], new, strategy)

@@ -14,7 +14,7 @@ from geminga_protocol.schema_type import SchemaType
 
 _LENGTH = struct.Struct(">i")
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\s+')
-"""Texts, and white space between tokens."""
+"""JSON strings, and white space between tokens."""
 
 
 class KeyValueSchemas(NamedTuple):
@@ -57,7 +57,7 @@ def key_value_to_text(schema: SchemaData) -> str:
 
 
 def _part(data: bytes) -> tuple[bytes, bytes]:
-    """A part, and what follows it; length -1 says that it is null."""
+    """A part, and the bytes after it; length -1 means null."""
     if len(data) < _LENGTH.size:
         raise InvalidSchemaData("KEY_VALUE schema is cut off in a length")
     (length,) = _LENGTH.unpack_from(data)
@@ -87,8 +87,8 @@ def _schema(schema: SchemaData, which: str, data: bytes) -> SchemaData:
 
 
 def _text_part(part: msgspec.Raw) -> bytes:
-    """A part as Apache's broker keeps it (Gson's `JsonElement.toString`): without the white space
-    between tokens, numbers with all their digits, texts without needless escapes.
+    """A part as Apache's broker stores it (Gson's `JsonElement.toString`): without white space
+    between tokens, numbers with all digits, strings without needless escapes.
     """
     text = bytes(part).decode()
     return b"" if text == '""' else _TOKEN.sub(_kept, text).encode()

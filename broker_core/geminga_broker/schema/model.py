@@ -1,4 +1,4 @@
-"""Schemas, their types and strategies, and what is refused about them (spec BR-51)."""
+"""Schemas, their types, strategies and errors (spec BR-51)."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ class Strategy(Enum):
 
     @property
     def reads_old(self) -> bool:
-        """Whether the new schema must read what the old one wrote."""
+        """Whether the new schema must read data of the old one."""
         return self.name.startswith(("BACKWARD", "FULL"))
 
     @property
     def read_by_old(self) -> bool:
-        """Whether the old schema must read what the new one writes."""
+        """Whether the old schema must read data of the new one."""
         return self.name.startswith(("FORWARD", "FULL"))
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaData:
-    """One schema as it was registered; `deleted` says that all before it were deleted."""
+    """One registered schema; with `deleted`, a mark that all earlier ones are deleted."""
 
     type: SchemaType
     data: bytes
@@ -61,7 +61,7 @@ class SchemaData:
 
     @classmethod
     def from_wire(cls, schema: Schema, *, user: str = "", timestamp_ms: int = 0) -> SchemaData:
-        """What a client sent. Raises InvalidSchemaData for a type that isn't known."""
+        """A client's schema. Raises InvalidSchemaData for an unknown type."""
         number = int(schema.type)
         if number == Schema.Type.AutoConsume:
             number = SchemaType.AUTO_CONSUME
@@ -69,13 +69,13 @@ class SchemaData:
             kind = SchemaType(number)
         except ValueError:
             raise InvalidSchemaData(f"Unknown schema type : {number}") from None
-        # The stub takes the type KeyValue for the enum's member of that name.
+        # The stub confuses the type KeyValue with the enum's member of that name.
         pairs = cast("Iterable[KeyValue]", schema.properties)
         props = {pair.key: pair.value for pair in pairs}
         return cls(kind, schema.schema_data, props, user, timestamp_ms)
 
     def to_wire(self, name: str) -> Schema:
-        """The schema as the wire has it, for clients."""
+        """The schema for clients."""
         wire = Schema(name=name, schema_data=self.data)
         wire.type = cast(Schema.Type, int(self.type))
         for key, value in self.props.items():
@@ -84,14 +84,14 @@ class SchemaData:
 
 
 class VersionedSchema(NamedTuple):
-    """A schema and its number; numbers count up from 0 and are never given twice."""
+    """A schema and its number; numbers count from 0 and are never reused."""
 
     number: int
     schema: SchemaData
 
     @property
     def version(self) -> bytes:
-        """The number as it is on the wire (`LongSchemaVersion`)."""
+        """The number on the wire (`LongSchemaVersion`)."""
         return version_bytes(self.number)
 
 
@@ -101,7 +101,7 @@ def version_bytes(number: int) -> bytes:
 
 
 def version_number(version: bytes) -> int | None:
-    """The inverse; None if invalid. Only eight bytes count, as in Apache's `versionFromBytes`."""
+    """The inverse; None unless it has eight bytes, as in Apache's `versionFromBytes`."""
     if len(version) < _VERSION.size:
         return None
     (number,) = _VERSION.unpack_from(version)
@@ -109,25 +109,25 @@ def version_number(version: bytes) -> int | None:
 
 
 class SchemaError(BrokerError):
-    """Base of what is refused about schemas."""
+    """Base of errors about schemas."""
 
 
 class IncompatibleSchema(SchemaError):
-    """The schema doesn't go with those that the topic has."""
+    """The schema is not compatible with the topic's."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ServerError.IncompatibleSchema, message)
 
 
 class NoSchemaToCheck(SchemaError):
-    """There is nothing to compare a consumer's schema with (`NotExistSchemaException`)."""
+    """The topic has no schema to compare a consumer's with (`NotExistSchemaException`)."""
 
     def __init__(self) -> None:
         super().__init__(ServerError.IncompatibleSchema, "Topic does not have schema to check")
 
 
 class InvalidSchemaData(SchemaError):
-    """The definition can't be understood (`InvalidSchemaDataException`)."""
+    """The definition is invalid (`InvalidSchemaDataException`)."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ServerError.IncompatibleSchema, message)

@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from geminga_broker.schema.model import InvalidSchemaData
 
 _READ_MAX = 256
-"""Definitions whose message is remembered."""
+"""Definitions whose message's name is cached."""
 _FAILED = "deserialize ProtobufNative Schema failed"
 _NO_MESSAGE = (
     "protobuf root message descriptor is null , please recheck rootMessageTypeName or "
@@ -40,11 +40,11 @@ class _Definition(msgspec.Struct, rename="camel"):
 
 
 _KEPT_BYTES_MAX = 64 * 1024
-"""Larger definitions are read each time."""
+"""Larger definitions are not cached."""
 
 
 def root_message(data: bytes) -> str:
-    """Full name of the message that the definition is about. Raises InvalidSchemaData."""
+    """Full name of the definition's message. Raises InvalidSchemaData."""
     return _kept(data) if len(data) <= _KEPT_BYTES_MAX else _read(data)
 
 
@@ -72,7 +72,7 @@ def _read(data: bytes) -> str:
 def _add(
     pool: DescriptorPool, files: dict[str, FileDescriptorProto], name: str, added: set[str]
 ) -> None:
-    """A file after those that it needs. Raises KeyError for one that isn't there."""
+    """Add a file after its dependencies. Raises KeyError for a missing one."""
     if name in added:
         return
     added.add(name)

@@ -1,4 +1,4 @@
-"""What broker, namespace and topic say about schemas (spec BR-51, BR-60)."""
+"""Schema policies of broker, namespace and topic (spec BR-51, BR-60)."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ AUTO_UPDATE_STRATEGIES = {
 
 
 class SchemaPolicies(NamedTuple):
-    """What holds for one topic."""
+    """The policies of one topic."""
 
     strategy: Strategy
     auto_update: bool
-    """Whether producers and consumers may bring new schemas."""
+    """Whether producers and consumers may register new schemas."""
     enforced: bool
-    """Whether producers without schema are refused where there is one."""
+    """Whether producers without a schema are refused if the topic has one."""
 
 
 def schema_policies(
     topic: JsonObject, namespace: JsonObject | None, config: SchemaConfig
 ) -> SchemaPolicies:
-    """The nearest level that says something counts, the topic's first."""
+    """The nearest level with a value counts, first the topic's."""
     space = namespace or {}
     strategy = (
         _strategy(topic.get("schemaCompatibilityStrategy"))
@@ -44,7 +44,7 @@ def schema_policies(
         or Strategy.FULL
     )
     auto_update = _flag(space.get("is_allow_auto_update_schema"), config.allow_auto_update)
-    # Enforcement of the broker's level can't be taken back by another.
+    # Other levels can't turn off the broker's enforcement.
     enforced = config.validation_enforced or _flag(
         topic.get("schemaValidationEnforced"),
         _flag(space.get("schema_validation_enforced"), False),

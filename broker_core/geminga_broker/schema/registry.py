@@ -33,13 +33,13 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 VERSIONS_MAX = 1000
-"""Versions kept for one topic; above it a new schema is refused."""
+"""Versions of one topic; above it a new schema is refused."""
 
 VERSIONS_BYTES_MAX = 16 << 20
-"""Of the definitions of one topic's versions together: all are read to compare with them."""
+"""Total size of one topic's definitions: all are read for a comparison."""
 
 INLINE_BYTES_MAX = 16 * 1024
-"""Larger definitions are compared in a thread: a schema of a megabyte takes a second."""
+"""Larger definitions are compared in a thread: a megabyte takes a second."""
 
 _CONSUMER_READS_LATEST = frozenset(
     (Strategy.BACKWARD, Strategy.FORWARD, Strategy.FORWARD_TRANSITIVE, Strategy.FULL)
@@ -69,11 +69,11 @@ class SchemaRegistry:
         return next((each for each in versions if each.number == number), None)
 
     async def versions(self, schema_id: str) -> list[VersionedSchema]:
-        """Those after the last deletion, in order."""
+        """The versions after the last deletion, in order."""
         return (await self._load(schema_id))[1]
 
     async def register(self, schema_id: str, schema: SchemaData, strategy: Strategy) -> int:
-        """The number of a schema that is there, or of a new version that goes with the others.
+        """The number of a known schema, or of a new, compatible version.
         Raises IncompatibleSchema, InvalidSchemaData.
         """
         await self._compute(schema, (), partial(validate, schema))
@@ -91,10 +91,10 @@ class SchemaRegistry:
             try:
                 return await self._append(schema_id, locator, schema, _hash(schema))
             except BadVersion:
-                continue  # another one was first: compare with it
+                continue  # another version came first: compare again
 
     async def find(self, schema_id: str, schema: SchemaData) -> int | None:
-        """The number under which exactly this schema is known. Raises InvalidSchemaData."""
+        """The number of this schema, if it is known. Raises InvalidSchemaData."""
         await self._compute(schema, (), partial(validate, schema))
         versions = await self.versions(schema_id)
         return await self._compute(schema, versions, partial(find, versions, schema))
@@ -107,14 +107,14 @@ class SchemaRegistry:
         return None
 
     async def check(self, schema_id: str, schema: SchemaData, strategy: Strategy) -> None:
-        """Whether the schema could be registered. Raises IncompatibleSchema, InvalidSchemaData."""
+        """Raises IncompatibleSchema, InvalidSchemaData if the schema could not be registered."""
         await self._compute(schema, (), partial(validate, schema))
         versions = await self.versions(schema_id)
         await self._compute(schema, versions, partial(_check, versions, schema, strategy))
 
     async def check_consumer(self, schema_id: str, schema: SchemaData, strategy: Strategy) -> None:
-        """Whether a consumer may use the schema for what is in the topic. Raises
-        IncompatibleSchema, NoSchemaToCheck, InvalidSchemaData.
+        """Check that a consumer may read the topic with the schema. Raises IncompatibleSchema,
+        NoSchemaToCheck, InvalidSchemaData.
         """
         if strategy is Strategy.ALWAYS_COMPATIBLE:
             return
@@ -130,14 +130,14 @@ class SchemaRegistry:
     async def _compute(
         self, schema: SchemaData, versions: Sequence[VersionedSchema], work: Callable[[], T]
     ) -> T:
-        """What `work` returns or raises; beside the loop if these schemas are large."""
+        """Run `work`, in a thread if these schemas are large."""
         if _bytes_of(schema, versions) <= INLINE_BYTES_MAX:
             return work()
         return await trio.to_thread.run_sync(work, limiter=self._threads, abandon_on_cancel=True)
 
     async def mark_deleted(self, schema_id: str, user: str) -> int:
-        """Mark the versions so far as deleted: they are not served any more, and a new version need
-        not be compatible with them. Returns the mark's number.
+        """Mark all versions as deleted: they are no longer served, and a new version need not be
+        compatible with them. Returns the mark's number.
         """
         end = SchemaData(SchemaType.NONE, b"", user=user, deleted=True)
         while True:
@@ -231,7 +231,7 @@ def _stored_type(kind: SchemaType) -> SchemaInfo.SchemaType:
 
 
 def _decode(schema_id: str, entry: StoredEntry) -> SchemaData | None:
-    """None if it is damaged."""
+    """The schema, None if it is damaged."""
     if entry.data is None:
         return None
     try:

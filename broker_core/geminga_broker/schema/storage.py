@@ -1,8 +1,8 @@
-"""Versions of schemas in ledgers, as Apache's `BookkeeperSchemaStorage` keeps them (spec BR-51).
+"""Versions of schemas in ledgers, in the form of Apache's `BookkeeperSchemaStorage` (spec BR-51).
 
 A node at `/schemas/{tenant}/{namespace}/{encoded topic}` names the ledger of every version; each
-ledger has one entry. While ledgers are made or removed, a mark stands at `/geminga/schema-work`, so
-that what a crash leaves is found without looking at all ledgers each time.
+ledger has one entry. While ledgers are created or deleted, there is a mark at
+`/geminga/schema-work`: leftovers of a crash are found without a look at all ledgers.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from geminga_runtime.metadata.api import (
 _log = logging.getLogger(__name__)
 
 ENTRIES_CACHED_MAX = 1024
-"""Schemas kept in memory over all topics; they never change."""
+"""Cached schemas of all topics; they never change."""
 WORK_S_MAX = 30.0
-"""Making or removing a version fails after this; marks much older are a dead broker's."""
+"""Timeout of creating or deleting a version; much older marks are a dead broker's."""
 _ROOT = "/schemas"
 _MARKS = "/geminga/schema-work"
 _PASSWORD = b""
 _COMPONENT = {"application": b"pulsar", "component": b"schema"}
 _SCHEMA_ID = "pulsar/schemaId"
 _DAMAGE = (*DAMAGE, DecodeError)
-"""Errors of reading a version that stay."""
+"""Errors of a read that a retry can't solve."""
 
 
 class StoredEntry(NamedTuple):
@@ -110,15 +110,15 @@ class SchemaStorage:
     async def append(
         self, schema_id: str, locator: Locator | None, data: bytes, digest: bytes
     ) -> int:
-        """Write the next version after those of `locator`; durable on return. Raises BadVersion
-        if there are others meanwhile: nothing is left then.
+        """Write the next version after those of `locator`; durable on return. Raises BadVersion,
+        without leftovers, if there is a newer version.
         """
         with _failures(schema_id), trio.fail_after(WORK_S_MAX):
             async with self._marked(schema_id):
                 return await self._append(schema_id, locator, data, digest)
 
     async def delete(self, schema_id: str) -> bool:
-        """Remove all versions for good; False if there are none."""
+        """Delete all versions permanently; False if there are none."""
         with _failures(schema_id), trio.fail_after(WORK_S_MAX):
             while True:
                 locator = await self.locate(schema_id)
@@ -140,7 +140,7 @@ class SchemaStorage:
             return [f"{namespace}/{name}" for name in names]
 
     async def ledgers_of(self, schema_id: str) -> list[LedgerMetadata]:
-        """The ledgers of all versions, lost ones left out."""
+        """The ledgers of all versions, without lost ones."""
         with _failures(schema_id):
             locator = await self.locate(schema_id)
             found = []
@@ -152,7 +152,7 @@ class SchemaStorage:
             return found
 
     async def collect(self, older_than_s: float = 2 * WORK_S_MAX) -> int:
-        """Delete the ledgers that a broker left behind when it died; returns how many."""
+        """Delete the leftover ledgers of dead brokers; returns their number."""
         with _failures(_MARKS):
             stale: dict[str, str] = {}
             for name in await self._store.children(_MARKS):
@@ -170,7 +170,7 @@ class SchemaStorage:
     ) -> int:
         known = list(locator.value.index) if locator else []
         number = locator.value.info.version + 1 if locator else 0
-        # As Apache, the first entry's index is a place that doesn't exist.
+        # As in Apache, the first entry's index has an invalid position.
         nowhere = PositionInfo(ledgerId=-1, entryId=-1)
         index = known or [IndexEntry(version=0, position=nowhere, hash=digest)]
         entry = SchemaEntry(schema_data=data, index=index)
@@ -190,7 +190,7 @@ class SchemaStorage:
         return number
 
     async def _read(self, schema_id: str, position: PositionInfo) -> bytes:
-        """The content at a place. Raises what `_DAMAGE` lists too."""
+        """The content at a position. Also raises the errors of `_DAMAGE`."""
         key = position.ledgerId, position.entryId
         if (known := self._cache.get(key)) is not None:
             self._cache.move_to_end(key)
@@ -211,7 +211,7 @@ class SchemaStorage:
             self._cache.popitem(last=False)
 
     def _options(self, schema_id: str) -> LedgerOptions:
-        """As `LedgerMetadataUtils.buildMetadataForSchema` says whose a ledger is."""
+        """Options with the owner's metadata of `LedgerMetadataUtils.buildMetadataForSchema`."""
         durability = self._durability
         return LedgerOptions(
             durability.ensemble_size,
@@ -224,7 +224,7 @@ class SchemaStorage:
 
     @asynccontextmanager
     async def _marked(self, schema_id: str) -> AsyncIterator[None]:
-        """Ledgers of that schema come or go inside; the mark stays if it is not known how far."""
+        """Mark that the schema's ledgers change; the mark stays if the result is unknown."""
         path, _ = await self._store.put(f"{_MARKS}/w-", schema_id.encode(), sequential=True)
         try:
             yield
@@ -260,7 +260,7 @@ class SchemaStorage:
 
 
 class _failures:
-    """Storage errors inside become SchemaStorageFailed; BadVersion and `passed` stay."""
+    """Maps storage errors to SchemaStorageFailed, except BadVersion and `passed`."""
 
     def __init__(self, about: str, *passed: type[Exception]) -> None:
         self._about = about

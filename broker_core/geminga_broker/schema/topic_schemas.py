@@ -1,5 +1,5 @@
-"""Schemas as topics meet them: what producers and consumers bring, and what they may (spec BR-51;
-Apache's `AbstractTopic`, `PersistentTopic` and `ServerCnx`).
+"""Schemas of topics, and checks of producers' and consumers' schemas (spec BR-51; Apache's
+`AbstractTopic`, `PersistentTopic` and `ServerCnx`).
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _SYSTEM = SchemaPolicies(Strategy.ALWAYS_COMPATIBLE, auto_update=True, enforced=
 
 
 class TopicSchemas:
-    """Schemas by topic name; partitions have those of their topic.
+    """Schemas by topic name; all partitions have their topic's.
 
-    Methods raise SchemaStorageFailed beside what they name.
+    All methods raise SchemaStorageFailed, beside the errors that they name.
     """
 
     def __init__(
@@ -54,21 +54,21 @@ class TopicSchemas:
         self._config = config
 
     async def policies(self, topic: TopicName) -> SchemaPolicies:
-        """What holds for the topic now."""
+        """The topic's current policies."""
         if is_system_topic(topic):
             return _SYSTEM
         namespace = await self._namespaces.tenants.get(topic.namespace)
         return schema_policies(await self._topics.get(topic), namespace, self._config)
 
     async def get(self, topic: TopicName, version: bytes = b"") -> VersionedSchema | None:
-        """A version, or the latest; None if there is no such."""
+        """A version, or the latest; None if there is none."""
         if not version:
             return await self.registry.latest(topic.schema_name)
         number = version_number(version)
         return None if number is None else await self.registry.get(topic.schema_name, number)
 
     async def register(self, topic: TopicName, schema: SchemaData) -> bytes:
-        """The schema's version, made if new. Raises IncompatibleSchema, InvalidSchemaData."""
+        """The schema's version, created if new. Raises IncompatibleSchema, InvalidSchemaData."""
         policies = await self.policies(topic)
         if policies.auto_update:
             number = await self.registry.register(topic.schema_name, schema, policies.strategy)
@@ -92,8 +92,8 @@ class TopicSchemas:
     async def admit_consumer(
         self, name: TopicName, topic: Topic, schema: SchemaData | None
     ) -> None:
-        """Whether a consumer may come with that schema: it is the topic's if nothing is there yet.
-        Raises IncompatibleSchema, InvalidSchemaData.
+        """Check a consumer's schema; an unused topic without a schema gets it. Raises
+        IncompatibleSchema, InvalidSchemaData.
         """
         if schema is None or schema.type is SchemaType.AUTO_CONSUME:
             return
@@ -110,29 +110,29 @@ class TopicSchemas:
             ) from None
 
     async def delete(self, topic: TopicName) -> None:
-        """Forget all versions; none is no error."""
+        """Delete all versions, if there are any."""
         await self.registry.delete(topic.schema_name)
 
     async def delete_namespace(self, namespace: str) -> None:
-        """Forget all schemas of a namespace; they may have been registered without a topic."""
+        """Delete all schemas of a namespace, also those without a topic."""
         for schema_id in await self.registry.storage.ids(namespace):
             await self.registry.delete(schema_id)
 
     async def run(self) -> None:
-        """Collect what dead brokers left in ledgers, now and then, until cancelled."""
+        """Delete dead brokers' leftover ledgers from time to time, until cancelled."""
         while True:
             try:
                 await self.registry.storage.collect()
             except SchemaStorageFailed as error:
                 _log.warning("collecting ledgers of schemas: %s", error)
             except Exception:
-                # A defect here must not take down the broker.
+                # A defect here must not crash the broker.
                 _log.exception("collecting ledgers of schemas failed")
             await trio.sleep(COLLECT_INTERVAL_S)
 
 
 def _in_use(topic: Topic) -> bool:
-    """Whether somebody uses the topic, or did: what is in it has no schema then."""
+    """Whether the topic is or was used: its messages have no schema then."""
     if topic.producers:
         return True
     for subscription in topic.subscriptions.values():

@@ -1,4 +1,4 @@
-"""Whether a schema's definition is one at all (Apache's `SchemaDataValidator`)."""
+"""Validation of schemas' definitions (Apache's `SchemaDataValidator`)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _JSON_SCHEMA_TYPES = frozenset(
     ("any", "array", "boolean", "integer", "null", "number", "object", "string")
 )
 KEY_VALUE_DEPTH_MAX = 8
-"""Pairs may be made of pairs so deep."""
+"""Maximal nesting of pairs."""
 
 
 def validate(schema: SchemaData, depth: int = 0) -> None:
@@ -39,7 +39,7 @@ def validate(schema: SchemaData, depth: int = 0) -> None:
         for part in split_key_value(schema):
             validate(part, depth + 1)
     elif kind is SchemaType.STRING:
-        # The Python client's None.
+        # The Python client sends None as "null".
         if schema.data not in (b"", b"null"):
             text = schema.data.decode("utf-8", "replace")
             raise InvalidSchemaData(f"Invalid schema definition data for string schema : '{text}'")
@@ -51,7 +51,7 @@ def validate(schema: SchemaData, depth: int = 0) -> None:
 
 
 def avro_of(schema: SchemaData) -> AvroSchema:
-    """The Avro schema that defines it. Raises AvroSchemaError."""
+    """The Avro schema of a definition. Raises AvroSchemaError."""
     return parse_avro(schema.data.decode("utf-8", "replace"))
 
 

@@ -1,1 +1,1 @@
-"""One client connection: a table of small handlers."""
+"""Client connections: a session for each, and a table of command handlers."""

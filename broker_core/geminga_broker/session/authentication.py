@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 SERVER_VERSION = f"Geminga {version('geminga')}"
 FAILED = "Failed to authenticate"
-"""All that the peer is sent; the reason is logged."""
+"""The peer gets this text only; the reason is logged."""
 
 
 class Authentication:
@@ -36,7 +36,7 @@ class Authentication:
         accept: Callable[[], None],
     ) -> None:
         self._session = session
-        # Not the command, which would stay in memory as long as the connection.
+        # Don't keep the command: it would stay in memory as long as the connection.
         self._original = command.original_principal or None
         self._original_method = command.original_auth_method
         self._original_data = command.original_auth_data
@@ -52,26 +52,26 @@ class Authentication:
 
     @property
     def nursery(self) -> trio.Nursery:
-        """The session's."""
+        """The session's nursery."""
         return self._session.nursery
 
     @property
     def server_version(self) -> str:
-        """As CONNECTED tells it."""
+        """The version in CONNECTED."""
         return SERVER_VERSION
 
     @property
     def protocol_version(self) -> int:
-        """The session's."""
+        """The session's protocol version."""
         return self._session.protocol_version
 
     @property
     def supports_refresh(self) -> bool:
-        """By the client's feature flags."""
+        """Whether the client's feature flags include it."""
         return self._session.features.supports_auth_refresh
 
     def write(self, data: bytes) -> None:
-        """To the client."""
+        """Send to the client."""
         self._session.write(data)
 
     def refuse(
@@ -91,7 +91,7 @@ class Authentication:
         role = identity.role
         session.caller = session.caller._replace(role=role)
         if authorizer.settings.authenticate_original and (original or self._original_data):
-            # Also without credentials: only the anonymous role needs none.
+            # Even without credentials, which only the anonymous role may lack.
             method, data = self._original_method, self._original_data.encode()
             self._original_data = ""
             identity = await self._proof.ask_another(method, data, Peer(session.address))

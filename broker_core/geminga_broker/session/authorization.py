@@ -43,7 +43,7 @@ async def authorize(session: Session, kind: int, command: object) -> Place:
     allows, caller = session.service.authorizer.allows, session.caller
     try:
         allowed = await allows(caller, need, place)
-        # A producer that makes a subscription must be allowed that as well (ServerCnx).
+        # A producer that creates a subscription also needs the right to do so (ServerCnx).
         if allowed and (first := getattr(command, "initial_subscription_name", "")):
             allowed = await allows(caller, COMMANDS[_SUBSCRIBE], place._replace(subscription=first))
     except SubscriptionRefused as error:
@@ -94,8 +94,9 @@ def _place_of_namespace(namespace: str) -> Place:
 
 
 async def reauthorize(session: Session, kind: int, command: object, opening: Opening) -> None:
-    """Check the client's right to open the producer or consumer, and again if grants were revoked
-    meanwhile. Returns at once if the last check still holds. Raises BrokerError AuthorizationError.
+    """Check the client's right to open the producer or consumer, and again if grants are revoked
+    meanwhile. Returns at once if the last check is still valid. Raises BrokerError
+    AuthorizationError.
     """
     while opening.requires_recheck():
         opening.require_recheck(required=False)

@@ -1,4 +1,4 @@
-"""The bounds of one connection: above them its socket is not read (spec PR-16, BR-22)."""
+"""Bounds of one connection, above which its socket is not read (spec PR-16, BR-22)."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from geminga_broker.session.liveness import Liveness
 from geminga_runtime.stream import FramedStream
 
 PENDING_PUBLISH_BYTES_MAX = 16 << 20
-"""Entries of one connection that wait for storage; above it the socket isn't read until half is
-stored. (Apache bounds their number, `maxPendingPublishRequestsPerConnection`.)
+"""Entries of one connection that wait for storage; above it the socket isn't read until half of it
+is stored. (Apache bounds their number, `maxPendingPublishRequestsPerConnection`.)
 """
 
 PENDING_ENTRY_BYTES = 512
-"""What each of these entries counts beside its own bytes, so that many small ones are bounded too.
+"""Added to the size of each of these entries, to bound many small ones too.
 """
 
 REQUESTS_MAX = 5000
-"""Commands of one connection that run at once; above it the socket isn't read until half ended."""
+"""Running commands of one connection; above it the socket isn't read until half have ended."""
 
 REQUEST_BYTES_MAX = 4 << 20
-"""What these may take together before the socket isn't read until half of it ended."""
+"""Total size of these commands; above it the socket isn't read until half of it has ended."""
 
 REQUEST_BYTES_SHARE = 64 * 1024
-"""What a connection may have of them whatever the others have."""
+"""The part of this that each connection may have, whatever others use."""
 
 
 class Backpressure:
-    """Counts a connection's pending work, and tells its reader when to pause."""
+    """Counts a connection's pending work, and pauses its reader."""
 
     def __init__(self, stream: FramedStream, shared: Connections, liveness: Liveness) -> None:
         self._stream = stream
@@ -41,7 +41,7 @@ class Backpressure:
         self._resume: trio.Event | None = None
 
     def publish_pending(self, messages: int, size_bytes: int) -> None:
-        """Entries were handed to storage, or (negative) came back."""
+        """Entries were passed to storage, or (negative) are stored."""
         size_bytes += messages * PENDING_ENTRY_BYTES
         self._pending_publish_bytes += size_bytes
         self._shared.publish_pending(size_bytes)
@@ -49,11 +49,11 @@ class Backpressure:
             self.check_resume()
 
     def throttle(self, pause_s: float) -> None:
-        """A rate limit is reached (BR-22): read nothing for so long."""
+        """A rate limit is reached (BR-22): stop reading for that time."""
         self._paused_until_s = max(self._paused_until_s, trio.current_time() + pause_s)
 
     def request_started(self, size_bytes: int) -> None:
-        """A command of that size runs in a task now."""
+        """A command of that size starts in a task."""
         self._count_request(1, size_bytes)
 
     def request_ended(self, size_bytes: int) -> None:
@@ -63,7 +63,7 @@ class Backpressure:
             self.check_resume()
 
     def release(self) -> None:
-        """The connection has ended: its commands count no more."""
+        """The connection has ended: stop counting its commands."""
         self._count_request(-self._requests, -self._request_bytes)
 
     def _count_request(self, requests: int, size_bytes: int) -> None:
@@ -73,7 +73,7 @@ class Backpressure:
 
     @property
     def overloaded(self) -> bool:
-        """Whether nothing more may be read from the client for now."""
+        """Whether the client must not be read now."""
         return (
             self._pending_publish_bytes > PENDING_PUBLISH_BYTES_MAX
             or not self._stream.writable
@@ -85,7 +85,7 @@ class Backpressure:
         )
 
     async def wait_ready(self) -> None:
-        """Return when the client's work has gone down to half of the bounds."""
+        """Return when the client's work is down to half of the bounds."""
         self._liveness.pause(held_back=True)
         while self.overloaded:
             if self._paused_until_s > trio.current_time():
@@ -99,14 +99,14 @@ class Backpressure:
         self._liveness.resume()
 
     async def until_writable(self) -> None:
-        """Return when the client has read enough for a large answer to be written."""
+        """Return when the send buffer has room for a large response."""
         while not self._stream.writable:
             room = trio.Event()
             self._stream.on_writable(room.set)
             await room.wait()
 
     def check_resume(self) -> None:
-        """Wake the reader if it waits and all is below half of the bounds."""
+        """Wake the waiting reader if all work is below half of the bounds."""
         if (
             self._resume is not None
             and self._pending_publish_bytes <= PENDING_PUBLISH_BYTES_MAX // 2

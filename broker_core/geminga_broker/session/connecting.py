@@ -16,13 +16,13 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
 )
 
 MAX_MESSAGE_SIZE_VERSION = 14
-"""First protocol version whose clients learn the message size from CONNECTED."""
+"""First protocol version with the message size in CONNECTED."""
 
 FEATURES = FeatureFlags(
     supports_topic_watchers=True,
     supports_get_partitioned_metadata_without_auto_creation=True,
 )
-"""What this broker can do beyond the protocol version."""
+"""This broker's features beyond the protocol version."""
 
 
 def handle_connect(session: Session, command: CommandConnect) -> None:
@@ -34,7 +34,7 @@ def handle_connect(session: Session, command: CommandConnect) -> None:
         raise SessionClosed("second CONNECT")
     session.client_version = command.client_version
     session.protocol_version = min(command.protocol_version, connection.PROTOCOL_VERSION)
-    # A copy: a part of a message keeps all of it.
+    # A copy, as a submessage keeps the whole message alive.
     session.features.CopyFrom(command.feature_flags)
     authenticator = session.service.authenticator
     if authenticator is None or session.preauthenticated:
@@ -79,4 +79,4 @@ def handle_ping(session: Session, command: CommandPing) -> None:
 
 
 def handle_pong(session: Session, command: CommandPong) -> None:
-    """Nothing to do: the reader notes that the client is alive."""
+    """Nothing to do: the reader has noted that the client is alive."""

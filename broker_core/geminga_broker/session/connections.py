@@ -1,4 +1,4 @@
-"""All clients' sessions, and the bounds that they share (spec PR-16, BR-22, PX-22)."""
+"""All sessions, and their shared bounds (spec PR-16, BR-22, PX-22)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Protocol
 import trio
 
 REQUEST_BYTES_MAX = 256 << 20
-"""What commands of all connections that run at once may take; above it, connections that have more
-than their share are not read.
+"""Total size of running commands of all connections; above it, connections with more than their
+share are not read.
 """
 
 
@@ -17,38 +17,38 @@ class ClientSession(Protocol):
     """A session, as the broker sees it."""
 
     def stop(self) -> None:
-        """End the connection; what was written is still sent."""
+        """End the connection after sending written frames."""
 
     def require_recheck(self) -> None:
-        """Grants were revoked: check again what the client is opening at this moment."""
+        """Grants were revoked: check the client's right again for what it is opening now."""
 
     async def recheck(self, tenant: str, namespace: str | None) -> None:
-        """Close what the client has no right to any more."""
+        """Close producers and consumers for which the client lost the right."""
 
 
 class Connections:
-    """The sessions of one broker. Everything but `recheck` is synchronous."""
+    """The sessions of one broker. All but `recheck` is synchronous."""
 
     def __init__(self, publish_bytes_max: int) -> None:
         self.sessions: dict[ClientSession, None] = {}
         self.turn = trio.Lock()
-        """Held for a step of a command that takes long: one in a turn of the loop."""
+        """Held during a step of a long command: only one step in a turn of the loop."""
         self.request_bytes = 0
-        """Of all commands that run now."""
+        """Total size of running commands."""
         self.publish_buffer_full = False
         self.publish_bytes = 0
-        """Of all entries that wait for storage."""
+        """Total size of entries that wait for storage."""
         self._publish_bytes_max = publish_bytes_max
         self._drained: list[Callable[[], None]] = []
 
     @property
     def requests_full(self) -> bool:
-        """Whether the commands that run now take more memory than they may."""
+        """Whether the running commands are above their bound."""
         return self.request_bytes > REQUEST_BYTES_MAX
 
     def publish_pending(self, size_bytes: int) -> None:
-        """Count entries that wait for storage (BR-22), with the memory of their objects: this
-        bounds the queue of a journal whose disk hangs.
+        """Count entries that wait for storage (BR-22), with the memory of their objects: bounds the
+        queue of a journal with a hanging disk.
         """
         pending = self.publish_bytes = self.publish_bytes + size_bytes
         if pending > self._publish_bytes_max > 0:
@@ -68,7 +68,7 @@ class Connections:
 
     async def recheck(self, tenant: str, namespace: str | None) -> None:
         """Grants of a tenant (or of one of its namespaces) were revoked: close producers and
-        consumers whose clients have no right to them any more.
+        consumers whose clients lost the right.
         """
         sessions = list(self.sessions)
         for session in sessions:

@@ -1,4 +1,4 @@
-"""SUBSCRIBE and what comes after it (spec BR-30 to BR-36)."""
+"""SUBSCRIBE and consumers' other commands (spec BR-30 to BR-36)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _new_tuple = tuple.__new__
 
 
 def subscribe(session: Session, command: CommandSubscribe) -> None:
-    """Reserve the id, then open in a task. A repeated request for an open one is answered again."""
+    """Reserve the id, then open in a task. Responds again to a repeated request."""
     opening = session.consumers.begin(command.consumer_id)
     if opening is not None:
         refuse = partial(answers.error, command.request_id)
@@ -91,7 +91,7 @@ async def _open(session: Session, command: CommandSubscribe, opening: Opening) -
     try:
         await reauthorize(session, BaseCommand.Type.SUBSCRIBE, command, opening)
     except BrokerError:
-        # The client has its SUCCESS already: close it as a consumer whose grant was revoked.
+        # SUCCESS is sent already: close the consumer as after a revoked grant.
         if session.consumers.get(key) is consumer:
             session.drop_consumer(key)
             consumer.close()
@@ -152,11 +152,11 @@ def flow(session: Session, command: CommandFlow) -> None:
 
 
 def acknowledge_run(session: Session, frames: Sequence[Frame], start: int) -> tuple[int, int]:
-    """Hand the ACKs from `start` on to their consumers, in one list each, up to the first that
-    `ack` must look at: it is cumulative, long or has an error. Receipts follow in order. A run ends
-    too when it has the ids of a turn.
+    """Pass the ACKs from `start` on to their consumers, in one list each, up to one that `ack` must
+    handle: cumulative, long or with an error. Receipts follow in order. A run has at most the ids
+    of one turn.
 
-    Returns the index behind the run, and its ids.
+    Returns the index after the run, and the number of its ids.
     """
     opened = session.consumers.opened
     runs: dict[Consumer, list[Ack]] = {}
@@ -198,7 +198,7 @@ def acknowledge_run(session: Session, frames: Sequence[Frame], start: int) -> tu
 
 
 def ack(session: Session, command: CommandAck) -> None:
-    """Acknowledge; the receipt, if asked for, goes out at once. Raises LongWork."""
+    """Acknowledge; a requested receipt is sent at once. Raises LongWork."""
     consumer = session.consumers.get(command.consumer_id)
     error = None
     ids = command.message_id
@@ -218,7 +218,7 @@ def ack(session: Session, command: CommandAck) -> None:
 
 
 def _ack_in_turns(session: Session, command: CommandAck) -> Iterator[None]:
-    """The same for many ids or large ack sets. One set that is too long spoils all."""
+    """As `ack`, for many ids or large ack sets. One too long set fails the command."""
     cumulative = command.ack_type == _CUMULATIVE
     longest = 0
     for part in parts_of(command.message_id):
@@ -235,7 +235,7 @@ def _ack_in_turns(session: Session, command: CommandAck) -> Iterator[None]:
             if consumer is None:
                 error = ServerError.ConsumerNotFound
                 break
-            # More than one at once are no cumulative acknowledgement, which the consumer says.
+            # The consumer refuses a cumulative acknowledgement with several ids.
             acks = [_ack_of(data, ack_sets.WORDS_MAX) for data in part]
             consumer.ack(acks, cumulative=cumulative)
             if cumulative:
@@ -261,7 +261,7 @@ class _LongSet(Exception):
 
 
 def _ack_of(data: MessageIdData, words_max: int) -> Ack:
-    # Signed: what is before the first entry of a ledger has entry id -1. Clients acknowledge it
+    # Signed: entry id -1 is the position before a ledger's first entry, which clients acknowledge
     # cumulatively when they are done with a part of that entry's batch.
     position = _new_tuple(Position, (signed(data.ledgerId), signed(data.entryId)))
     words = tuple(data.ack_set)
@@ -271,7 +271,7 @@ def _ack_of(data: MessageIdData, words_max: int) -> Ack:
 
 
 def redeliver(session: Session, command: CommandRedeliverUnacknowledgedMessages) -> None:
-    """Send unacknowledged messages again: those named, or all. Raises LongWork."""
+    """Resend unacknowledged messages: the given ones, or all. Raises LongWork."""
     consumer = session.consumers.get(command.consumer_id)
     if consumer is None:
         return
@@ -282,7 +282,7 @@ def redeliver(session: Session, command: CommandRedeliverUnacknowledgedMessages)
     elif consumer.sub_type in INDIVIDUAL_ACK:
         raise LongWork(_redeliver_in_turns(session, command, epoch))
     else:
-        # Other types send all again, whichever are named.
+        # Other types resend all messages, whatever ids are given.
         consumer.redeliver([_position(ids[0])], epoch)
 
 
@@ -305,7 +305,7 @@ def _open_consumer(session: Session, consumer_id: int) -> Consumer:
 
 
 async def seek(session: Session, command: CommandSeek) -> None:
-    """Read from an id or a time on; all consumers are closed and come back."""
+    """Continue at an id or a time; all consumers are closed and reconnect."""
     consumer = _open_consumer(session, command.consumer_id)
     if command.HasField("message_id"):
         words = tuple(command.message_id.ack_set)

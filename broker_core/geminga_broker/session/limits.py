@@ -1,8 +1,8 @@
-"""What one command may bring (spec PR-16).
+"""Bounds of commands (spec PR-16).
 
-Every text and every list of every command has a bound here; a command that has one without can't
-be served (`checks_of` raises). It is looked at before anything else is done with the command. SEND,
-ACK and REDELIVER_UNACKNOWLEDGED_MESSAGES are bounded where they are taken apart.
+Every text and every list of every command has a bound here; without one a command can't be served
+(`checks_of` raises). The bounds are checked before a command is handled. Those of SEND, ACK and
+REDELIVER_UNACKNOWLEDGED_MESSAGES are in their handlers.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from geminga_protocol.frames import CommandLimits
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, KeyValue, ServerError
 
 FIRST_FRAMES_BYTES_MAX = 64 * 1024
-"""Of a frame before the client is let in: a proof of who it is fits."""
+"""Bound of a frame before authentication; credentials fit."""
 
 COMMAND_BYTES_MAX = 64 * 1024
 
 SCHEMA_COMMAND_BYTES_MAX = SCHEMA_BYTES_MAX + 256 * 1024
 
 IDS_BYTES_MAX = 1 << 20
-"""Of a command with message ids: some 80 000. Clients send 1000 (Java), or at most what a consumer
-holds unacknowledged (50 000 by default).
+"""Bound of a command with message ids: some 80 000. Clients send 1000 (Java), or at most a
+consumer's unacknowledged messages (50 000 by default).
 """
 
 ENTRIES_MAX = 10_000
-"""Entries that lists of texts may have to be looked at at all."""
+"""Bound of lists of texts; longer ones are not read at all."""
 
 RANGES_MAX = 10_000
 """Hash ranges of a Key_Shared consumer."""
@@ -59,7 +59,7 @@ COMMAND_LIMITS = CommandLimits(
     },
     ENTRIES_MAX,
 )
-"""For the frame reader, so that nothing larger is even parsed."""
+"""For the frame reader, which doesn't parse larger commands."""
 
 BOUNDED_ELSEWHERE = frozenset((_C.SEND, _C.FLOW, _C.ACK, _C.REDELIVER_UNACKNOWLEDGED_MESSAGES))
 """The hot path: handlers take large ones in turns."""
@@ -119,7 +119,7 @@ _TEXTS: Mapping[str, Check] = {
     "original_auth_data": _text("original credentials", FIRST_FRAMES_BYTES_MAX),
     "original_auth_method": _text("original authentication method"),
 }
-"""By field name: commands call the same thing by the same name."""
+"""By field name, which means the same in all commands."""
 
 _LISTS: Mapping[str, Check] = {
     "metadata": _properties("Metadata"),
@@ -142,9 +142,7 @@ Checks = tuple[_Field, ...]
 
 
 def checks_of(descriptor: Descriptor) -> Checks:
-    """What is to be looked at in a message of that type. Raises LookupError for a text or list
-    without a bound.
-    """
+    """The checks of a type of messages. Raises LookupError for a text or list without a bound."""
     found = []
     for field in descriptor.fields:
         nested = field.message_type
@@ -160,7 +158,7 @@ def checks_of(descriptor: Descriptor) -> Checks:
 
 
 def check(checks: Checks, message: Message) -> None:
-    """Raises BrokerError for the first that is above its bound."""
+    """Raises BrokerError for the first field above its bound."""
     for field in checks:
         if field.check is not None:
             field.check(getattr(message, field.name))

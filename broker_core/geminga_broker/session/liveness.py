@@ -13,14 +13,14 @@ from geminga_runtime.stream import FramedStream
 _log = logging.getLogger(__name__)
 
 PONGS_PER_INTERVAL = 3
-"""A client that isn't read gets so many PONGs in a keep-alive interval: its PINGs can't be
-answered, and it would give the connection up.
+"""PONGs in a keep-alive interval for a client that isn't read: its PINGs aren't answered, and
+without PONGs it would close the connection.
 """
 
 
 class Liveness:
-    """When the peer was last heard. While it is not read, because it is at its bounds, it can't be
-    heard: it counts as alive as long as it takes some of what waits for it.
+    """When the peer last sent something. A peer that isn't read, because it is at its bounds,
+    counts as alive while it takes some of the bytes that are queued for it.
     """
 
     def __init__(self, stream: FramedStream) -> None:
@@ -41,19 +41,19 @@ class Liveness:
             self._listening = None
 
     def pause(self, *, held_back: bool = False) -> None:
-        """Nothing is read from now on; one that is held back gets PONGs unasked."""
+        """Reading stops; with `held_back`, the peer gets unsolicited PONGs."""
         self.reading = False
         self._held_back = self._held_back or held_back
 
     def resume(self) -> None:
-        """The peer is read again."""
+        """Reading continues."""
         self.reading = True
         self.heard()
 
     async def keep_alive(self, interval_s: float, connected: Callable[[], bool]) -> None:
-        """Ping every interval; return when the peer was silent for two of them, or has not sent
-        CONNECT within the first (PulsarHandler.handleKeepAliveTimeout). One that is not read must
-        also have taken nothing of what waits for it.
+        """Ping every interval; return when the peer was silent for two intervals, or did not send
+        CONNECT within the first (PulsarHandler.handleKeepAliveTimeout). A peer that isn't read
+        counts as silent only if it also took no queued bytes.
         """
         limit_s = 2 * interval_s
         stream = self._stream

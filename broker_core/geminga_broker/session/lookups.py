@@ -38,7 +38,7 @@ GATHER_S = 0.05
 
 
 async def partitioned_metadata(session: Session, command: CommandPartitionedTopicMetadata) -> None:
-    """How many partitions the topic has; makes it where policy and client want that."""
+    """The number of partitions; creates the topic if policy and client allow it."""
     topic = TopicName.parse(command.topic)
     service = session.service
     count = await service.topics.partition_count(
@@ -48,7 +48,7 @@ async def partitioned_metadata(session: Session, command: CommandPartitionedTopi
 
 
 async def lookup_topic(session: Session, command: CommandLookupTopic) -> None:
-    """Which broker serves the topic."""
+    """The broker that serves the topic."""
     topic, listener = TopicName.parse(command.topic), command.advertised_listener_name
     place = await session.service.lookup.locate(topic, listener)
     answer = lookup.lookup_response(
@@ -63,11 +63,11 @@ async def lookup_topic(session: Session, command: CommandLookupTopic) -> None:
 async def topics_of_namespace(session: Session, command: CommandGetTopicsOfNamespace) -> None:
     """The namespace's topics, filtered here if the pattern allows that.
 
-    One list of a connection at a time, and only when it reads them: they can be long.
+    For a connection one list at a time, and only while it reads: lists can be long.
     """
     async with session.listing:
         await session.backpressure.until_writable()
-        # That may have taken long: grants may have been revoked meanwhile.
+        # Grants may have been revoked during the wait.
         await authorize(session, BaseCommand.Type.GET_TOPICS_OF_NAMESPACE, command)
         await _list_topics(session, command)
 
@@ -96,7 +96,7 @@ async def _list_topics(session: Session, command: CommandGetTopicsOfNamespace) -
 
 
 async def watch_topic_list(session: Session, command: CommandWatchTopicList) -> None:
-    """Send the namespace's matching topics now and each change of them, until closed (PIP-145)."""
+    """Send the namespace's matching topics, and then each change, until closed (PIP-145)."""
     config = session.service.config.topics
     pattern = None
     if config.pattern_filtering and len(command.topics_pattern) <= config.pattern_length_max:
@@ -117,7 +117,7 @@ async def watch_topic_list(session: Session, command: CommandWatchTopicList) -> 
 
 
 async def _watch(session: Session, command: CommandWatchTopicList, pattern: TopicPattern) -> None:
-    """Compare the list after each change with the client's, and send the difference."""
+    """After each change, send the difference to the client's list."""
     prefix = f"{MANAGED_LEDGERS}/{command.namespace}/persistent"
     async with session.service.store.watch(prefix) as changes:
         known = await _persistent_matching(session, command.namespace, pattern)
@@ -131,12 +131,12 @@ async def _watch(session: Session, command: CommandWatchTopicList, pattern: Topi
             )
         )
         while await _topics_changed(changes):
-            # Changes that come while the client doesn't read are sent together later.
+            # Changes while the client doesn't read are sent together later.
             await session.backpressure.until_writable()
             try:
                 await authorize(session, BaseCommand.Type.WATCH_TOPIC_LIST, command)
             except BrokerError:
-                return  # no more updates, without an error: the watcher was opened by right
+                return  # end the updates without an error: opening the watcher was allowed
             now = await _persistent_matching(session, command.namespace, pattern)
             if now != known:
                 new, gone = sorted(now - known), sorted(known - now)
@@ -146,7 +146,7 @@ async def _watch(session: Session, command: CommandWatchTopicList, pattern: Topi
 
 
 async def _topics_changed(changes: trio.MemoryReceiveChannel[Notification]) -> bool:
-    """Return when topics were created or deleted, after a moment that gathers more of them."""
+    """Wait for created or deleted topics, and then GATHER_S for more of them."""
     async for change in changes:
         made_or_gone = change.kind in (Change.CREATED, Change.DELETED)
         if change.kind is Change.LOST or (made_or_gone and topic_of_ledger_path(change.path)):
@@ -165,7 +165,7 @@ async def _persistent_matching(session: Session, namespace: str, pattern: TopicP
 
 
 def close_watcher(session: Session, command: CommandWatchTopicListClose) -> None:
-    """Stop a watcher; one that isn't there is no error."""
+    """Stop a watcher, if it exists."""
     scope = session.watchers.pop(command.watcher_id, None)
     if scope is not None:
         scope.cancel()

@@ -24,7 +24,7 @@ from geminga_protocol.topic_name import TopicName
 
 
 def open_producer(session: Session, command: CommandProducer) -> None:
-    """Reserve the id, then open in a task. A repeated request for an open one is answered again."""
+    """Reserve the id, then open in a task. Responds again to a repeated request."""
     opening = session.producers.begin(command.producer_id)
     if opening is not None:
         refuse = partial(answers.error, command.request_id)
@@ -51,7 +51,7 @@ async def _open(session: Session, command: CommandProducer, opening: Opening) ->
     try:
         await reauthorize(session, BaseCommand.Type.PRODUCER, command, opening)
         if producer.closed:
-            # The topic was unloaded, or another producer has it: the client tries again.
+            # The topic was unloaded, or another producer replaced it: the client retries.
             text = "The producer was closed while it was being opened"
             raise BrokerError(ServerError.ServiceNotReady, text)
     except BrokerError:
@@ -68,13 +68,13 @@ async def _join_topic(
     session: Session, command: CommandProducer, opening: Opening
 ) -> tuple[Producer, bytes] | None:
     """The producer and its schema's version; None if the client has closed it meanwhile: it may
-    have opened a successor, which this late one must not replace.
+    have opened a new one, which this one must not replace.
     """
     service = session.service
     await reauthorize(session, BaseCommand.Type.PRODUCER, command, opening)
     name = TopicName.parse(command.topic)
     topic = await service.topics.get(name, create=True)
-    # Loading may take long: the right may have been revoked meanwhile.
+    # The right may have been revoked while the topic was loaded.
     await reauthorize(session, BaseCommand.Type.PRODUCER, command, opening)
     given_schema = command.schema if command.HasField("schema") else None
     version = await service.schemas.admit_producer(name, schema_of(session, given_schema))
@@ -104,7 +104,7 @@ async def _join_topic(
 
 
 async def ensure_subscription(topic: Topic, name: str) -> None:
-    """Make a durable subscription at the topic's end if it isn't there."""
+    """Create a durable subscription at the topic's end unless it exists."""
     if name not in topic.subscriptions:
         try:
             await topic.create_subscription(name, LATEST)
@@ -116,8 +116,8 @@ async def ensure_subscription(topic: Topic, name: str) -> None:
 def _became_ready(
     session: Session, request_id: int, schema_version: bytes, producer: Producer
 ) -> None:
-    """The producer has exclusive access now: send the second PRODUCER_SUCCESS, unless the first is
-    still to come, which then says so.
+    """The producer has exclusive access now: send the second PRODUCER_SUCCESS, unless the first
+    isn't sent yet, which then says so.
     """
     if session.producers.get(producer.producer_id) is producer:
         _answer(session, request_id, producer, schema_version)
@@ -144,8 +144,8 @@ def _answer(session: Session, request_id: int, producer: Producer, schema_versio
 
 
 def close_producer(session: Session, command: CommandCloseProducer) -> None:
-    """Leave the topic once all its messages are answered. An unknown id is an error only if it was
-    never open.
+    """Leave the topic after the receipts of all its messages. An unknown id is an error only if it
+    was never open.
     """
     registry = session.producers
     producer = registry.get(command.producer_id)

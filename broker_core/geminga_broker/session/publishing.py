@@ -1,4 +1,4 @@
-"""SEND: entries on their way to a topic (spec PR-07, BR-24)."""
+"""SEND (spec PR-07, BR-24)."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ Run = tuple[Producer | None, list[PublishItem]]
 
 
 def publish_run(session: Session, frames: Sequence[Frame], start: int) -> int:
-    """Hand the SENDs from `start` on, until another command, to their producers, in one list each.
+    """Pass the SENDs from `start` on, up to another command, to their producers, in one list each.
 
-    Returns the index behind the run. An entry with a wrong checksum or a transaction is refused
-    alone. Raises SessionClosed for a producer that never was.
+    Returns the index after the run. Refuses single entries with a wrong checksum or a transaction.
+    Raises SessionClosed for a producer that was never open.
     """
     if not session.connected:
         raise SessionClosed("SEND before CONNECT")
@@ -63,7 +63,7 @@ def publish_run(session: Session, frames: Sequence[Frame], start: int) -> int:
         if payload is None or len(payload) < CHECKED_BYTES:
             _refuse(session, producer_id, send.sequence_id, "The message has no metadata")
             continue
-        # `payload.verify_checksum`, written out: this stands on the hot path.
+        # `payload.verify_checksum` inlined: this is the hot path.
         magic, checksum = unpack_front(payload)
         if magic == MAGIC_CRC32C and crc32c(payload[CHECKED_BYTES:]) != checksum:
             _refuse(session, producer_id, send.sequence_id, "Checksum failed on the broker")
@@ -104,8 +104,8 @@ def _publish_joined(session: Session, runs: dict[int, Run], sends: SendRun) -> N
 
 
 def _producer(session: Session, producer_id: int) -> Producer | None:
-    """The open producer; None for one that the broker closed: its last SENDs are dropped, and the
-    client sends them again after it has reconnected.
+    """The open producer; None if the broker closed it: its last SENDs are dropped, and the client
+    resends them after it has reconnected.
     """
     producer = session.producers.opened.get(producer_id)
     if producer is None and not session.producers.was_closed(producer_id):
@@ -121,5 +121,5 @@ def _refuse(
     code: ServerError = ServerError.ChecksumError,
 ) -> None:
     if session.producers.get(producer_id) is None:
-        return  # closed by the broker, which the client may not know yet
+        return  # closed by the broker; the client may not know it yet
     session.write(producing.send_error(producer_id, sequence_id, code, text))

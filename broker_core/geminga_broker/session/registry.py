@@ -1,4 +1,4 @@
-"""Producers or consumers of a connection by the ids that the client gave them."""
+"""Producers or consumers of a connection, by the client's ids."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from geminga_broker.authz.needs import Place
 T = TypeVar("T")
 
 CLOSED_IDS_MAX = 10_000
-"""Closed ids remembered for one connection, the oldest forgotten first."""
+"""Known closed ids of one connection; the oldest are forgotten first."""
 
 
 class Opening:
-    """An id whose producer or consumer is being made."""
+    """An id whose producer or consumer is being opened."""
 
     __slots__ = ("_dropped", "_recheck_required", "place")
 
@@ -22,27 +22,27 @@ class Opening:
         self._dropped = False
         self._recheck_required = True
         self.place: Place | None = None
-        """The place that the client's right was checked for."""
+        """The place for which the client's right was checked."""
 
     def drop(self) -> None:
-        """The client has closed it meanwhile."""
+        """The client has closed it before it was open."""
         self._dropped = True
 
     def is_dropped(self) -> bool:
-        """Whether the client has closed it meanwhile."""
+        """Whether the client has closed it before it was open."""
         return self._dropped
 
     def require_recheck(self, *, required: bool = True) -> None:
-        """Whether the client's right must be checked (again) before it is open."""
+        """Set whether the client's right must be checked (again) before it is open."""
         self._recheck_required = required
 
     def requires_recheck(self) -> bool:
-        """Whether the client's right has to be checked (again)."""
+        """Whether the client's right must be checked (again)."""
         return self._recheck_required
 
 
 class Registry(Generic[T]):
-    """What is open or being opened, and the ids of what was closed."""
+    """Open producers or consumers, those being opened, and the ids of closed ones."""
 
     __slots__ = ("_closed", "_opening", "_places", "opened")
 
@@ -59,19 +59,19 @@ class Registry(Generic[T]):
         return iter(list(self.opened.values()))
 
     def get(self, key: int) -> T | None:
-        """The open one of that id."""
+        """The open producer or consumer with that id."""
         return self.opened.get(key)
 
     def begin(self, key: int) -> Opening | None:
-        """Reserve an id; None when it is taken."""
+        """Reserve an id; None if it is taken."""
         if key in self.opened or key in self._opening:
             return None
         opening = self._opening[key] = Opening()
         return opening
 
     def finish(self, key: int, opening: Opening, value: T) -> bool:
-        """Mark the id as open. Returns False if the client gave it up meanwhile. The client's right
-        must have been checked before.
+        """Mark the id as open. Returns False if the client has closed it meanwhile. The client's
+        right must have been checked before.
         """
         if opening.is_dropped():
             return False
@@ -84,7 +84,7 @@ class Registry(Generic[T]):
         return True
 
     def places(self, tenant: str, namespace: str | None) -> list[tuple[int, Place]]:
-        """Ids and places of what is open in a tenant, or in one of its namespaces."""
+        """Ids and places of those open in a tenant, or in one of its namespaces."""
         return [
             (key, place)
             for key, place in self._places.items()
@@ -92,17 +92,17 @@ class Registry(Generic[T]):
         ]
 
     def require_recheck(self) -> None:
-        """Grants were revoked: check the client's right again for all that is being opened."""
+        """Grants were revoked: check the client's right again for all being opened."""
         for opening in self._opening.values():
             opening.require_recheck()
 
     def fail(self, key: int, opening: Opening) -> None:
-        """Opening failed; harmless when it was finished or dropped."""
+        """Opening failed; no effect if it was finished or dropped."""
         if self._opening.get(key) is opening:
             del self._opening[key]
 
     def drop_opening(self, key: int) -> bool:
-        """Drop one that is being opened; False when there is none."""
+        """Drop one being opened; False if there is none."""
         opening = self._opening.pop(key, None)
         if opening is None:
             return False
@@ -110,7 +110,7 @@ class Registry(Generic[T]):
         return True
 
     def forget(self, key: int) -> T | None:
-        """Remove an id; returns what was open."""
+        """Remove an id; returns the open producer or consumer."""
         value = self.opened.pop(key, None)
         self._places.pop(key, None)
         if value is not None:
@@ -120,5 +120,5 @@ class Registry(Generic[T]):
         return value
 
     def was_closed(self, key: int) -> bool:
-        """Whether the id was open once, or is being opened: frames may still be on their way."""
+        """Whether the id was open, or is being opened: its frames may still arrive."""
         return key in self._closed or key in self._opening

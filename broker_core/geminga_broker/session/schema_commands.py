@@ -1,4 +1,4 @@
-"""GET_SCHEMA and GET_OR_CREATE_SCHEMA, and the schemas that other commands bring."""
+"""GET_SCHEMA and GET_OR_CREATE_SCHEMA, and schemas in other commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from geminga_protocol.topic_name import TopicName
 
 
 def schema_of(session: Session, wire: Schema | None) -> SchemaData | None:
-    """What a client says that its messages are. Raises InvalidSchemaData."""
+    """The schema in a client's command. Raises InvalidSchemaData."""
     if wire is None:
         return None
     return SchemaData.from_wire(wire, user=session.principal or "")
@@ -35,11 +35,11 @@ async def get_schema(session: Session, command: CommandGetSchema) -> None:
 
 
 async def get_or_create_schema(session: Session, command: CommandGetOrCreateSchema) -> None:
-    """Register a schema, and answer with its version. Raises BrokerError TopicNotFound."""
+    """Register a schema, and respond with its version. Raises BrokerError TopicNotFound."""
     topic = TopicName.parse(command.topic)
     await session.service.topics.get(topic, create=False)
     schema = schema_of(session, command.schema)
     if schema is not None and schema.type is SchemaType.NONE:
-        schema = None  # as Apache's broker, which keeps such a schema if a producer brings it
+        schema = None  # as Apache's broker, which accepts such a schema from producers
     version = await session.service.schemas.admit_producer(topic, schema)
     session.write(schemas.get_or_create_schema_response(command.request_id, version))

@@ -33,21 +33,21 @@ _log = logging.getLogger(__name__)
 SEND = int(BaseCommand.Type.SEND)
 ACK = int(BaseCommand.Type.ACK)
 _TLS_HELLO = b"\x16\x03"
-"""How a TLS handshake begins (RFC 8446, 5.1)."""
+"""First bytes of a TLS handshake (RFC 8446, 5.1)."""
 READ_FRAMES = 1000
-"""More than these make the next read smaller, down to READ_BYTES_MIN: they are parsed and handled
-in one turn of the loop, about 7 ms, and others wait for some turns.
+"""A read with more frames makes the next one smaller, down to READ_BYTES_MIN: all frames of a read
+are handled in one turn of the loop, about 7 ms, while other tasks wait.
 """
 READ_BYTES_MIN = 8 * 1024
-"""Of the first read, too; each that is full of fewer frames lets the next be twice as large."""
+"""Also of the first read; a full read with fewer frames doubles the next one."""
 LAST_ANSWERS_S = 1.0
-"""How long a connection that is closed by us may take to read its last answers."""
+"""Time for a client to read its last responses after we ended the connection."""
 
 
 async def handle_connection(
     stream: FramedStream, service: BrokerService, caller: Caller | None = None
 ) -> None:
-    """Serve one client until it leaves, breaks the protocol, falls silent, or the broker stops.
+    """Serve one client until it leaves, violates the protocol, is silent, or the broker stops.
 
     If `caller` is given, the client is already authenticated.
     """
@@ -64,7 +64,7 @@ async def handle_connection(
                 await _flush(stream)
             nursery.cancel_scope.cancel()
     finally:
-        # Only now has every task of the session ended, so that none opens anything any more.
+        # All tasks of the session have ended: none can open anything after this.
         if session is not None:
             del service.connections.sessions[session]
             session.release()
@@ -84,7 +84,7 @@ async def _keep_alive(session: Session) -> None:
 
 
 async def _read(session: Session) -> None:
-    """The only reader. Returns when the client left or must go."""
+    """The only reader. Returns at the end of the connection, from either side."""
     message_size_max = session.service.config.network.max_message_size_bytes
     first_max = min(FIRST_FRAMES_BYTES_MAX - FRAME_PADDING_BYTES, message_size_max)
     reader = FrameReader(first_max, COMMAND_LIMITS, join_sends=True)
@@ -108,7 +108,7 @@ async def _read(session: Session) -> None:
                 if not session.connected and data.startswith(_TLS_HELLO):
                     raise SessionClosed("the peer speaks TLS on the plaintext port") from failure
                 raise SessionClosed(str(failure)) from failure
-            del data, frames, unfinished  # or an idle client's last messages stay
+            del data, frames, unfinished  # don't keep an idle client's last messages
             if backpressure.overloaded:
                 await backpressure.wait_ready()
     except ConnectionLost as error:
@@ -126,7 +126,7 @@ def _next_read_bytes(bytes_max: int, received: int, frames: int) -> int:
 
 
 Unfinished = tuple[Iterator[None], Sequence[Frame]]
-"""Steps of a command that takes long, and the frames behind it."""
+"""Steps of a long command, and the frames after it."""
 
 
 async def _finish(session: Session, unfinished: Unfinished | None) -> None:
@@ -138,7 +138,7 @@ async def _finish(session: Session, unfinished: Unfinished | None) -> None:
 
 def serve_frames(session: Session, frames: Sequence[Frame]) -> Unfinished | None:
     """Handle frames in order; neighbouring SENDs go to their topics together, neighbouring ACKs to
-    their consumers. Returns what must be finished before anything else is handled, usually None.
+    their consumers. Returns a long command to finish before other frames, usually None.
 
     Raises SessionClosed.
     """
@@ -173,8 +173,8 @@ def serve_frames(session: Session, frames: Sequence[Frame]) -> Unfinished | None
 
 
 def handle_unroutable(session: Session, frame: Frame) -> None:
-    """Answer a broken command with an error if it has a request id; ignore commands that only a
-    broker sends. Raises SessionClosed for a broken command without request id.
+    """Respond to a broken command with an error if it has a request id; ignore commands that only
+    brokers send. Raises SessionClosed for a broken command without request id.
     """
     if frame.type != BROKEN:
         _log.debug("address=%s ignored command of type %d", session.address, frame.type)

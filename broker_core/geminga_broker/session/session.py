@@ -1,8 +1,8 @@
 """One client's connection: ids and lifetimes (spec PR-04 to PR-07, PR-12).
 
-The session owns what the connection holds (producers, consumers, watchers) and its bounds. What a
-command does stands in the handler functions of this package, reached through `table.ROUTES`. One
-task reads; what needs storage runs in tasks of the session's nursery, so that reading goes on.
+The session owns the connection's producers, consumers and watchers, and its bounds. The handlers of
+commands are functions of this package, found through `table.ROUTES`. One task reads; commands that
+need storage run in tasks of the session's nursery, so that reading continues.
 """
 
 from __future__ import annotations
@@ -39,17 +39,16 @@ TEXT_CHARACTERS_MAX = 16 * 1024
 """Limit of an error's text: some quote schemas."""
 
 REFUSALS_LOGGED_MAX = 30
-"""Commands of one connection that are refused for want of a grant, each with a line in the log, in
-REFUSALS_PERIOD_S; the others are counted.
+"""Unauthorized commands of one connection that are logged in REFUSALS_PERIOD_S; more are counted.
 """
 
 REFUSALS_PERIOD_S = 60.0
 
 NO_REQUEST = (1 << 64) - 1
-"""Request id -1 of commands that the broker starts."""
+"""Request id -1, of commands from the broker."""
 
 Refuse = Callable[[ServerError, str], bytes]
-"""Makes the answer to a refused command."""
+"""Makes the response to a refused command."""
 
 
 class SessionClosed(Exception):
@@ -79,7 +78,7 @@ async def run_request(
     run: Callable[..., Awaitable[None]],
     *args: Any,
 ) -> None:
-    """Await `run(*args)`; on an error, write the answer that `refuse` makes of it."""
+    """Await `run(*args)`; on an error, write the response from `refuse`."""
     try:
         await run(*args)
     except Exception as error:
@@ -94,7 +93,7 @@ async def run_request(
 
 
 class Session:
-    """A client's connection, as handlers and topics see it (`topic.api.ClientConnection`)."""
+    """A client's connection, for handlers and topics (`topic.api.ClientConnection`)."""
 
     def __init__(
         self,
@@ -103,9 +102,7 @@ class Session:
         nursery: trio.Nursery,
         caller: Caller | None = None,
     ) -> None:
-        """If `caller` is given, the client is already authenticated: its CONNECT needs no
-        credentials.
-        """
+        """If `caller` is given, the client is authenticated: CONNECT needs no credentials."""
         self.stream = stream
         self.service = service
         self.nursery = nursery
@@ -118,7 +115,7 @@ class Session:
         self.protocol_version = 0
         self.features = FeatureFlags()
         self.respond: Callable[[str, bytes], None] | None = None
-        """Takes AUTH_RESPONSE, once CONNECT has begun an authentication."""
+        """Handles AUTH_RESPONSE, after CONNECT has begun an authentication."""
         self.producers: Registry[Producer] = Registry()
         self.consumers: Registry[Consumer] = Registry()
         self.watchers: dict[int, trio.CancelScope] = {}
@@ -138,11 +135,11 @@ class Session:
             f"producers={len(self.producers)} consumers={len(self.consumers)}>"
         )
 
-    # ---- what topics ask of a connection ----
+    # ---- for topics ----
 
     @property
     def writable(self) -> bool:
-        """Whether more may be written before the client reads some."""
+        """Whether the send buffer has room."""
         return self.stream.writable
 
     @property
@@ -152,7 +149,7 @@ class Session:
 
     @property
     def principal(self) -> str | None:
-        """The client's own role, or the proxy's that speaks for it."""
+        """The role of the peer: the client's own, or its proxy's."""
         return self.caller.role
 
     async def is_alive(self) -> bool:
@@ -162,12 +159,12 @@ class Session:
         return await self.liveness.is_alive(self.service.config.network.liveness_timeout_ms / 1000)
 
     def drop_producer(self, producer_id: int) -> None:
-        """The broker closes a producer: tell the client and forget it."""
+        """The broker closes a producer: notify the client and forget it."""
         if self.producers.forget(producer_id) is not None:
             self.write(producing.close_producer(producer_id, NO_REQUEST))
 
     def drop_consumer(self, consumer_id: int) -> None:
-        """The broker closes a consumer: tell the client and forget it."""
+        """The broker closes a consumer: notify the client and forget it."""
         if self.consumers.forget(consumer_id) is not None:
             self.write(consuming.close_consumer(consumer_id, NO_REQUEST))
 
@@ -180,9 +177,7 @@ class Session:
         *args: Any,
         size_bytes: int = 0,
     ) -> None:
-        """Run a command of that size in a task; its failure is answered with what `refuse` makes
-        of it.
-        """
+        """Run a command of that size in a task; on a failure, send the response from `refuse`."""
         self.backpressure.request_started(size_bytes)
         ended = partial(self.backpressure.request_ended, size_bytes)
         self.nursery.start_soon(run_request, self.write, ended, refuse, run, *args)
@@ -190,13 +185,13 @@ class Session:
     # ---- revoked grants ----
 
     def require_recheck(self) -> None:
-        """Grants were revoked: check again what the client is opening at this moment."""
+        """Grants were revoked: check the client's right again for what it is opening now."""
         self.producers.require_recheck()
         self.consumers.require_recheck()
 
     async def recheck(self, tenant: str, namespace: str | None) -> None:
         """After a grant was revoked, close the client's producers and consumers of a tenant (or of
-        one of its namespaces) that it has no right to any more.
+        one of its namespaces) for which it lost the right.
         """
         for kind, registry, drop in (
             (BaseCommand.Type.PRODUCER, self.producers, self.drop_producer),
@@ -223,11 +218,11 @@ class Session:
     # ---- life ----
 
     def stop(self) -> None:
-        """The broker ends the connection: nothing more is read, what was written is still sent."""
+        """The broker ends the connection: stop reading, but send written frames."""
         self.read_scope.cancel()
 
     def release(self) -> None:
-        """Close all that the connection holds; topics go on without it."""
+        """Close all the connection's producers, consumers and watchers."""
         self.liveness.heard()
         self.backpressure.release()
         for consumer in self.consumers:

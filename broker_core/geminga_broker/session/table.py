@@ -1,7 +1,7 @@
-"""Which function handles which command, behind its need and its bounds (spec PR-05, PR-16, PX-22).
+"""The handler of each command, with its authorization and bounds (spec PR-05, PR-16, PX-22).
 
-Each command is handled `Direct`, `InTask` or as an `Opening`. `build` puts the check of the
-client's right before each handler, and raises if a handler would run without it.
+Each command is handled `Direct`, `InTask` or as an `Opening`. `build` adds the check of the
+client's right to each handler, and raises if a handler would run without it.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, ServerError
 
 Handler = Callable[[Session, Any], None]
 Refusal = Callable[[Any, ServerError, str], bytes]
-"""The answer to a command that is refused."""
+"""Makes the response to a refused command."""
 
 
 class Route(NamedTuple):
-    """A handler takes effect at once, and runs in a task what needs storage."""
+    """A command's handler, which is synchronous: work that needs storage runs in a task."""
 
     run: Handler
     before_connect: bool = False
 
 
 class UnguardedHandler(Exception):
-    """A command would be served without a check of the client's right."""
+    """A command would be handled without a check of the client's right."""
 
 
 @dataclass(frozen=True, slots=True)
 class Direct:
-    """Takes effect at once; for commands that need no right, or belong to something open."""
+    """Runs at once; for commands that need no right, or are for an open producer or consumer."""
 
     run: Handler
 
@@ -62,13 +62,13 @@ class Direct:
         return self.run
 
     def refuse(self, command: Any, code: ServerError, text: str) -> bytes:
-        """ERROR, to a command with a request id. Raises SessionClosed for another."""
+        """ERROR, for a command with a request id. Raises SessionClosed for others."""
         return _error(command, code, text)
 
 
 @dataclass(frozen=True, slots=True)
 class InTask:
-    """Runs in a task if the client has the right; `refuse` makes the answer to a failure."""
+    """Runs in a task if the client has the right; `refuse` makes the response to a failure."""
 
     run: Callable[[Session, Any], Awaitable[None]]
     refuse: Refusal
@@ -96,7 +96,7 @@ class Opening:
     run: Handler
 
     def guarded(self, kind: int, need: Need) -> Handler:
-        """The handler itself. Raises UnguardedHandler for a command that doesn't open anything."""
+        """The handler itself. Raises UnguardedHandler for a command that opens nothing."""
         if kind not in (_C.PRODUCER, _C.SUBSCRIBE):
             raise UnguardedHandler(f"{SUBMESSAGE[kind]} opens nothing")
         return self.run
@@ -200,4 +200,4 @@ _HANDLED: dict[int, Handling] = {
 }
 
 ROUTES = build(_HANDLED)
-"""All commands that are served, except SEND (`publishing`)."""
+"""All supported commands, except SEND (`publishing`)."""

@@ -1,4 +1,4 @@
-"""Long commands run in steps, one in a turn of the loop, so that others go on (spec PR-16)."""
+"""Long commands run in steps, one in a turn of the loop, so that other tasks run (spec PR-16)."""
 
 from __future__ import annotations
 
@@ -8,25 +8,23 @@ from geminga_broker.session.session import Session
 from geminga_protocol.pb.pulsar_api_pb2 import MessageIdData
 
 STEP_IDS = 1000
-"""Message ids in a step, about 10 ms; Java's clients put no more into a command."""
+"""Message ids in a step, about 10 ms; Java clients send no more in a command."""
 
 LONG_WORDS = 128
-"""Words of an ack set from which on it counts: those of usual batches are a few."""
+"""Ack sets count from this number of words on; usual batches have a few words."""
 
 _WORDS_PER_ID = 64
-"""They take as long as a message id."""
+"""Words that take as long as a message id."""
 
 
 STARTS_PER_TURN = 64
-"""Commands of one connection that begin in a turn, a few ms: a read brings thousands of short ones,
-and what is begun together goes on together.
+"""Commands of one connection that start in a turn, a few ms: a read may bring thousands of short
+ones, and those that start together also continue together.
 """
 
 
 class LongWork(Exception):
-    """Raised by a handler whose command takes long: `steps` do it, and later frames wait until they
-    are done.
-    """
+    """Raised by a handler of a long command: `steps` do the work; later frames wait for them."""
 
     def __init__(self, steps: Iterator[None]) -> None:
         super().__init__("in turns")
@@ -34,7 +32,7 @@ class LongWork(Exception):
 
 
 async def run_in_turns(session: Session, steps: Iterator[None]) -> None:
-    """Do all steps, one in a turn of the loop, also if many connections have some to do."""
+    """Run all steps; only one step, of all connections, runs in a turn of the loop."""
     turn = session.service.connections.turn
     session.liveness.pause()
     more = True
@@ -48,8 +46,8 @@ _END = object()
 
 
 def count_start(session: Session) -> None:
-    """A command was begun that goes on in a task. Raises LongWork when the next has to wait for
-    another turn.
+    """Count a command that starts a task. Raises LongWork if the next one must wait for another
+    turn.
     """
     session.started += 1
     if session.started >= STARTS_PER_TURN:
@@ -58,7 +56,7 @@ def count_start(session: Session) -> None:
 
 
 def parts_of(ids: Iterable[MessageIdData]) -> Iterator[list[MessageIdData]]:
-    """The ids, so many at a time as a step may have."""
+    """The ids in parts, each for one step."""
     part: list[MessageIdData] = []
     weight = 0
     for data in ids:

@@ -1,6 +1,4 @@
-"""Transaction commands: this broker has no transaction coordinator and says so, to those who might
-use it.
-"""
+"""Transaction commands, refused even with the right: there is no transaction coordinator."""
 
 from __future__ import annotations
 
@@ -81,4 +79,4 @@ ANSWERS: dict[int, Callable[[Any, ServerError, str], bytes]] = {
     _C.END_TXN_ON_PARTITION: _of_txn(CommandEndTxnOnPartitionResponse),
     _C.END_TXN_ON_SUBSCRIPTION: _of_txn(CommandEndTxnOnSubscriptionResponse),
 }
-"""How each is refused, in the words of its own response."""
+"""The error response of each command."""
