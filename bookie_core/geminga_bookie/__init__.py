@@ -1,1 +1,1 @@
-"""BookKeeper: ledger storage, and the client that the broker writes ledgers with (spec BK)."""
+"""BookKeeper: ledger storage, and the broker's ledger client (spec BK)."""

@@ -1,7 +1,7 @@
-"""`geminga bookieshell`: a look at a bookie's ledgers from outside (spec BK-11).
+"""`geminga bookieshell`: inspects a bookie's ledgers (spec BK-11).
 
-Commands and options are those of BookKeeper's `bookkeeper shell`; they read the data directory of a
-standalone and never write, so they work beside a running one, which then may be some seconds ahead.
+Commands and options are those of BookKeeper's `bookkeeper shell`. They read the data directory of a
+standalone and never write, so they work beside a running one, but may be some seconds behind.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ShellFailed(click.ClickException):
 )
 @click.pass_context
 def bookieshell(context: click.Context, data_dir: Path) -> None:
-    """Look at the ledgers of a standalone's bookie."""
+    """Inspect the ledgers of a standalone's bookie."""
     context.obj = data_dir
 
 

@@ -1,35 +1,35 @@
-"""What a bookie and the ledger client raise; `code` is BookKeeper's BKException code."""
+"""Errors of a bookie and the ledger client; `code` is BookKeeper's BKException code."""
 
 from __future__ import annotations
 
 
 class BookkeeperError(Exception):
-    """Base. `retryable` says that the same call may succeed later."""
+    """Base. `retryable`: the same call may succeed later."""
 
     code = -999
     retryable = False
 
 
 class NoSuchEntry(BookkeeperError):
-    """The bookie is sure that it does not hold the entry."""
+    """The bookie certainly does not have the entry."""
 
     code = -13
 
 
 class NoSuchLedger(BookkeeperError):
-    """The bookie is sure that it does not hold the ledger, or metadata says that there is none."""
+    """The bookie certainly does not have the ledger, or there is no metadata of it."""
 
     code = -7
 
 
 class IncorrectParameter(BookkeeperError):
-    """An id, LAC, master key or add that no ledger can have; no bookie will ever take it."""
+    """An invalid id, LAC, master key or add, which every bookie refuses."""
 
     code = -14
 
 
 class LedgerFenced(BookkeeperError):
-    """Another client took the ledger over; ordinary adds are refused for ever (BK-07)."""
+    """Another client recovers the ledger; normal adds are refused for ever (BK-07)."""
 
     code = -101
 
@@ -41,19 +41,19 @@ class LedgerClosed(BookkeeperError):
 
 
 class DigestMismatch(BookkeeperError):
-    """The entry's digest or on-disk checksum does not fit its bytes (BK-12)."""
+    """The entry's digest or on-disk checksum is wrong (BK-12)."""
 
     code = -5
 
 
 class UnauthorizedAccess(BookkeeperError):
-    """The master key (password) is not the ledger's."""
+    """Wrong master key (password)."""
 
     code = -102
 
 
 class MetadataConflict(BookkeeperError):
-    """The ledger's metadata changed under the caller's hands."""
+    """The ledger's metadata changed meanwhile."""
 
     code = -17
 
@@ -66,7 +66,7 @@ class NotEnoughBookies(BookkeeperError):
 
 
 class BookieReadOnly(BookkeeperError):
-    """The bookie takes no writes now: its disks are full or failed (BK-10)."""
+    """The bookie accepts no writes now: its disks are full or failed (BK-10)."""
 
     code = -104
     retryable = True
@@ -80,18 +80,18 @@ class TooManyRequests(BookkeeperError):
 
 
 class UnknownLedgerState(BookkeeperError):
-    """After an unclean stop the bookie may lack entries of this ledger: no guess (BK-02)."""
+    """Unknown: the bookie may lack entries of this ledger after an unclean stop (BK-02)."""
 
     code = -106
     retryable = True
 
 
 class StorageFailed(BookkeeperError):
-    """The disk answered with an error; the text names file and cause."""
+    """I/O error of a disk; the text names file and cause."""
 
     code = -1
     retryable = True
 
 
 class DataDirError(Exception):
-    """A directory can't be used: in use, not writable, of another version or bookie."""
+    """A directory is in use, not writable, or belongs to another version or bookie."""

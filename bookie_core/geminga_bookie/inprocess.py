@@ -23,7 +23,7 @@ __all__ = ["BookieOptions", "InProcessBookie", "open_bookie"]
 logger = logging.getLogger(__name__)
 
 FAILED_RETRY_S = 1.0
-"""How often a bookie whose journal failed tries whether it works again."""
+"""Interval of retries after a journal failed."""
 
 
 @asynccontextmanager
@@ -34,10 +34,10 @@ async def open_bookie(
     metadata: MetadataStore | None = None,
     disk: Disk | None = None,
 ) -> AsyncIterator[BookiePort]:
-    """Recover what the directories hold, serve, and on the way out bring everything to its place.
+    """Recover the directories' data and serve; the exit makes a last checkpoint.
 
-    `live_ledgers` lets garbage be collected; without it nothing is ever dropped. `metadata` is
-    where the cookie is compared with. Raises DataDirError.
+    `live_ledgers` enables garbage collection. `metadata` is the store of the cookie to compare
+    with. Raises DataDirError.
     """
     if options.in_memory:
         bookie = MemoryBookie(options.bookie_id)
@@ -74,7 +74,7 @@ async def _open_on_disk(
         raise DataDirError(f"bookie {options.bookie_id} can't start: {error}") from error
     try:
         if metadata is not None:
-            # A new bookie that was killed before metadata knew it holds nothing yet.
+            # Also new: a bookie killed before its cookie was in the metadata store is empty.
             is_new = storage.directories.is_new or await trio.to_thread.run_sync(storage.is_empty)
             await check_metadata_cookie(
                 metadata, options.bookie_id, storage.directories.instance_id, is_new=is_new
@@ -85,8 +85,8 @@ async def _open_on_disk(
         bookie = InProcessBookie(options, storage)
         opened.append(bookie)
         if any(report.next_id > 1 for report in storage.reports):
-            # What was recovered goes to its place at once, so that a process that is killed over
-            # and over does not collect journals to replay.
+            # Checkpoint recovered entries at once: a process that is killed again and again must
+            # not accumulate journals to replay.
             bookie.checkpointer.seal()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(bookie.checkpointer.run)
@@ -106,7 +106,7 @@ async def _open_on_disk(
 
 
 async def _close(storage: Storage, opened: list[InProcessBookie]) -> None:
-    """Journals first: their last positions can become the marks of the last checkpoint."""
+    """Stop the journals first: their last positions become the marks of the last checkpoint."""
 
     def stop_journals() -> None:
         for journal in storage.journals:

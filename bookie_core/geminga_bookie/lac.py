@@ -1,4 +1,4 @@
-"""What a packet says of itself, and the waiters for a ledger's last add confirmed (LAC)."""
+"""The LAC (last add confirmed) in a packet, and waiters for a ledger's LAC."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ NO_LAC = -1
 
 
 def packet_lac(packet: bytes) -> int:
-    """The LAC piggybacked on an entry; -1 where the packet is too short to carry one."""
+    """The LAC in an entry's packet; -1 if the packet is too short."""
     if len(packet) < PACKET_HEADER_BYTES:
         return NO_LAC
     return int.from_bytes(packet[16:24], "big", signed=True)
 
 
 class LacWaiters:
-    """Parked long polls by ledger; `advance` wakes those that have waited for less."""
+    """Long polls by ledger; `wake` wakes those of one ledger."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, tuple[trio.Event, int]] = {}
@@ -27,13 +27,13 @@ class LacWaiters:
         return ledger_id in self._waiting
 
     def wake(self, ledger_id: int) -> None:
-        """The ledger's LAC has moved, or it is gone: wake its waiters."""
+        """The ledger's LAC changed, or it was deleted: wake its waiters."""
         waiting = self._waiting.pop(ledger_id, None)
         if waiting is not None:
             waiting[0].set()
 
     async def park(self, ledger_id: int) -> None:
-        """Sleep until the next `wake` of that ledger. Many may wait; the last clears the place."""
+        """Sleep until the next `wake` of that ledger. The last waiter removes its entry."""
         event, count = self._waiting.get(ledger_id, (trio.Event(), 0))
         self._waiting[ledger_id] = (event, count + 1)
         try:

@@ -1,4 +1,4 @@
-"""A bookie without files, for tests and `--in-memory`: the same contract, but it forgets."""
+"""A bookie without files, for tests and `--in-memory`: the same contract, not durable."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from geminga_bookie.port import (
 
 
 class _Ledger:
-    """Entries of one ledger by id, and what the bookie knows of it."""
+    """Entries and state of one ledger."""
 
     __slots__ = ("entries", "fenced", "lac", "master_key")
 
@@ -42,9 +42,8 @@ class _Ledger:
 class MemoryBookie:
     """A `BookiePort` that keeps packets in dicts.
 
-    `done` callbacks come in a later scheduler turn, one for each completed run, as from a bookie
-    with a journal.
-    Memory is bounded by what metadata keeps alive: `collect_garbage` drops the rest.
+    `done` callbacks come in a later turn of the scheduler, one for each completed run, as with a
+    journal. `collect_garbage` drops ledgers without metadata, which bounds the memory.
     """
 
     def __init__(self, bookie_id: str = "127.0.0.1:3181") -> None:
@@ -151,7 +150,7 @@ class MemoryBookie:
         return self._ledgers[ledger_id].lac
 
     async def force(self, ledger_id: int) -> None:
-        """See `BookiePort.force`: returns after the `done` of what was added before."""
+        """See `BookiePort.force`: returns after the `done` of earlier adds."""
         passed = trio.Event()
         trio.lowlevel.current_trio_token().run_sync_soon(passed.set)
         await passed.wait()
@@ -161,10 +160,8 @@ class MemoryBookie:
         return sorted(self._known(ledger_id).entries)
 
     async def collect_garbage(self, live_ledgers: LiveLedgers) -> list[int]:
-        """Drop ledgers that metadata no longer knows; returns their ids (BK-06).
-
-        Held ledgers are listed before metadata is read, so that one made meanwhile is never taken
-        for garbage.
+        """Drop ledgers without metadata; returns their ids (BK-06). Its ledgers are listed before
+        the metadata, so that a new ledger is never taken for garbage.
         """
         garbage = set(self._ledgers)
         async for ledger_id in live_ledgers():
@@ -175,7 +172,7 @@ class MemoryBookie:
         return sorted(garbage)
 
     async def run_gc(self, live_ledgers: LiveLedgers, interval_s: float) -> None:
-        """Collect garbage for ever, every `interval_s`; an unbounded interval never does."""
+        """Collect garbage every `interval_s`, for ever; never with an infinite interval."""
         while not math.isinf(interval_s):
             await trio.sleep(interval_s)
             await self.collect_garbage(live_ledgers)

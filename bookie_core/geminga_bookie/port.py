@@ -1,8 +1,8 @@
-"""The bookie port: all that a ledger client can ask of one bookie.
+"""The bookie port: all requests of a ledger client to one bookie.
 
-In-process, over TCP and simulated bookies stand behind the same names; nothing above may know which
-it is. Entries travel as *packets*: BookKeeper's header (ledger id, entry id, LAC, length), digest
-and payload, as on the wire.
+In-process, TCP and simulated bookies have this interface; no caller may depend on which one it is.
+Entries are *packets*: BookKeeper's header (ledger id, entry id, LAC, length), digest and payload,
+as on the wire.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import NamedTuple, Protocol
 from geminga_bookie.errors import BookkeeperError, IncorrectParameter
 
 ID_MAX = (1 << 63) - 1
-"""Highest ledger id, entry id and LAC: they are signed in Java."""
+"""The highest ledger id, entry id and LAC, which are signed in Java."""
 MASTER_KEY_BYTES_MAX = (1 << 16) - 1
 ADD_BYTES_MAX = 128 * 1024 * 1024
-"""One add: with what else is in its group it must fit into one record of the journal."""
+"""Bound of one add: its group must fit into one record of the journal."""
 
 AddDone = Callable[[int, int, BookkeeperError | None], None]
 """(first entry id, count, error): a run is durable or failed. Called in the loop, in order."""
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class Completion(NamedTuple):
-    """The outcome of a run: `done` is called in the loop with the other fields."""
+    """The result of a run: `done` is called in the loop with the other fields."""
 
     done: AddDone
     first: int
@@ -35,7 +35,7 @@ class Completion(NamedTuple):
 
 
 def complete(completions: Sequence[Completion]) -> None:
-    """Call back in order. A callback that raises keeps no outcome from the others."""
+    """Call back in order. A failing callback doesn't affect the others."""
     for done, first, count, error in completions:
         try:
             done(first, count, error)
@@ -48,7 +48,7 @@ class BookiePort(Protocol):
 
     @property
     def bookie_id(self) -> str:
-        """Its id in ledger metadata, usually `host:port`."""
+        """The bookie's id in ledger metadata, usually `host:port`."""
 
     def add(
         self,
@@ -60,27 +60,26 @@ class BookiePort(Protocol):
         *,
         recovery: bool = False,
     ) -> None:
-        """Add consecutive entries. Never blocks and never raises: the outcome goes to `done`, by
-        runs.
+        """Add consecutive entries. Never blocks and never raises: `done` gets the result, by runs.
 
-        `done` comes only after the journal's fdatasync (BK-02). A fenced ledger refuses unless
-        `recovery`. Ids, keys and sizes that no ledger can have are refused with
-        IncorrectParameter, by this and by all methods.
+        `done` is called only after the journal's fdatasync (BK-02). A fenced ledger refuses the add
+        unless `recovery`. As in all methods, invalid ids, keys and sizes fail with
+        IncorrectParameter.
         """
 
     async def read(
         self, ledger_id: int, first_entry_id: int, *, entries_max: int, bytes_max: int
     ) -> list[bytes]:
-        """Packets of consecutive entries from the first on, at least one, then up to the bounds.
-        Raises NoSuchEntry, NoSuchLedger, UnknownLedgerState, DigestMismatch if the first can't be
-        read.
+        """Packets of consecutive entries from the first one on: at least one, at most the bounds.
+        Raises NoSuchEntry, NoSuchLedger, UnknownLedgerState, DigestMismatch if the first one can't
+        be read.
         """
 
     async def fence(self, ledger_id: int, master_key: bytes) -> int:
-        """Fence the ledger durably; returns the bookie's LAC (-1 if it knows none)."""
+        """Fence the ledger durably; returns the bookie's LAC (-1 if unknown)."""
 
     async def read_lac(self, ledger_id: int) -> int:
-        """The highest LAC that the bookie knows, explicit or piggybacked."""
+        """The bookie's highest LAC, explicit or in packets."""
 
     async def write_lac(self, ledger_id: int, master_key: bytes, lac: int) -> None:
         """Store an explicit LAC."""
@@ -89,14 +88,14 @@ class BookiePort(Protocol):
         """Wait until the LAC is above `previous_lac`; returns it. The caller sets the deadline."""
 
     async def force(self, ledger_id: int) -> None:
-        """Return when all that was added to the ledger is on disk."""
+        """Return when all earlier adds of the ledger are on disk."""
 
     async def list_entries(self, ledger_id: int) -> list[int]:
-        """Ids of the entries held, ascending."""
+        """Ids of the bookie's entries, ascending."""
 
 
 def ids_fit(ledger_id: int, first_entry_id: int = 0, count: int = 0) -> bool:
-    """Whether files can hold a run of entries with these ids."""
+    """Whether a run of entries with these ids can be stored."""
     return 0 <= ledger_id <= ID_MAX and 0 <= first_entry_id <= ID_MAX - count
 
 

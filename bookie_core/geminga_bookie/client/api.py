@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class DigestType(Enum):
-    """How entries are protected; names as in BookKeeper's metadata."""
+    """Kind of an entry's digest; names as in BookKeeper's metadata."""
 
     CRC32 = 1
     HMAC = 2
@@ -26,7 +26,7 @@ class LedgerState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LedgerOptions:
-    """How a new ledger is made (BK-20). Custom metadata names its owner (BK-27)."""
+    """Options of a new ledger (BK-20). Custom metadata names its owner (BK-27)."""
 
     ensemble_size: int = 1
     write_quorum: int = 1

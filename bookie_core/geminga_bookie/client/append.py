@@ -1,7 +1,6 @@
-"""Appending to a ledger: pipelined, answered in order (spec BK-20).
+"""Appending to a ledger: pipelined, completed in order (spec BK-20).
 
-One replica (E = WQ = AQ = 1): the bookie's answers are the ledger's. What completes, completes by
-runs.
+One replica (E = WQ = AQ = 1): an append completes with the bookie's add, run by run.
 """
 
 from __future__ import annotations
@@ -31,9 +30,8 @@ _log = logging.getLogger(__name__)
 
 
 class _Pending(NamedTuple):
-    """An append that is not wholly answered: entries from `first` to before `end`.
-
-    It is kept whole: how much of it is answered follows from `LedgerWriter._answered`.
+    """An incomplete append: entries from `first` to before `end`. `LedgerWriter._answered` tells
+    which of them are complete.
     """
 
     first: int
@@ -46,8 +44,7 @@ class _Pending(NamedTuple):
 class LedgerWriter(LedgerReader):
     """The one writer of an open ledger.
 
-    Memory for unanswered appends is bounded by the callers' own limits on what they have
-    outstanding.
+    The callers' own limits bound the memory of pending appends.
     """
 
     def __init__(
@@ -69,7 +66,7 @@ class LedgerWriter(LedgerReader):
         self._pushed_length = 0
         self._pending: deque[_Pending] = deque()
         self._answered = 0
-        """Entries before it have their answer."""
+        """Entries before this id are complete."""
         self._failure: BookkeeperError | None = None
         self._drained: Promise[None] | None = None
         self._added_now = self._added
@@ -97,13 +94,13 @@ class LedgerWriter(LedgerReader):
         return first, made
 
     async def read_last_add_confirmed(self) -> int:
-        """The writer knows it."""
+        """The writer's own last add confirmed."""
         return self.last_add_confirmed
 
     async def close(self) -> None:
-        """Wait for what is pushed, then close the ledger by compare-and-set; after a failed append
-        at its last confirmed entry. Raises LedgerFenced if another client recovered the ledger
-        meanwhile. Idempotent.
+        """Wait for pending appends, then close the ledger by compare-and-set; after a failed append
+        at the last confirmed entry. Raises LedgerFenced if another client has recovered the ledger.
+        Idempotent.
         """
         if self._pending:
             if self._drained is None:
@@ -126,12 +123,12 @@ class LedgerWriter(LedgerReader):
         self._metadata = closed
 
     def abandon(self, error: BookkeeperError) -> None:
-        """Fail what has no answer yet, and every later append, with the error."""
+        """Fail all pending and later appends with the error."""
         if self._failure is None:
             self._fail(error)
 
     def _added(self, first: int, count: int, error: BookkeeperError | None) -> None:
-        """The bookie's answer for a run of entries."""
+        """The bookie's callback for a run of entries."""
         if self._failure is not None:
             return
         if error is not None or first != self.last_add_confirmed + 1:
@@ -161,7 +158,7 @@ class LedgerWriter(LedgerReader):
             self._drained.resolve(None)
 
     def _answer(self, append: _Pending, end: int, error: BookkeeperError | None) -> None:
-        """Answer an append up to `end`. A callback that raises keeps no answer from the others."""
+        """Complete an append up to `end`. A failing callback doesn't affect others."""
         first, self._answered = self._answered, end
         try:
             append.done(first, end - first, error)
@@ -174,7 +171,7 @@ def append_whole(
     entries: Sequence[Sequence[Buffer]],
     finished: Callable[[BookkeeperError | None], None],
 ) -> int:
-    """Append; `finished` gets called once: all is durable, or an error. Returns the first id."""
+    """Append; calls `finished` once, with None or an error. Returns the first id."""
     left = len(entries)
 
     def done(_first: int, count: int, error: BookkeeperError | None) -> None:
@@ -189,7 +186,7 @@ def append_whole(
 
 
 async def append_durably(writer: LedgerWriter, entries: Sequence[Sequence[Buffer]]) -> int:
-    """Append; returns the first entry's id when all are durable. Raises BookkeeperError."""
+    """Append; returns the first entry id when all are durable. Raises BookkeeperError."""
     written: Promise[None] = Promise()
 
     def finished(error: BookkeeperError | None) -> None:

@@ -17,14 +17,14 @@ from geminga_runtime.clock import wall_clock_ms
 from geminga_runtime.metadata.api import MetadataStore
 
 _ID_ATTEMPTS_MAX = 8
-"""Ids tried for a new ledger; taken are those of ledgers that were put into the store otherwise."""
+"""Attempts to find a free id; ids of ledgers that others put into the store are taken."""
 
 _DIGESTS_KEPT_MAX = 256
 
 
 class BookkeeperClient:
-    """Makes, opens and deletes ledgers over bookie ports by bookie id, one bookie for each entry
-    (E = WQ = AQ = 1). All methods raise MetadataError's kinds too.
+    """Creates, opens and deletes ledgers over bookie ports by bookie id, one bookie for each entry
+    (E = WQ = AQ = 1). All methods also raise MetadataError.
     """
 
     def __init__(
@@ -39,9 +39,9 @@ class BookkeeperClient:
         self._now_ms = now_ms
         self._digests: dict[tuple[int, bytes], Digest] = {}
         self.delete = self._store.delete
-        """Remove a ledger's metadata; bookies collect the entries later. Idempotent."""
+        """Delete a ledger's metadata; bookies collect the entries later. Idempotent."""
         self.ledgers = self._store.ids
-        """Ids of all ledgers that metadata knows."""
+        """Ids of all ledgers in the metadata store."""
 
     async def create(self, options: LedgerOptions) -> LedgerWriter:
         """A new ledger. Raises NotEnoughBookies, MetadataConflict."""
@@ -78,7 +78,7 @@ class BookkeeperClient:
     async def open(self, ledger_id: int, password: bytes, *, recover: bool) -> LedgerReader:
         """Open for reading. With `recover` an unclosed ledger is fenced, recovered and closed first
         (BK-23). Raises NoSuchLedger, UnauthorizedAccess, UnknownLedgerState; DigestMismatch,
-        NoSuchEntry if an entry that is damaged or lost keeps the ledger from being recovered.
+        NoSuchEntry if a damaged or lost entry prevents the recovery.
         """
         known = await self._store.read(ledger_id)
         if known.metadata.password != password:
@@ -96,7 +96,7 @@ class BookkeeperClient:
         return (await self._store.read(ledger_id)).metadata
 
     def _digest(self, metadata: LedgerMetadata) -> Digest:
-        """One digest for all ledgers of a kind and password: there are few."""
+        """A cached digest for all ledgers of a kind and password, of which there are few."""
         key = (metadata.digest_type.value, metadata.password)
         digest = self._digests.get(key)
         if digest is None:

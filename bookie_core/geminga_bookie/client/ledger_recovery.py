@@ -1,8 +1,8 @@
-"""Recovery of a ledger that its writer left open (spec BK-23; Apache's LedgerRecoveryOp).
+"""Recovery of a ledger that its writer didn't close (spec BK-23; Apache's LedgerRecoveryOp).
 
-State OPEN -> IN_RECOVERY, fence, read on from the last add confirmed, write again what an ack
-quorum may have, close by compare-and-set. Two recoveries at once agree, because whoever closes
-second takes the first one's end.
+State OPEN -> IN_RECOVERY, fence, read from the last add confirmed on, rewrite entries that an ack
+quorum may have, close by compare-and-set. Of two concurrent recoveries the second one to close
+takes the first one's end.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from geminga_protocol.bookkeeper.digest import Digest, DigestError
 from geminga_runtime.waiters import Promise
 
 _RUN_ENTRIES = 256
-"""Entries that one recovery read asks for, and that are written again at once."""
+"""Entries of one recovery read, which are rewritten together."""
 
 _RUN_BYTES = 4 * 1024 * 1024
 
@@ -43,9 +43,9 @@ async def recover(
     ports: Mapping[str, BookiePort],
 ) -> VersionedMetadata:
     """Fence, recover and close the ledger; returns its closed metadata. Raises UnknownLedgerState
-    when too few bookies answer to tell where the ledger ends: try again later. Raises
-    DigestMismatch or NoSuchEntry when every copy of an entry that is needed for it is damaged or
-    gone: trying again does not help.
+    if too few bookies respond to find the ledger's end: a later retry may succeed. Raises
+    DigestMismatch or NoSuchEntry if all copies of a needed entry are damaged or lost: a retry
+    doesn't help.
     """
     while known.metadata.state is not LedgerState.CLOSED:
         try:
@@ -61,7 +61,7 @@ async def recover(
 
 
 class _Recovery:
-    """One attempt, under one version of the metadata."""
+    """One attempt, with one version of the metadata."""
 
     def __init__(
         self, metadata: LedgerMetadata, digest: Digest, ports: Mapping[str, BookiePort]
@@ -72,7 +72,7 @@ class _Recovery:
         self._master_key = packets.master_key(metadata.password)
 
     async def run(self) -> tuple[int, int]:
-        """(last entry id, length) at which the ledger must be closed."""
+        """(last entry id, length) for closing the ledger."""
         last = await self._fence()
         length = 0
         if last >= 0:
@@ -91,7 +91,7 @@ class _Recovery:
         return f"ledger {self._metadata.ledger_id}"
 
     async def _fence(self) -> int:
-        """Fence until the old writer gets no ack quorum; returns the highest LAC that they know."""
+        """Fence until the old writer can't get an ack quorum; returns the bookies' highest LAC."""
         metadata = self._metadata
         ensemble = metadata.ensembles[max(metadata.ensembles)]
         answers: dict[int, int] = {}
@@ -111,15 +111,14 @@ class _Recovery:
             set(answers), metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum
         ):
             self._refuse("can't be fenced", failures)
-        # What earlier fragments hold was confirmed when the last one began.
+        # All entries of earlier fragments were confirmed before the last one began.
         return max(*answers.values(), max(metadata.ensembles) - 1)
 
     async def _quorum_run(self, first: int, entries_max: int) -> list[bytes]:
-        """Packets from `first` on that an ack quorum has; empty if no ack quorum can have the
-        first.
+        """Packets from `first` on that an ack quorum has; empty if no ack quorum can have `first`.
 
-        AQ positive answers find an entry, (WQ - AQ) + 1 negative ones rule it out; with neither,
-        nobody knows.
+        AQ positive responses find an entry, (WQ - AQ) + 1 negative ones rule it out; otherwise it
+        is unknown.
         """
         metadata = self._metadata
         ensemble = ensemble_of(metadata.ensembles, first)
@@ -141,7 +140,7 @@ class _Recovery:
                 nursery.start_soon(read_one, ensemble[index])
         if len(runs) >= metadata.ack_quorum:
             runs.sort(key=len, reverse=True)
-            # Striped entries have other write sets each, so a run tells of its first entry only.
+            # Striped entries have different write sets: the run is valid for its first entry only.
             striped = metadata.ensemble_size != metadata.write_quorum
             return runs[0][: 1 if striped else len(runs[metadata.ack_quorum - 1])]
         if negative <= metadata.write_quorum - metadata.ack_quorum:
@@ -161,7 +160,7 @@ class _Recovery:
         return run
 
     async def _write_again(self, first: int, run: Sequence[bytes]) -> None:
-        """Write entries to their whole write sets: a copy that was read may not be on disk yet."""
+        """Write entries to their whole write sets, as copies that were read may not be durable."""
         metadata = self._metadata
         ensemble = ensemble_of(metadata.ensembles, first)
         failures: list[BookkeeperError] = []

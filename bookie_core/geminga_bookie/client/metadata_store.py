@@ -16,26 +16,26 @@ from geminga_runtime.metadata.api import MUST_NOT_EXIST, BadVersion, MetadataSto
 
 @dataclass(frozen=True, slots=True)
 class VersionedMetadata:
-    """Ledger metadata and the version that a compare-and-set must name."""
+    """Ledger metadata and its version, for compare-and-set."""
 
     metadata: LedgerMetadata
     version: int
 
     def closed(self, last_entry_id: int, length: int) -> LedgerMetadata:
-        """The same, closed."""
+        """The metadata of the closed ledger."""
         return replace(
             self.metadata, state=LedgerState.CLOSED, last_entry_id=last_entry_id, length=length
         )
 
 
 class LedgerMetadataStore:
-    """Reads and writes ledger metadata. Everything raises the store's MetadataError kinds too."""
+    """Reads and writes ledger metadata. All methods also raise MetadataError."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
 
     async def next_ledger_id(self) -> int:
-        """An id never given out before: the number of a sequential node (ZkLedgerIdGenerator)."""
+        """A new id: the number of a sequential node (ZkLedgerIdGenerator)."""
         path, _ = await self._store.put(
             paths.id_generator(), b"", MUST_NOT_EXIST, ephemeral=True, sequential=True
         )
@@ -43,7 +43,7 @@ class LedgerMetadataStore:
         return int(path.rpartition("-")[2])
 
     async def create(self, metadata: LedgerMetadata) -> VersionedMetadata:
-        """Raises MetadataConflict if there is a ledger of that id."""
+        """Raises MetadataConflict if the id is taken."""
         value = encode(metadata)
         try:
             _, stat = await self._store.put(paths.ledger(metadata.ledger_id), value, MUST_NOT_EXIST)
@@ -59,7 +59,7 @@ class LedgerMetadataStore:
         return VersionedMetadata(decode(ledger_id, node.value), node.stat.version)
 
     async def update(self, known: VersionedMetadata, changed: LedgerMetadata) -> VersionedMetadata:
-        """Compare-and-set. Raises MetadataConflict if it is no longer what was known."""
+        """Compare-and-set. Raises MetadataConflict if the metadata changed."""
         try:
             _, stat = await self._store.put(
                 paths.ledger(changed.ledger_id), encode(changed), known.version
@@ -69,14 +69,14 @@ class LedgerMetadataStore:
         return VersionedMetadata(changed, stat.version)
 
     async def delete(self, ledger_id: int) -> None:
-        """Idempotent: a missing ledger is no error."""
+        """Idempotent."""
         try:
             await self._store.delete(paths.ledger(ledger_id))
         except NoNode:
             pass
 
     async def ids(self) -> AsyncIterator[int]:
-        """All ledgers, by walking the tree; those made meanwhile may be left out."""
+        """Ids of all ledgers in the tree; ones created meanwhile may be missing."""
         pending = [paths.ROOT]
         while pending:
             parent = pending.pop()
@@ -93,7 +93,7 @@ class LedgerMetadataStore:
 
 
 def encode(metadata: LedgerMetadata) -> bytes:
-    """In format version 3."""
+    """The metadata in format version 3."""
     info = LedgerMetadataFormat(
         quorumSize=metadata.write_quorum,
         ensembleSize=metadata.ensemble_size,
@@ -114,7 +114,7 @@ def encode(metadata: LedgerMetadata) -> bytes:
 
 
 def decode(ledger_id: int, value: bytes) -> LedgerMetadata:
-    """Raises RemoteProtocolError if the value can't be understood."""
+    """Raises RemoteProtocolError for an invalid value."""
     info = ledger_metadata.parse(value)
     state = LedgerState(info.state)
     return LedgerMetadata(

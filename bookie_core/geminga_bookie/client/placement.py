@@ -1,4 +1,4 @@
-"""Which bookies hold which entry (pure; spec BK-20; Apache's RoundRobinDistributionSchedule)."""
+"""Placement of entries on bookies (pure; spec BK-20; Apache's RoundRobinDistributionSchedule)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from geminga_bookie.errors import NotEnoughBookies
 
 
 def choose_ensemble(bookies: Sequence[str], ensemble_size: int, ledger_id: int) -> list[str]:
-    """Neighbours in the sorted list, begun elsewhere for each ledger. Raises NotEnoughBookies."""
+    """Neighbours in the sorted list; the start depends on the id. Raises NotEnoughBookies."""
     if len(bookies) < ensemble_size:
         raise NotEnoughBookies(
             f"ledger {ledger_id} needs {ensemble_size} bookies, {len(bookies)} are writable"
@@ -18,12 +18,12 @@ def choose_ensemble(bookies: Sequence[str], ensemble_size: int, ledger_id: int) 
 
 
 def write_set(entry_id: int, ensemble_size: int, write_quorum: int) -> list[int]:
-    """Indexes of the bookies that get the entry: consecutive ones from entry mod E."""
+    """Indexes of the entry's bookies: consecutive ones from entry mod E."""
     return [(entry_id + n) % ensemble_size for n in range(write_quorum)]
 
 
 def ensemble_of(ensembles: Mapping[int, Sequence[str]], entry_id: int) -> Sequence[str]:
-    """The ensemble of the fragment that holds the entry."""
+    """The ensemble of the entry's fragment."""
     first = max(start for start in ensembles if start <= entry_id)
     return ensembles[first]
 
@@ -36,9 +36,9 @@ def fragment_end(ensembles: Mapping[int, Sequence[str]], entry_id: int) -> int |
 def covers_every_ack_quorum(
     answered: set[int], ensemble_size: int, write_quorum: int, ack_quorum: int
 ) -> bool:
-    """Whether the bookies that answered share one with every ack quorum that there can be.
+    """Whether every possible ack quorum has a bookie that responded.
 
-    (E - AQ) + 1 answers always do; fewer may, when they are spread well (BK-23).
+    (E - AQ) + 1 responses are always enough; fewer may be, if spread well (BK-23).
     """
     needed = write_quorum - ack_quorum + 1
     return all(

@@ -18,18 +18,18 @@ from geminga_protocol.bookkeeper import digest as packets
 from geminga_protocol.bookkeeper.digest import Digest, DigestError
 
 READ_ENTRIES_MAX = 4096
-"""Most entries that one request to a bookie asks for."""
+"""Bound of the entries of one request to a bookie."""
 
 
 class LedgerReader:
-    """A ledger open for reading. Payloads are views of the stored packet, the only copy."""
+    """A ledger opened for reading. Payloads are views of the packets, without a copy."""
 
     def __init__(
         self, metadata: LedgerMetadata, digest: Digest, ports: Mapping[str, BookiePort]
     ) -> None:
         self.ledger_id = metadata.ledger_id
         self.last_add_confirmed = metadata.last_entry_id
-        """Entry id up to which reads are allowed; -1 when the ledger is empty."""
+        """The last readable entry id; -1 for an empty ledger."""
         self.length = metadata.length
         """Payload bytes up to the last add confirmed."""
         self._metadata = metadata
@@ -37,8 +37,9 @@ class LedgerReader:
         self._ports = ports
 
     async def read(self, first: int, last: int, *, bytes_max: int = 1 << 62) -> list[memoryview]:
-        """Payloads of entries first..last (both inclusive), digests verified; fewer if `bytes_max`
-        is reached, never none. Raises BookkeeperError, NoSuchEntry beyond the last add confirmed.
+        """Payloads of entries first..last (inclusive), with verified digests; fewer, but at least
+        one, if `bytes_max` is reached. Raises BookkeeperError, NoSuchEntry beyond the last add
+        confirmed.
         """
         if not 0 <= first <= last or last > self.last_add_confirmed:
             raise NoSuchEntry(
@@ -55,7 +56,7 @@ class LedgerReader:
         return found
 
     async def read_last_add_confirmed(self) -> int:
-        """Ask the bookies for the LAC and keep it. Of a closed ledger it is known."""
+        """Update the LAC from the bookies; a closed ledger's is known."""
         if self._metadata.state is not LedgerState.CLOSED:
             bookies = ensemble_of(self._metadata.ensembles, max(self.last_add_confirmed, 0))
             for bookie_id in bookies:
@@ -68,7 +69,7 @@ class LedgerReader:
         return self.last_add_confirmed
 
     async def aclose(self) -> None:
-        """Give the handle back; there is nothing to give back yet."""
+        """Close the handle; has no effect yet."""
 
     async def _learn_length(self) -> None:
         if self.last_add_confirmed < 0:
@@ -76,11 +77,11 @@ class LedgerReader:
         try:
             [packet] = await self._packets(self.last_add_confirmed, 1, 1)
         except (DigestMismatch, NoSuchEntry):
-            return  # the entries before it can be read all the same
+            return  # earlier entries are still readable
         self.length = packets.header(packet)[3]
 
     async def _read_run(self, first: int, last: int, bytes_max: int) -> list[memoryview]:
-        """Entries from the first on, as many as one replica gives at once."""
+        """Entries from `first` on, as many as one replica returns at once."""
         entries_max = min(last - first + 1, READ_ENTRIES_MAX)
         end = fragment_end(self._metadata.ensembles, first)
         if end is not None:
@@ -107,14 +108,14 @@ class LedgerReader:
                     self.ledger_id, first, entries_max=entries_max, bytes_max=bytes_max
                 )
             except BookkeeperError as error:
-                # What a replica does not know tells less than what is wrong with another.
+                # Another replica's failure is more informative than a missing entry.
                 if not isinstance(error, NoSuchEntry | NoSuchLedger) or len(ensemble) == 1:
                     failure = error
         raise failure
 
 
 def port_of(ports: Mapping[str, BookiePort], bookie_id: str) -> BookiePort:
-    """The bookie's port. Raises UnknownLedgerState: what it holds can't be known now."""
+    """The bookie's port. Raises UnknownLedgerState if it can't be reached."""
     port = ports.get(bookie_id)
     if port is None:
         raise UnknownLedgerState(f"bookie {bookie_id} can't be reached")
