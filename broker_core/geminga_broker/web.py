@@ -30,11 +30,11 @@ BACKLOG = 256
 CONNECTIONS_MAX = 2048
 REQUEST_BYTES_MAX = 1 << 20
 DRAIN_S = 0.5
-"""How long requests that are under way may take when the broker stops."""
+"""Time for running requests when the broker stops."""
 
 
 def bind_web(host: str, port: int) -> socket.socket:
-    """A socket that takes connections; they wait until `serve_web` runs. Raises BindFailed."""
+    """A listening socket; its connections wait until `serve_web` runs. Raises BindFailed."""
     family, kind, protocol, _, address = _resolve(host, port)
     sock = socket.socket(family, kind, protocol)
     try:
@@ -68,17 +68,15 @@ async def serve_web(
     connections: ConnectionCount | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until cancelled, without TLS on `sock`, with it on `secure_sock`. The sockets are used
-    up: hypercorn owns and closes them.
-
-    The application finds the client's certificate in the scope, see `TLS_PEER_CERTIFICATE`.
+    """Serve until cancelled, without TLS on `sock`, with it on `secure_sock`. Hypercorn owns and
+    closes the sockets. The scope has the client's certificate, see `TLS_PEER_CERTIFICATE`.
     """
     config = _Config()
     config.connections = connections or ConnectionCount(CONNECTIONS_MAX)
     plain = [] if sock is None else [f"fd://{sock.detach()}"]
     secure = [] if secure_sock is None else [f"fd://{secure_sock.detach()}"]
     config.tls = tls if secure else None
-    # Hypercorn takes what `bind` says for TLS if there is a context, and for plain if not.
+    # Hypercorn uses `bind` for TLS if there is a context, otherwise for plaintext.
     config.bind, config.insecure_bind = (secure, plain) if secure else (plain, [])
     config.accesslog = None
     config.errorlog = None
@@ -108,13 +106,13 @@ def with_tls_peer(app: ASGIApp) -> ASGIApp:
 
 
 _connection: ContextVar[ssl.SSLObject | None] = ContextVar("tls_connection", default=None)
-"""TLS of the connection that is being served: the task of a connection is started right after its
-TLS object was made, and inherits the variable.
+"""TLS object of the current connection: a connection's task is started right after its TLS object
+was created, and inherits the variable.
 """
 
 
 class _Config(BoundedConfig):
-    """Hypercorn's settings with contexts of ours, which change with the files."""
+    """Hypercorn's settings with our contexts, which follow changes of the files."""
 
     tls: TlsContexts | None = None
 
@@ -127,7 +125,7 @@ class _Config(BoundedConfig):
 
 
 class _ContextOfNow:
-    """The part of an SSL context that Trio uses: it makes a connection's TLS object."""
+    """The part of an SSL context that Trio uses: creates a connection's TLS object."""
 
     def __init__(self, tls: TlsContexts) -> None:
         self._tls = tls
@@ -147,7 +145,7 @@ class _ContextOfNow:
 
 
 class _TlsObject(ssl.SSLObject):
-    """Tells why a handshake failed: hypercorn closes such a connection without a word."""
+    """Logs why a handshake failed, which hypercorn doesn't."""
 
     def do_handshake(self) -> None:
         try:

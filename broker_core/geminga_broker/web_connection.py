@@ -1,4 +1,4 @@
-"""One connection of the web port: what hypercorn's does, with bounds (spec OP-03, PX-24)."""
+"""A connection of the web port: hypercorn's, with bounds (spec OP-03, PX-24)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from geminga_runtime.server import ConnectionCount
 _log = logging.getLogger(__name__)
 
 SEND_S = 30.0
-"""Longest time for a part of an answer to reach the client; WebSockets have their own."""
+"""Time to send a part of a response; WebSockets have their own."""
 SEND_BYTES = 64 * 1024
-"""Such a part."""
+"""Bytes of such a part."""
 QUEUE_MAX = 2
 """Reads of a body, or messages of a WebSocket, that wait for the application."""
 
@@ -34,19 +34,19 @@ Message = MutableMapping[str, Any]
 
 
 class BoundedConfig(Config):
-    """Hypercorn's settings, with what its connections share."""
+    """Hypercorn's settings, with the connections' shared bounds."""
 
     connections = ConnectionCount(1)
     """Set for each server."""
 
 
 class Connection(TCPServer):
-    """Keeps one connection's errors from the others: hypercorn lets them end the whole server. One
-    client could do that, by a request that ends in mid-body while its answer is being closed.
+    """Keeps one connection's errors from the others: in hypercorn they end the whole server. One
+    client could cause that by ending a body early while its response is being closed.
     """
 
     async def protocol_send(self, event: Event) -> None:
-        """Take what the protocol wants to be sent or done."""
+        """Handle an event of the protocol."""
         try:
             if isinstance(event, RawData):
                 await self._send(memoryview(event.data))
@@ -57,8 +57,8 @@ class Connection(TCPServer):
             await self.protocol.handle(Closed())
 
     async def _send(self, data: memoryview) -> None:
-        """Sends with a deadline. Hypercorn sends without one, and shielded: a client that reads
-        nothing would hold its answer, and the server's stop, for ever.
+        """Send with a deadline. Hypercorn has none, and is shielded: a client that doesn't read
+        would block its response, and the server's stop, for ever.
         """
         async with self.send_lock:
             try:
@@ -94,13 +94,13 @@ class Connection(TCPServer):
         inner = getattr(self.stream, "transport_stream", self.stream)
         try:
             host, port = inner.socket.getpeername()[:2]
-        except OSError:  # it was reset while it waited to be accepted
+        except OSError:  # reset before it was accepted
             return "unknown peer"
         return f"{host}:{port}"
 
 
 class _Http1(H11Protocol):
-    """Refuses HTTP/2: its streams have no bounds here. Ignores the upgrade (RFC 9110, 7.8)."""
+    """Refuses HTTP/2, whose streams have no bounds here. Ignores upgrades (RFC 9110, 7.8)."""
 
     _is_refused = False
 
@@ -116,8 +116,8 @@ class _Http1(H11Protocol):
 
 
 class _Tasks(TaskGroup):
-    """Applications whose queues block nobody when they are left: hypercorn waits for ever to put
-    the rest of a body, and the end itself, into the queue of an application that doesn't read.
+    """Applications whose queues don't block after their end: hypercorn waits for ever to put the
+    rest of a body, and its end, into the queue of an application that doesn't read.
     """
 
     async def spawn_app(
@@ -163,7 +163,7 @@ class _Tasks(TaskGroup):
         return put
 
 
-# Hypercorn makes objects of the classes that stand there; it has no other place to say so.
+# Hypercorn has no setting for these classes: it takes them from its modules.
 vars(hypercorn.trio.run)["TCPServer"] = Connection
 vars(hypercorn.trio.tcp_server)["TaskGroup"] = _Tasks
 vars(hypercorn.protocol)["H11Protocol"] = _Http1

@@ -1,4 +1,4 @@
-"""What sessions and topics hand each other (spec BR-08, BR-20, BR-30, BR-36)."""
+"""The interface between sessions and topics (spec BR-08, BR-20, BR-30, BR-36)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from geminga_runtime.clock import wall_clock_ms
 
 
 class ClientConnection(Protocol):
-    """One client's connection, as producers and consumers use it. Everything is synchronous."""
+    """One client's connection, for producers and consumers. All but `is_alive` is synchronous."""
 
     @property
     def address(self) -> str:
@@ -30,15 +30,15 @@ class ClientConnection(Protocol):
 
     @property
     def client_version(self) -> str:
-        """As announced in CONNECT."""
+        """The version in CONNECT."""
 
     @property
     def protocol_version(self) -> int:
-        """Lower of the client's and ours."""
+        """The lower one of the client's and ours."""
 
     @property
     def supports_broker_entry_metadata(self) -> bool:
-        """Whether entries may go out with their broker entry metadata (PIP-90)."""
+        """Whether entries may be sent with their broker entry metadata (PIP-90)."""
 
     @property
     def principal(self) -> str | None:
@@ -46,23 +46,21 @@ class ClientConnection(Protocol):
 
     @property
     def writable(self) -> bool:
-        """Whether less than the high mark waits to be sent. A dispatch round starts only then."""
+        """Whether less than the high mark is queued. A dispatch round starts only then."""
 
     def write(self, *buffers: Buffer) -> None:
         """Queue whole frames. Never blocks; does nothing once the connection is closed."""
 
     def write_now(self, *buffers: Buffer) -> None:
-        """The same, with the kernel at once if nothing waits before them: for what a client waits
-        for alone.
-        """
+        """As `write`, but send at once if nothing is queued: for frames that a client waits for."""
 
     def on_writable(self, callback: Callable[[], None]) -> None:
-        """Call once when what waits falls under the low mark; at once if it is `writable`, or
+        """Call once when the queued bytes fall under the low mark; at once if `writable`, or
         closed.
         """
 
     async def is_alive(self) -> bool:
-        """Ask the peer, and wait for its answer for a while; a peer that gives none is given up."""
+        """Ping the peer; a peer that doesn't answer in time is disconnected."""
 
     def drop_producer(self, producer_id: int) -> None:
         """The broker closed this producer: send CLOSE_PRODUCER and forget it."""
@@ -77,7 +75,7 @@ InitialPosition = CommandSubscribe.InitialPosition
 
 @dataclass(frozen=True, slots=True)
 class TopicEnvironment:
-    """What a topic gets from its process: `nursery` runs its pumps (they never raise), `now_ms` is
+    """A topic's environment: `nursery` runs its pumps (which never raise), `now_ms` is
     the wall clock. Constructors: `PersistentTopic(TopicName, ManagedLedger, TopicEnvironment,
     TopicOptions)`, `NonPersistentTopic(TopicName, TopicEnvironment, TopicOptions)`.
     """
@@ -94,8 +92,8 @@ P = TypeVar("P")
 
 
 class PublishItem(NamedTuple):
-    """One SEND: a message or a batch. `payload` is all that followed the command (checksum already
-    verified); the topic copies it before `publish` returns.
+    """One SEND: a message or a batch. `payload` is all data after the command, with a verified
+    checksum; the topic copies it before `publish` returns.
     """
 
     sequence_id: int
@@ -109,13 +107,13 @@ class PublishItem(NamedTuple):
 class ProducerRequest(Generic[P]):
     """PRODUCER, after names are resolved.
 
-    `producer_name` is never empty: the session makes one up if the client gave none
-    (`user_provided_name` False). `publish_pending` is called once per run with the SENDs and bytes
-    that came in (positive) or were answered (negative), so that the session can stop reading.
-    `throttle` is called with the seconds for which nothing should be read, when a rate limit is
-    reached. `on_ready` is called once if the producer had to wait for exclusive access; the session
+    `producer_name` is never empty: the session generates one if the client gave none
+    (`user_provided_name` False). `publish_pending` is called once a run with the number and bytes
+    of SENDs that were received (positive) or answered (negative), so that the session can stop
+    reading. `throttle` is called when a rate limit is reached, with the seconds for which to stop
+    reading. `on_ready` is called once if the producer had to wait for exclusive access; the session
     then sends the second PRODUCER_SUCCESS. `on_refused` is called instead if it was fenced.
-    `schema_version` only shows in stats.
+    `schema_version` is for stats only.
     """
 
     connection: ClientConnection
@@ -136,7 +134,7 @@ class ProducerRequest(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class KeySharedPolicy:
-    """How a consumer takes part in Key_Shared; `ranges` (inclusive) are for STICKY."""
+    """A consumer's policy of Key_Shared; `ranges` (inclusive) are for STICKY."""
 
     mode: int = KeySharedMode.AUTO_SPLIT
     ranges: tuple[tuple[int, int], ...] = ()
@@ -144,7 +142,7 @@ class KeySharedPolicy:
 
 
 class LastMessage(NamedTuple):
-    """Answer to GET_LAST_MESSAGE_ID. An entry id of -1: the topic is empty; a batch index of -1: no
+    """The response to GET_LAST_MESSAGE_ID. Entry id -1: the topic is empty; batch index -1: no
     batch.
     """
 

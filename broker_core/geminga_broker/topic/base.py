@@ -42,7 +42,7 @@ class TopicBase(Generic[S]):
         self.options = options
         self.state = TopicState.OPEN
         self.on_fenced: Callable[[], None] = lambda: None
-        """Called once if another broker has fenced the log: the service must forget this topic."""
+        """Called once if another broker has fenced the log: the service must unload this topic."""
         self.rates = Rates(trio.current_time())
         self.idle_since_s = trio.current_time()
         self.deduplication: Deduplication | None = None
@@ -53,25 +53,25 @@ class TopicBase(Generic[S]):
         self.publishes_limited = 0
         self._registry = ProducerRegistry(self.name, options.producers_max)
         self.producers = self._registry.by_name
-        """Registered producers by name, waiting ones left out."""
+        """Registered producers by name, without waiting ones."""
         self.disconnect_producers = self._registry.disconnect_all
 
     def enter(self, event: TopicEvent) -> None:
-        """Change the state as the event asks for."""
+        """Change the state by the event."""
         self.state = TOPIC_TRANSITIONS[event][self.state]
 
     @property
     def fenced(self) -> bool:
-        """Whether it is being closed or deleted, or was: it refuses all clients."""
+        """Whether it is (being) closed or deleted: it refuses all clients."""
         return self.state in (TopicState.FENCED, TopicState.CLOSED)
 
     @property
     def terminated(self) -> bool:
-        """Whether it takes no more messages, though clients."""
+        """Whether it takes clients, but no more messages."""
         return self.state is TopicState.TERMINATED
 
     def set_options(self, options: TopicOptions) -> None:
-        """Policies changed. Limits hold for clients that come from now on."""
+        """Apply changed policies. Limits are for new clients only."""
         self.options = options
         self._registry.producers_max = options.producers_max
 
@@ -82,7 +82,7 @@ class TopicBase(Generic[S]):
 
     @property
     def idle(self) -> bool:
-        """Without clients: may be deleted as inactive if there is no subscription either."""
+        """Whether it has no clients; without subscriptions it may be deleted as inactive then."""
         return self._registry.empty and self.consumer_count == 0
 
     def subscription(self, name: str) -> S:
@@ -94,25 +94,25 @@ class TopicBase(Generic[S]):
             raise BrokerError(ServerError.SubscriptionNotFound, text) from None
 
     def check_no_subscription(self, name: str) -> None:
-        """Raises BrokerError ConsumerBusy if there is one of that name."""
+        """Raises BrokerError ConsumerBusy if the subscription exists."""
         if name in self.subscriptions:
             text = f"Subscription already exists for topic: {name}"
             raise BrokerError(ServerError.ConsumerBusy, text)
 
     def publish_failed(self, error: LogError) -> None:
-        """A run failed: give the topic up if another broker has fenced its log."""
+        """A run failed: unload the topic if another broker has fenced its log."""
 
     def is_registered(self, producer: Producer) -> bool:
-        """Whether it is registered, and not waiting for exclusive access."""
+        """Whether it is registered, and doesn't wait for exclusive access."""
         return self._registry.by_name.get(producer.name) is producer
 
     def check_open(self) -> None:
-        """Raises BrokerError ServiceNotReady while the topic is being given up."""
+        """Raises BrokerError ServiceNotReady if the topic is fenced."""
         if self.fenced:
             raise BrokerError(ServerError.ServiceNotReady, "Topic is temporarily unavailable")
 
     def admit_producer(self, request: ProducerRequest[Producer], producer: Producer) -> Producer:
-        """Checks, then the registry decides. Raises BrokerError."""
+        """Check the request and register the producer. Raises BrokerError."""
         self.check_open()
         if self.terminated:
             text = "Topic was already terminated"
@@ -133,10 +133,10 @@ class TopicBase(Generic[S]):
         self.idle_since_s = trio.current_time()
 
     def check_subscribe(self, request: SubscribeRequest, consumers: int, known: bool) -> None:
-        """Raises BrokerError for requests that this topic refuses for every subscription."""
+        """Raises BrokerError for requests that the topic refuses on any subscription."""
         self.check_open()
         if not request.subscription and self.persistent:
-            # Apache's code for it; its non-persistent topics take such a subscription.
+            # Apache's error code; its non-persistent topics accept such a subscription.
             raise BrokerError(ServerError.ProducerBusy, "Empty subscription name")
         self.check_subscription_name(request.subscription)
         if request.sub_type not in self.options.subscription_types:
@@ -167,7 +167,7 @@ class TopicBase(Generic[S]):
             raise BrokerError(ServerError.NotAllowedError, text)
 
     def check_subscriptions_limit(self, durable: int) -> None:
-        """Raises BrokerError NotAllowedError when no more may be made."""
+        """Raises BrokerError NotAllowedError if no more may be created."""
         limit = self.options.subscriptions_max
         if limit and durable >= limit:
             text = "Exceed the maximum number of subscriptions of the topic: " + self.name

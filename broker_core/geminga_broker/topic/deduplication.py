@@ -1,10 +1,10 @@
 """Deduplication: a message that a producer resends is stored once (spec BR-21; Apache's
 `MessageDeduplication`).
 
-For every producer name the highest sequence id that was handed to storage and the highest that is
-stored are kept. The latter are written as the properties of a cursor, together with the position up
-to which they hold; after a restart they are read back and the entries behind that position
-replayed. Everything but opening and closing is synchronous and works per run of entries.
+For each producer name it keeps the highest sequence id passed to storage and the highest stored
+one. The latter are saved as the properties of a cursor, at the position up to which they are valid;
+after a restart they are read back and the entries after that position replayed. All but opening and
+closing is synchronous and works per run of entries.
 """
 
 from __future__ import annotations
@@ -32,21 +32,19 @@ _REPLAY_BYTES_MAX = 5 << 20
 
 
 class Duplicate(tuple[int, int, int]):
-    """A `Sent` that isn't stored again: answered with position -1:-1 in its turn."""
+    """A `Sent` that isn't stored again; its receipt, in order, has position -1:-1."""
 
     __slots__ = ()
 
 
 class EarlierChunk(tuple[int, int, int]):
-    """A `Sent` that is a chunk, but not the last of its message, so that the sequence id isn't
-    stored with it yet.
-    """
+    """A `Sent` that is a chunk, but not the last one: its sequence id isn't stored with it yet."""
 
     __slots__ = ()
 
 
 class Fate(Enum):
-    """The state of an entry that was sent before."""
+    """State of a duplicate's original."""
 
     STORED = "stored"
     PENDING = "pending"
@@ -58,7 +56,7 @@ class Deduplication:
 
     def __init__(self, cursor: Cursor, options: DeduplicationOptions, now_s: float) -> None:
         self.waiting: dict[Callable[[], None], None] = {}
-        """Called when the original of a duplicate is stored or lost, which a producer waits for."""
+        """Callbacks of producers that wait until a duplicate's original is stored or lost."""
         self._cursor = cursor
         self._options = options
         self._stored: dict[str, int] = dict(cursor.properties)
@@ -69,7 +67,7 @@ class Deduplication:
         self._seen = cursor.mark_delete
 
     def replay(self, entry: Entry, now_s: float) -> None:
-        """An entry behind the snapshot."""
+        """Replay an entry after the snapshot."""
         self._seen = entry.position
         self._since_snapshot += 1
         try:
@@ -84,7 +82,7 @@ class Deduplication:
         self._left[name] = now_s
 
     def stored(self, name: str) -> int:
-        """The highest stored sequence id of a producer, -1 if there is none."""
+        """The highest stored sequence id of a producer, -1 without any."""
         return self._stored.get(name, -1)
 
     def fate(self, name: str, duplicate: Sent) -> Fate:
@@ -97,8 +95,8 @@ class Deduplication:
         return Fate.PENDING if last is not None and sequence_id <= last else Fate.LOST
 
     def take(self, name: str, item: PublishItem) -> Sent:
-        """Classify a SEND: new (a plain tuple, and it must be appended now), an earlier chunk (to
-        be appended too), or a Duplicate.
+        """Classify a SEND: new (a plain tuple) or an earlier chunk, which must be appended now, or
+        a Duplicate.
         """
         sent = (item.sequence_id, item.highest_sequence_id, len(item.payload))
         sequence_id = signed(item.sequence_id)
@@ -115,12 +113,12 @@ class Deduplication:
         return sent
 
     def record(self, name: str, run: Sequence[Sent], last: Position, entries: int) -> None:
-        """A run of a producer's entries is stored; `last` is where it ends. Runs are recorded in
-        the order of the log; an empty one only moves on.
+        """A run of a producer's entries is stored, up to `last`. Call it in the order of the log;
+        an empty run only advances the position.
         """
         for sent in reversed(run):
             if type(sent) is tuple:
-                # Sequence ids ascend, so this is the highest that is complete with the run.
+                # Sequence ids ascend, so this is the run's highest complete one.
                 highest = max(signed(sent[0]), signed(sent[1]))
                 self._stored[name] = max(highest, self._stored.get(name, highest))
                 self._pushed[name] = max(highest, self._pushed.get(name, highest))
@@ -133,12 +131,12 @@ class Deduplication:
             self.answer_waiting()
 
     def answer_waiting(self) -> None:
-        """Let producers answer the duplicates that wait for their originals."""
+        """Call the producers whose duplicates wait for originals."""
         for answer_duplicates in list(self.waiting):
             answer_duplicates()
 
     def failed(self, name: str) -> None:
-        """Storing failed for a producer: accept again what is not stored."""
+        """A producer's write failed: accept again what is not stored."""
         if name in self._stored:
             self._pushed[name] = self._stored[name]
         else:
@@ -146,8 +144,8 @@ class Deduplication:
         self.answer_waiting()
 
     def snapshot(self) -> None:
-        """Snapshot the stored sequence ids, if there is anything new; durable with the cursor's
-        next write.
+        """Take a snapshot of the stored sequence ids, if any is new; durable with the cursor's next
+        write.
         """
         if not self._since_snapshot:
             return
@@ -168,8 +166,8 @@ class Deduplication:
             self._left[name] = now_s
 
     def purge(self, now_s: float, interval_s: float = 0) -> None:
-        """Forget producers that left too long ago, and take a snapshot; nothing if the last time
-        was less than the interval ago.
+        """Forget producers that left too long ago, and take a snapshot, at most once in
+        `interval_s`.
         """
         if now_s - self._purged_s < interval_s:
             return
@@ -191,16 +189,16 @@ def _is_earlier_chunk(metadata: MessageMetadata) -> bool:
 
 
 def signed(sequence_id: int) -> int:
-    """A sequence id as Java clients mean it: on the wire it has no sign."""
+    """A sequence id as a signed number, as in Java clients; unsigned on the wire."""
     return sequence_id if sequence_id < 1 << 63 else sequence_id - (1 << 64)
 
 
 async def open_deduplication(
     log: ManagedLedger, options: DeduplicationOptions, now_s: float
 ) -> Deduplication:
-    """Open it from the last snapshot and the entries behind it; without a snapshot, from now on.
+    """Open it from the last snapshot and the entries after it; without a snapshot, from now on.
 
-    On return it knows the whole log: the caller must use it before anything suspends. Raises
+    On return it knows the whole log: the caller must install it before the next checkpoint. Raises
     LogError.
     """
     cursor = await log.open_cursor(DEDUPLICATION, initial=LATEST)

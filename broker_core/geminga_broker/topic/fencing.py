@@ -20,7 +20,7 @@ from geminga_broker.topic.states import ProducerEvent
 from geminga_protocol.pb.pulsar_api_pb2 import ProducerAccessMode, ServerError
 
 EPOCH_PROPERTY = "pulsar.topic.epoch"
-"""The log's property that holds the topic epoch; the key is Apache's."""
+"""The log's property with the topic epoch; Apache's name."""
 
 
 def stored_epoch(properties: Mapping[str, str]) -> int | None:
@@ -38,8 +38,8 @@ async def evict_dead_producer(registry: ProducerRegistry, producer: Producer) ->
 
 
 async def evict_dead_consumer(subscription: Subscription, request: SubscribeRequest) -> None:
-    """Close the consumer of an exclusive subscription if its connection does not answer a PING. Not
-    of a non-durable one: such a subscription would end with its consumer.
+    """Close the consumer of an exclusive subscription if its connection does not answer a PING; not
+    on a non-durable subscription, which would end with its consumer.
     """
     old = subscription.active
     if (
@@ -60,8 +60,7 @@ async def store_epoch(topic: TopicBase[S], log: ManagedLedger, producer: Produce
     shared = producer.request.access_mode == ProducerAccessMode.Shared
     if shared or not topic.is_registered(producer):
         return
-    # Shielded: a cancellation must not come between the producer's entry and its owner's reference
-    # to it.
+    # Shielded: if cancelled here, the registered producer would have no owner.
     with trio.CancelScope(shield=True):
         try:
             await log.set_property(EPOCH_PROPERTY, str(producer.topic_epoch))
@@ -84,7 +83,7 @@ async def store_epoch(topic: TopicBase[S], log: ManagedLedger, producer: Produce
 async def grant_exclusive_access(
     topic: TopicBase[S], log: ManagedLedger, producer: Producer
 ) -> None:
-    """A waiting producer has the topic now: call its `on_ready` once the epoch is durable."""
+    """A waiting producer got the topic: call its `on_ready` after its epoch is durable."""
     try:
         await store_epoch(topic, log, producer)
     except BrokerError:

@@ -21,7 +21,7 @@ async def last_message(
     log: ManagedLedger, compaction: TopicCompaction, partition: int, *, read_compacted: bool
 ) -> LastMessage:
     """The last message that can be consumed; entry id -1 for an empty topic. With `read_compacted`,
-    that of the compacted ledger if there is none behind it. Raises LogReadFailed.
+    the compacted ledger's if there is none after it. Raises LogReadFailed.
     """
     horizon = compaction.horizon if read_compacted else None
     position = log.last_position
@@ -81,7 +81,7 @@ def internal_stats(
 
 
 def _waits(subscription: Subscription) -> bool:
-    """Whether its consumers have read all there is."""
+    """Whether its consumers have read everything."""
     return bool(subscription.consumers) and not subscription.cursor.available()
 
 

@@ -1,4 +1,4 @@
-"""Non-persistent topics: in memory, straight to consumers, dropped without permits (spec BR-08)."""
+"""Non-persistent topics: messages go to consumers at once, or are dropped (spec BR-08)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
 from geminga_protocol.topic_name import TopicName
 
 NOWHERE = Position(0, 0)
-"""Message id of everything that is not stored (NonPersistentTopic.publishMessage)."""
+"""Message id of all messages (NonPersistentTopic.publishMessage)."""
 
 
 Strategy: TypeAlias = InTurn[Consumer] | ByKey[Consumer] | SingleActive[Consumer]
@@ -56,7 +56,7 @@ def _tell(told: Sequence[TellActive[Consumer]]) -> None:
 
 
 class NonPersistentSubscription:
-    """Consumers of one name. Nothing is kept: what nobody can take is counted and gone."""
+    """A subscription without storage: messages without permits are counted and dropped."""
 
     def __init__(self, name: str, topic: NonPersistentTopic, sub_type: int) -> None:
         self.name = name
@@ -89,7 +89,7 @@ class NonPersistentSubscription:
         return 0
 
     def add(self, request: SubscribeRequest) -> Consumer:
-        """Let a consumer in. Raises BrokerError."""
+        """Add a consumer. Raises BrokerError."""
         policy = request.key_shared or KeySharedPolicy()
         if not self.consumers:
             self.sub_type, self._policy = request.sub_type, policy
@@ -101,7 +101,7 @@ class NonPersistentSubscription:
             text = "Subscription reached max consumers limit"
             raise BrokerError(ServerError.ConsumerBusy, text)
         consumer = Consumer(request, self, self._topic.options)
-        consumer.set_limit(0)  # nothing is acknowledged, so nothing counts against a limit
+        consumer.set_limit(0)  # nothing is acknowledged, so no limit applies
         self._strategy.admit(consumer, policy)
         request.on_subscribed(consumer)
         if isinstance(self._strategy, SingleActive):
@@ -123,20 +123,20 @@ class NonPersistentSubscription:
             consumer.disconnect()
 
     def dispatch(self, entries: Sequence[Entry]) -> None:
-        """To consumers that have permits, now; the rest is dropped."""
+        """Send to consumers with permits; drop the rest."""
         dropped = self._strategy.assign(entries, _send)
         if dropped:
             self.dropped.add(sum(e.messages for e in dropped), sum(e.size for e in dropped))
 
-    # ---- what consumers ask: nothing is kept, so little is to be done ----
+    # ---- for consumers ----
 
     def post(self, event: ev.Event[Consumer]) -> None:
-        """What comes next finds the permits of a Flow; nothing waits for anything."""
+        """Nothing waits for permits: the next message finds them."""
         if isinstance(event, ev.Flow):
             event.member.grant(event.permits)
 
     def acknowledge(self, consumer: Consumer, acks: Sequence[Ack], cumulative: bool) -> None:
-        """Nothing is kept."""
+        """Ignored: nothing is stored."""
 
     async def seek(self, position: Position, ack_set: tuple[int, ...] = ()) -> None:
         """Succeeds without effect, as in Apache."""
@@ -159,7 +159,7 @@ class NonPersistentSubscription:
         return await self._topic.last_message()
 
     def stats(self) -> SubscriptionStats:
-        """As in `/stats`."""
+        """Statistics for `/stats`."""
         consumers = [consumer.stats() for consumer in self.consumers]
         strategy = self._strategy
         active = strategy.active if isinstance(strategy, SingleActive) else None
@@ -196,12 +196,12 @@ class NonPersistentTopic(TopicBase[NonPersistentSubscription]):
         """Raises BrokerError as PersistentTopic.add_producer."""
         producer = Producer(request, self)
         await evict_dead_producer(self._registry, producer)
-        # From here on nothing suspends, so that neither a cancellation nor an unload comes between
-        # the producer's entry and its owner's learning of it.
+        # No checkpoint from here on: a cancellation or an unload must not leave the registered
+        # producer without an owner.
         return self.admit_producer(request, producer)
 
     def append(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
-        """Copy once, hand to every subscription, answer at once."""
+        """Copy once, dispatch to every subscription, and confirm at once."""
         if self.subscriptions:
             passing: list[Entry] = [
                 LogEntry(NOWHERE, memoryview(bytes(data)), count) for data, count in entries
@@ -232,7 +232,7 @@ class NonPersistentTopic(TopicBase[NonPersistentSubscription]):
         return consumer
 
     def subscription_emptied(self, subscription: NonPersistentSubscription) -> None:
-        """A consumer left; a subscription that isn't durable ends with its last."""
+        """The last consumer left, which ends a non-durable subscription."""
         self.idle_since_s = trio.current_time()
         if not subscription.durable and not subscription.consumers:
             self.subscriptions.pop(subscription.name, None)
@@ -240,7 +240,7 @@ class NonPersistentTopic(TopicBase[NonPersistentSubscription]):
     async def create_subscription(
         self, name: str, start: Position, properties: Mapping[str, str] | None = None
     ) -> None:
-        """Raises BrokerError ConsumerBusy if it exists; `start` has no meaning here."""
+        """Raises BrokerError ConsumerBusy if it exists; ignores `start`."""
         self.check_open()
         self.check_no_subscription(name)
         subscription = NonPersistentSubscription(name, self, SubType.Exclusive)
@@ -312,19 +312,19 @@ class NonPersistentTopic(TopicBase[NonPersistentSubscription]):
         await trio.lowlevel.checkpoint()
 
     async def last_message(self) -> LastMessage:
-        """Raises BrokerError NotAllowedError: there is none to tell of."""
+        """Raises BrokerError NotAllowedError: messages aren't stored."""
         await trio.lowlevel.checkpoint()
         text = "A non-persistent topic has no last message"
         raise BrokerError(ServerError.NotAllowedError, text)
 
     def stats(self) -> TopicStats:
-        """As `/stats`."""
+        """Statistics for `/stats`."""
         found = self.base_stats({name: s.stats() for name, s in self.subscriptions.items()})
         found.msg_drop_rate = sum(s.msg_drop_rate or 0.0 for s in found.subscriptions.values())
         return found
 
     def internal_stats(self) -> InternalStats:
-        """There is no log: all zero."""
+        """All zero, as there is no log."""
         return InternalStats(entries_added_counter=self.rates.messages)
 
     def __repr__(self) -> str:

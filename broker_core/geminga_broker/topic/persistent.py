@@ -65,7 +65,7 @@ class PersistentTopic(TopicBase[Subscription]):
             self.enter(TopicEvent.TERMINATE)
         self.entries_added = 0
         self.oldest_backlog_s = -1
-        """Age of the oldest unacknowledged message as of the last check; -1: not known."""
+        """Age of the oldest unacknowledged message at the last check; -1: unknown."""
         self.evictions = dict.fromkeys(QuotaType, 0)
         """How often a backlog was cut because a quota was exceeded."""
         self.policies_lock = trio.Lock()
@@ -89,15 +89,15 @@ class PersistentTopic(TopicBase[Subscription]):
         await check_producer(self)
         producer = Producer(request, self)
         await evict_dead_producer(self._registry, producer)
-        # From here on nothing suspends, so that neither a cancellation nor an unload comes between
-        # the producer's entry and its owner's learning of it.
+        # No checkpoint from here on: a cancellation or an unload must not leave the registered
+        # producer without an owner.
         self.admit_producer(request, producer)
         if producer.ready:
             await store_epoch(self, self.log, producer)
         return producer
 
     def append(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
-        """Take entries of a producer; `done` is called in order."""
+        """Append a producer's entries; `done` is called in order."""
         messages = size = 0
         for data, count in entries:
             messages += count
@@ -108,7 +108,7 @@ class PersistentTopic(TopicBase[Subscription]):
         self.log.append(entries, done)
 
     def publish_failed(self, error: LogError) -> None:
-        """A run failed. If another broker has fenced the log, give the topic up."""
+        """A run failed. If another broker has fenced the log, unload the topic."""
         if isinstance(error, LogFenced) and not self.fenced:
             self._fence()
             self.on_fenced()
@@ -121,7 +121,7 @@ class PersistentTopic(TopicBase[Subscription]):
         """
         known = self.subscriptions.get(request.subscription)
         self.check_subscribe(request, self.consumer_count, known is not None)
-        # A cursor is made or deleted whole, even if the client that asked is gone.
+        # Don't leave a half created or deleted cursor, even if the client is gone.
         with trio.CancelScope(shield=True):
             async with self._creating:
                 subscription = await self._subscription_for(request)
@@ -174,7 +174,7 @@ class PersistentTopic(TopicBase[Subscription]):
             raise BrokerError(ServerError.PersistenceError, str(error)) from error
 
     def adopt(self, cursor: Cursor) -> Subscription:
-        """The cursor's subscription, made if need be."""
+        """The cursor's subscription, created if needed."""
         name = cursor.name
         if name not in self.subscriptions:
             kind = CompactionSubscription if name == COMPACTION else Subscription
@@ -182,7 +182,7 @@ class PersistentTopic(TopicBase[Subscription]):
         return self.subscriptions[name]
 
     def subscription_emptied(self, subscription: Subscription) -> None:
-        """The last consumer left: a subscription that isn't durable ends with it."""
+        """The last consumer left, which ends a non-durable subscription."""
         self.idle_since_s = trio.current_time()
         name = subscription.name
         if subscription.cursor.durable or subscription.consumers:
@@ -199,10 +199,10 @@ class PersistentTopic(TopicBase[Subscription]):
                 await _forget_reader(self.log, name)
 
     async def drop_subscription(self, subscription: Subscription) -> None:
-        """Delete it with its cursor; consumers are closed. If that fails, it stays."""
+        """Delete the subscription and its cursor; closes consumers. On a failure it stays."""
         name = subscription.name
         subscription.fence()
-        # Shielded: no client may find a cursor that is half deleted.
+        # Shielded: no client may find a half deleted cursor.
         with trio.CancelScope(shield=True):
             async with self._creating, self.compaction.paused(name):
                 if self.subscriptions.get(name) is not subscription:
@@ -223,7 +223,7 @@ class PersistentTopic(TopicBase[Subscription]):
     async def create_subscription(
         self, name: str, start: Position, properties: Mapping[str, str] | None = None
     ) -> None:
-        """Durable; reads from `start` on (EARLIEST, LATEST or inclusive). Raises BrokerError
+        """Durable; it starts at `start` (EARLIEST, LATEST or inclusive). Raises BrokerError
         ConsumerBusy if it exists.
         """
         self.check_open()
@@ -243,19 +243,19 @@ class PersistentTopic(TopicBase[Subscription]):
         await self.drop_subscription(subscription)
 
     async def skip(self, name: str, entries: int | None) -> None:
-        """Move the subscription over that many entries, None: over all."""
+        """Acknowledge the subscription's next `entries` entries, None: all."""
         await self.subscription(name).skip(entries)
 
     async def reset(self, name: str, position: Position) -> None:
-        """Let the subscription read from the position on; consumers are closed and come back."""
+        """Move the subscription to the position; consumers are closed and reconnect."""
         await self.subscription(name).seek(position)
 
     async def reset_to_time(self, name: str, timestamp_ms: int) -> None:
-        """Let the subscription read from the first message published at or after."""
+        """Move the subscription to the first message published at that time or later."""
         await self.subscription(name).seek_time(timestamp_ms)
 
     async def expire(self, name: str, older_than_s: int) -> None:
-        """Acknowledge all that was published longer ago."""
+        """Acknowledge all older messages."""
         subscription = self.subscription(name)
         before_ms = self.environment.now_ms() - older_than_s * 1000
         subscription.expire(self.log.previous_position(await self.log.find_by_time(before_ms)))
@@ -273,7 +273,7 @@ class PersistentTopic(TopicBase[Subscription]):
         return last
 
     async def truncate(self) -> None:
-        """Move every subscription to the end and drop what lies before, whatever retention says."""
+        """Move every subscription to the end and trim the log, ignoring retention."""
         for subscription in list(self.subscriptions.values()):
             await subscription.skip(None)
         await self.compaction.clear()
@@ -294,7 +294,7 @@ class PersistentTopic(TopicBase[Subscription]):
             text = f"Topic has {producers + consumers} connected producers/consumers"
             busy = ServerError.ProducerBusy if producers else ServerError.ConsumerBusy
             raise BrokerError(busy, text)
-        self.enter(TopicEvent.CLOSE)  # first: the log deletes the cursors of readers that end now
+        self.enter(TopicEvent.CLOSE)  # first, as the log deletes the cursors of readers
         self._fence()
         await self.compaction.stop()
         if first is not None:
@@ -307,7 +307,7 @@ class PersistentTopic(TopicBase[Subscription]):
     async def close(self, *, close_clients: bool = True) -> None:
         """Unload: fence, close producers and consumers (CLOSE_*), close the log. Idempotent.
 
-        Without `close_clients` their connections are expected to end by themselves.
+        Use `close_clients=False` if the connections end anyway.
         """
         self.enter(TopicEvent.FENCE)
         if close_clients:
@@ -325,7 +325,7 @@ class PersistentTopic(TopicBase[Subscription]):
         for subscription in list(self.subscriptions.values()):
             subscription.fence()
 
-    # ---- questions ----
+    # ---- state ----
 
     async def last_message(self, *, read_compacted: bool = False) -> LastMessage:
         """The last message that can be consumed; entry id -1 for an empty topic."""
@@ -334,7 +334,7 @@ class PersistentTopic(TopicBase[Subscription]):
         )
 
     def stats(self) -> TopicStats:
-        """As `/stats`."""
+        """Statistics for `/stats`."""
         found = self.base_stats({name: s.stats() for name, s in self.subscriptions.items()})
         found.compaction = self.compaction.outcome.stats
         log = self.log.statistics()
@@ -352,7 +352,7 @@ class PersistentTopic(TopicBase[Subscription]):
         return found
 
     def internal_stats(self) -> InternalStats:
-        """As `/internalStats`."""
+        """Statistics for `/internalStats`."""
         return internal_stats(self.log, self.entries_added, self.subscriptions)
 
     def __repr__(self) -> str:
@@ -360,7 +360,7 @@ class PersistentTopic(TopicBase[Subscription]):
 
 
 async def _forget_reader(log: ManagedLedger, name: str) -> None:
-    """Delete a cursor that isn't durable and whose subscription has ended."""
+    """Delete the non-durable cursor of an ended subscription."""
     known = log.cursors.get(name)
     if known is None or known.durable:
         return

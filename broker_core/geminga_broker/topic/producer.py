@@ -40,7 +40,7 @@ ANSWERING = (ProducerState.OPEN, ProducerState.CLOSING)
 """In these states receipts are sent."""
 
 WARNING_PERIOD_S = 10.0
-"""A producer whose publishes keep failing is logged this often."""
+"""Interval of logging a producer whose publishes keep failing."""
 
 
 class PublishTarget(Protocol):
@@ -49,17 +49,17 @@ class PublishTarget(Protocol):
     name: str
     options: TopicOptions
     entry_step: int
-    """How far the entry ids of consecutive receipts are apart: 1, or 0 where nothing is stored."""
+    """The step of entry ids between receipts: 1, or 0 if nothing is stored."""
     deduplication: Deduplication | None
-    """Sequence ids of what is stored, if the topic stores nothing twice."""
+    """Stored sequence ids, if deduplication is on."""
     admission: Admission | None
-    """What each item must pass; None if all do."""
+    """A check of each item; None without checks."""
     publish_limits: tuple[RateLimit, ...]
     publishes_limited: int
-    """How often a producer was told to pause."""
+    """How often a producer was throttled."""
 
     def append(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
-        """Take entries; `done` is called in order."""
+        """Append entries; `done` is called in order."""
 
     def remove_producer(self, producer: Producer) -> None:
         """Forget a closed producer."""
@@ -69,7 +69,7 @@ class PublishTarget(Protocol):
 
 
 class Producer:
-    """One producer of one connection. `topic_epoch` and `state` change if it waits for its turn."""
+    """One producer of one connection. A wait for access changes `topic_epoch` and `state`."""
 
     __slots__ = (
         "_duplicates", "_finishing", "_pending", "_target", "_warn_after_s",
@@ -89,21 +89,20 @@ class Producer:
         self.connected_since = utc_now()
         self._target = target
         self._write = request.connection.write
-        # Runs that are not wholly answered, in order; the session bounds them by what it is told
-        # through `publish_pending`.
+        # Runs without all receipts, in order; the session bounds them through `publish_pending`.
         self._pending = PendingRuns()
-        self._duplicates = 0  # how many of their SENDs are not to be stored
+        self._duplicates = 0  # pending duplicates
         self._warn_after_s = 0.0
-        # Called when all is answered; empty unless the client closes.
+        # Called after the last receipt; empty unless the client closes.
         self._finishing: list[Callable[[], None]] = []
 
     def enter(self, event: ProducerEvent) -> None:
-        """Change the state as the event asks for."""
+        """Change the state by the event."""
         self.state = PRODUCER_TRANSITIONS[event][self.state]
 
     @property
     def ready(self) -> bool:
-        """Whether it need not wait for exclusive access."""
+        """Whether it doesn't wait for exclusive access."""
         return self.state is not ProducerState.WAITING
 
     @property
@@ -112,7 +111,7 @@ class Producer:
         return self.state in (ProducerState.CLOSED, ProducerState.BROKEN)
 
     def publish(self, items: Sequence[PublishItem]) -> None:
-        """Append; receipts and SEND_ERRORs go to the connection, in order (BR-24)."""
+        """Append; receipts and SEND_ERRORs are sent in order (BR-24)."""
         if self.state is not ProducerState.OPEN:
             return
         encrypted, admission = self._target.options.encryption_required, self._target.admission
@@ -170,7 +169,7 @@ class Producer:
             self._done(run, EARLIEST, len(entries), error)
 
     def _throttle(self, messages: int, size_bytes: int) -> None:
-        """Let the connection pause if the topic or the broker gets more than it may (BR-22)."""
+        """Pause the connection if the topic or the broker is above a rate limit (BR-22)."""
         target = self._target
         pause_s = take_all(target.publish_limits, messages, size_bytes, trio.current_time())
         if pause_s:
@@ -178,7 +177,7 @@ class Producer:
             self.request.throttle(pause_s)
 
     def _publish_once(self, items: Sequence[PublishItem], known: Deduplication) -> None:
-        """Append what is new; the others are answered in their turn."""
+        """Append new items; the receipts of duplicates follow in order."""
         size_new = messages = 0
         entries: list[tuple[Buffer, int]] = []
         all_sent: list[Sent] = []
@@ -212,7 +211,7 @@ class Producer:
         self._send_error(sequence_id, ServerError.MetadataError, text)
 
     def _done(self, run: PublishRun, first: Position, count: int, error: LogError | None) -> None:
-        """The log's answer for so many entries of a run: they are durable, or failed."""
+        """The log's callback: `count` entries of a run are durable, or failed."""
         if error is not None:
             self._failed(count, error)
             return
@@ -234,15 +233,15 @@ class Producer:
                 receipts = joined_receipts(self.producer_id, sent.first, count, *first)
             else:
                 receipts = send_receipts(self.producer_id, sent, *first, step)
-            # With nothing behind it the client may wait for this alone.
+            # If nothing else is pending, the client may be waiting for this receipt.
             (self._write if pending else self.connection.write_now)(receipts)
         self.request.publish_pending(-count, -size)
         if self.state is ProducerState.CLOSING and not pending:
             self.close()
 
     def _done_once(self, first: Position, count: int) -> None:
-        """One run is durable; duplicates between its entries are answered in their turn: what they
-        repeat was appended before, and so is durable too.
+        """One run is durable; send also the receipts of duplicates between its entries: their
+        originals were appended before, so they are durable too.
         """
         stored: list[Sent] = []
         start = size = dropped = 0
@@ -274,8 +273,8 @@ class Producer:
             self._write(receipts)
 
     def answer_duplicates(self) -> None:
-        """Answer those duplicates that are next and whose originals are stored. If an original is
-        lost, the client must come back and send all again.
+        """Send receipts of the next duplicates whose originals are stored. If an original is lost,
+        the client must reconnect and resend everything.
         """
         known, pending = self._target.deduplication, self._pending
         while pending and type(sent := pending.head) is Duplicate:
@@ -299,14 +298,12 @@ class Producer:
         code = ServerError.PersistenceError
         if isinstance(error, LogTerminated):
             code = ServerError.TopicTerminatedError
-        # A topic that is given up closes its producers, who then send again elsewhere: an answer
-        # would only confuse them.
+        # An unloaded topic closes its producers, which then resend: don't send errors.
         silent = self.closed or isinstance(error, LogFenced | LogClosed)
         known = self._target.deduplication
         if isinstance(error, LogWriteFailed):
-            # What the client has sent meanwhile must not be stored before these, which it sends
-            # again; with deduplication it would make duplicates of them. (PersistentTopic.addFailed
-            # disconnects producers too.)
+            # The client will resend these entries: later ones must not be stored before them, as
+            # deduplication would then drop these. (PersistentTopic.addFailed disconnects too.)
             silent = True
             self.disconnect()
             self.enter(ProducerEvent.WRITE_FAILED)
@@ -330,7 +327,7 @@ class Producer:
             self.close()
 
     def _warn(self, error: LogError) -> None:
-        """Log the failure, at most once in a while: a full disk fails every run."""
+        """Log the failure, but not each one: a full disk fails every run."""
         now_s = trio.current_time()
         if now_s >= self._warn_after_s:
             self._warn_after_s = now_s + WARNING_PERIOD_S
@@ -340,8 +337,8 @@ class Producer:
         self._write(send_error(self.producer_id, sequence_id, code, text))
 
     def finish(self, closed: Callable[[], None]) -> None:
-        """CLOSE_PRODUCER: take no more, answer what is pending, then leave the topic and call
-        `closed` (Producer.close).
+        """CLOSE_PRODUCER: refuse further items, wait for the pending receipts, then leave the topic
+        and call `closed` (Producer.close).
         """
         self._finishing.append(closed)
         self.enter(ProducerEvent.FINISH)
@@ -349,8 +346,8 @@ class Producer:
             self.close()
 
     def close(self) -> None:
-        """Leave the topic now, without further answers: the connection is gone, or the broker
-        closes it. Idempotent.
+        """Leave the topic now, without further receipts: the connection is lost, or the broker
+        closes the producer. Idempotent.
         """
         if not self.closed:
             self.enter(ProducerEvent.CLOSE)
@@ -362,24 +359,24 @@ class Producer:
     def disconnect(self) -> None:
         """Close from the broker's side. Idempotent."""
         if not self.closed:
-            # Told first: a client that waits for its own close learns that not all was answered.
+            # First: a client that waits for its own close must see that receipts are missing.
             self.connection.drop_producer(self.producer_id)
             self.close()
 
     def refuse(self, error: BrokerError) -> None:
-        """Close one that waited for exclusive access, and tell why it won't get it. Idempotent."""
+        """Close a producer that waited for exclusive access, with an error. Idempotent."""
         if not self.closed:
             self.request.on_refused(self, error)
             self.close()
 
     @property
     def last_sequence_id(self) -> int:
-        """The highest stored sequence id of its name; -1 without deduplication."""
+        """The highest stored sequence id of the name; -1 without deduplication."""
         known = self._target.deduplication
         return -1 if known is None else known.stored(self.name)
 
     def stats(self) -> PublisherStats:
-        """As in `/stats`."""
+        """Statistics for `/stats`."""
         rate, throughput = self.rates.per_second(trio.current_time())
         mode = ProducerAccessMode.ValueType(self.request.access_mode)
         return PublisherStats(

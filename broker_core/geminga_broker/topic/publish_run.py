@@ -1,5 +1,5 @@
-"""The record of SENDs that are appended together: it goes down with them, and comes back with the
-answer (spec BR-24).
+"""The record of SENDs that are appended together: passed to storage, and back with the result (spec
+BR-24).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import overload
 
 Sent = tuple[int, int, int]
-"""(sequence id, highest sequence id, bytes) of an entry that waits for its receipt."""
+"""(sequence id, highest sequence id, bytes) of an entry without receipt."""
 
 
 class JoinedSents(Sequence[Sent]):
@@ -38,8 +38,8 @@ class JoinedSents(Sequence[Sent]):
 
 
 class PublishRun:
-    """What the receipts of one append need, in order; with deduplication also the duplicates that
-    stand between its entries and behind them. The first `answered` of them have their answer.
+    """The data for the receipts of one append, in order; with deduplication also for duplicates
+    between and after its entries. The first `answered` of them have receipts.
     """
 
     __slots__ = ("answered", "sent", "size_bytes")
@@ -51,10 +51,10 @@ class PublishRun:
 
 
 class PendingRuns(deque[PublishRun]):
-    """Runs of one producer that are not wholly answered, in order."""
+    """Runs of one producer without all receipts, in order."""
 
     def next_sent(self) -> Sent:
-        """Take the next SEND that has no answer."""
+        """Take the next SEND without receipt."""
         sent = self.head
         self[0].answered += 1
         if self[0].answered == len(self[0].sent):
@@ -63,5 +63,5 @@ class PendingRuns(deque[PublishRun]):
 
     @property
     def head(self) -> Sent:
-        """The next SEND that has no answer."""
+        """The next SEND without receipt."""
         return self[0].sent[self[0].answered]

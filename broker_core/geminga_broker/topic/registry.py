@@ -19,7 +19,7 @@ WAITING_MAX = 1_000
 
 
 class ProducerRegistry:
-    """The producers of one topic. Everything is synchronous."""
+    """The producers of one topic. Synchronous."""
 
     def __init__(self, topic: str, producers_max: int) -> None:
         self.by_name: dict[str, Producer] = {}
@@ -29,7 +29,7 @@ class ProducerRegistry:
         self._exclusive: Producer | None = None
         self._waiting: deque[Producer] = deque()
         self.grant_access: Callable[[Producer], None] = _grant_access
-        """Called for a waiting producer that has the topic now."""
+        """Called for a waiting producer that got the topic."""
 
     @property
     def waiting(self) -> int:
@@ -38,11 +38,11 @@ class ProducerRegistry:
 
     @property
     def empty(self) -> bool:
-        """No producer, not even a waiting one."""
+        """Whether there is no producer, not even a waiting one."""
         return not self.by_name and not self._waiting
 
     def add(self, producer: Producer) -> None:
-        """Let it in or queue it (`ready` is False then). Raises BrokerError."""
+        """Register or queue the producer (then not `ready`). Raises BrokerError."""
         mode = producer.request.access_mode
         if mode == ProducerAccessMode.Shared:
             if self._exclusive is not None or self._waiting:
@@ -69,7 +69,7 @@ class ProducerRegistry:
             raise BrokerError(ServerError.UnknownError, f"Invalid producer access mode: {mode}")
 
     def remove(self, producer: Producer) -> None:
-        """It left; the next that waits gets its turn."""
+        """The producer left; the next waiting one gets access."""
         if producer in self._waiting:
             self._waiting.remove(producer)
             return
@@ -88,14 +88,14 @@ class ProducerRegistry:
             self.grant_access(following)
 
     def holder_of_name(self, producer: Producer) -> Producer | None:
-        """The producer of that name on another connection, unless the new one replaces it."""
+        """The producer with that name on another connection, unless the new one replaces it."""
         old = self.by_name.get(producer.name)
         if old is None or old.connection is producer.connection:
             return None
         return None if self._is_successor(old, producer) else old
 
     def disconnect_all(self) -> None:
-        """Close all from the broker's side."""
+        """Close all producers from the broker's side."""
         while self._waiting:
             self._waiting.popleft().disconnect()
         for producer in list(self.by_name.values()):
@@ -106,8 +106,8 @@ class ProducerRegistry:
         return f"Topic has an existing exclusive producer: {name}"
 
     def _check_epoch(self, producer: Producer) -> None:
-        """Fence a producer that returns after another had the topic: raises BrokerError
-        ProducerFenced.
+        """Raises BrokerError ProducerFenced for a producer that returns after another had exclusive
+        access.
         """
         wanted = producer.request.topic_epoch
         if wanted is not None and self.epoch is not None and wanted < self.epoch:
@@ -118,7 +118,7 @@ class ProducerRegistry:
             raise BrokerError(ServerError.ProducerFenced, text)
 
     def _replaces_all(self, producer: Producer) -> bool:
-        """Whether the only producer here is an earlier life of this one."""
+        """Whether the only producer is an earlier connection of this one."""
         old = self.by_name.get(producer.name)
         return old is not None and len(self.by_name) == 1 and self._is_successor(old, producer)
 
@@ -129,7 +129,7 @@ class ProducerRegistry:
         if len(self._waiting) >= WAITING_MAX:
             text = "Too many producers wait for exclusive access"
             raise BrokerError(ServerError.ProducerBusy, text)
-        # Another had the topic since: that doesn't change by waiting.
+        # Don't wait if another had the topic since: waiting can't change that.
         self._check_epoch(producer)
         producer.enter(ProducerEvent.QUEUED)
         self._waiting.append(producer)
@@ -148,7 +148,7 @@ class ProducerRegistry:
             if self.producers_max and len(self.by_name) >= self.producers_max:
                 raise BrokerError(ServerError.ProducerBusy, "Topic reached max producers limit")
         elif self._is_successor(old, producer):
-            # The client came back before we saw its old connection end.
+            # The client reconnected before its old connection ended here.
             del self.by_name[old.name]
             old.close()
         else:
@@ -159,7 +159,7 @@ class ProducerRegistry:
 
     @staticmethod
     def _is_successor(old: Producer, new: Producer) -> bool:
-        """Same client's producer with a later epoch (Producer.isSuccessorTo)."""
+        """Whether `new` is the same producer with a later epoch (Producer.isSuccessorTo)."""
         request = new.request
         return (
             not request.user_provided_name

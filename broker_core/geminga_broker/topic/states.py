@@ -1,4 +1,4 @@
-"""States of topics and producers, and what each event makes of them (pure; BR-08, BR-09, BR-20)."""
+"""States of topics and producers, and their transitions (pure; BR-08, BR-09, BR-20)."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from enum import Enum
 
 
 class ProducerState(Enum):
-    """Where a producer stands. Only OPEN takes messages."""
+    """State of a producer. Only OPEN takes messages."""
 
     WAITING = "waiting"
-    """For exclusive access."""
+    """Waits for exclusive access."""
     OPEN = "open"
     CLOSING = "closing"
-    """The client closes it: what is pending is still answered."""
+    """The client closes it; pending receipts are still sent."""
     CLOSED = "closed"
     BROKEN = "broken"
-    """Closed because a write failed: the client sends again what is still being written."""
+    """Closed after a failed write; the client resends pending entries."""
 
 
 class ProducerEvent(Enum):
-    """What happens to a producer."""
+    """Events of a producer."""
 
     QUEUED = "it must wait for exclusive access"
     GRANTED = "it has the access"
@@ -33,7 +33,7 @@ _WAITING, _READY, _CLOSING, _CLOSED, _BROKEN = ProducerState
 
 PRODUCER_TRANSITIONS: Mapping[ProducerEvent, Mapping[ProducerState, ProducerState]] = {
     ProducerEvent.QUEUED: {_READY: _WAITING},
-    # It may have been closed while its epoch was stored.
+    # It may be closed while its epoch is being stored.
     ProducerEvent.GRANTED: {_WAITING: _READY, _CLOSED: _CLOSED},
     ProducerEvent.FINISH: {
         _WAITING: _CLOSING,
@@ -45,23 +45,23 @@ PRODUCER_TRANSITIONS: Mapping[ProducerEvent, Mapping[ProducerState, ProducerStat
     ProducerEvent.CLOSE: {_WAITING: _CLOSED, _READY: _CLOSED, _CLOSING: _CLOSED},
     ProducerEvent.WRITE_FAILED: {_CLOSED: _BROKEN, _BROKEN: _BROKEN},
 }
-"""The state after each event; an event that a state does not list is a defect."""
+"""The state after each event; an event that isn't listed for a state is a defect."""
 
 
 class TopicState(Enum):
-    """Where a topic stands. Only OPEN takes messages; OPEN and TERMINATED take clients."""
+    """State of a topic. Only OPEN takes messages; OPEN and TERMINATED take clients."""
 
     OPEN = "open"
     TERMINATED = "terminated"
-    """Takes no more messages, for good."""
+    """Takes no more messages, permanently."""
     FENCED = "fenced"
-    """Is being given up: refuses all clients."""
+    """Refuses all clients, before it is unloaded or deleted."""
     CLOSED = "closed"
-    """Its log is being closed or deleted, or was."""
+    """Its log is (being) closed or deleted."""
 
 
 class TopicEvent(Enum):
-    """What happens to a topic."""
+    """Events of a topic."""
 
     TERMINATE = "an operator ends it"
     FENCE = "it is unloaded, or another broker has its log"
@@ -85,4 +85,4 @@ TOPIC_TRANSITIONS: Mapping[TopicEvent, Mapping[TopicState, TopicState]] = {
     },
     TopicEvent.CLOSE: dict.fromkeys(TopicState, _GONE),
 }
-"""The state after each event. A terminated log may also belong to a topic that is given up."""
+"""The state after each event. The log of a fenced topic may also be terminated."""

@@ -1,10 +1,8 @@
-"""Statistics of `/stats` and `/internalStats`: structs whose JSON names equal Apache's (spec
-OP-04).
+"""Statistics of `/stats` and `/internalStats`: structs with Apache's JSON names (spec OP-04).
 
-Rates are per second, throughputs bytes per second, ages and times milliseconds unless named. A
-field that is None is left out of the answer, as Apache's mapper leaves it out: see `as_json`.
-Numbers of features that Geminga does not have (offload, transactions, throttling) stand with the
-value that Apache gives where the feature is not in use.
+Rates are per second, throughputs bytes per second, ages and times milliseconds unless named. Fields
+that are None are left out, as by Apache's mapper: see `as_json`. Numbers of features that Geminga
+does not have (offload, transactions, throttling) have Apache's values for an unused feature.
 """
 
 from __future__ import annotations
@@ -19,14 +17,14 @@ JsonObject = dict[str, object]
 
 
 def iso_time(timestamp_ms: int) -> str:
-    """A time as Apache writes it beside the number: `2026-01-31T10:20:30.123Z`."""
+    """A time in Apache's text form: `2026-01-31T10:20:30.123Z`."""
     seconds, millis = divmod(timestamp_ms, 1000)
     text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{text}.{millis:03d}Z" if millis else f"{text}Z"
 
 
 def as_json(stats: Struct) -> JsonObject:
-    """The answer's fields in Apache's names, without those that are None."""
+    """The fields by Apache's names, without those that are None."""
     return cast(JsonObject, _without_none(msgspec.to_builtins(stats)))
 
 

@@ -1,7 +1,7 @@
-"""A topic that is loaded here, of either kind (spec BR-08).
+"""A loaded topic, of either kind (spec BR-08).
 
-Synchronous calls take effect before they return; what needs storage is awaited. Every refusal is a
-BrokerError with the code for the client.
+Synchronous calls take effect before they return; calls that need storage are async. Refusals are
+BrokerErrors with the code for the client.
 """
 
 from __future__ import annotations
@@ -12,4 +12,4 @@ from geminga_broker.topic.nonpersistent import NonPersistentTopic
 from geminga_broker.topic.persistent import PersistentTopic
 
 Topic: TypeAlias = PersistentTopic | NonPersistentTopic
-"""Both have the same surface."""
+"""Both have the same interface."""

@@ -17,21 +17,21 @@ PERMITS_MAX = 1 << 31
 
 
 class Budget:
-    """How many more messages the client may be sent before it answers."""
+    """The number of messages that may be sent before the client's next command."""
 
     def __init__(self, first: int) -> None:
         self._left = first
         self._more = trio.Event()
 
     async def take(self) -> None:
-        """Wait until one may be sent, and count it."""
+        """Wait until a message may be sent, and count it."""
         while self._left <= 0:
             self._more = trio.Event()
             await self._more.wait()
         self._left -= 1
 
     def give(self, count: int) -> None:
-        """The client has dealt with so many, or wants so many."""
+        """The client has handled `count` messages, or wants `count` more."""
         self._left = min(self._left + count, PERMITS_MAX)
         self._more.set()
 
@@ -60,7 +60,7 @@ async def serve_consumer(
 
 
 async def _settle(consumer: geminga.Consumer, kind: str, message_id: MessageId) -> None:
-    """Raises BadCommand for an id of no partition of the topic."""
+    """Raises BadCommand for an id of a foreign partition."""
     try:
         if kind == "negativeAcknowledge":
             consumer.negative_acknowledge(message_id)
@@ -69,11 +69,11 @@ async def _settle(consumer: geminga.Consumer, kind: str, message_id: MessageId) 
     except geminga.InvalidArgumentError as error:
         raise BadCommand(str(error)) from None
     except geminga.AlreadyClosedError:
-        pass  # it has unsubscribed
+        pass  # unsubscribed
 
 
 async def serve_reader(socket: TextSocket, reader: geminga.Reader, *, pending_max: int) -> None:
-    """Send messages; whatever the client says lets the next one through, but for questions. Raises
+    """Send messages; each command of the client, except `isEndOfTopic`, allows one more. Raises
     Ended, BadCommand, GemingaError.
     """
     budget = Budget(pending_max)
@@ -95,5 +95,5 @@ async def _deliver(
         try:
             message = await receive()
         except geminga.AlreadyClosedError:
-            return  # unsubscribed; the client may still ask
+            return  # unsubscribed; the client may still send commands
         await socket.send(messages.delivered(message))

@@ -1,4 +1,4 @@
-"""How the WebSocket API says no (Apache's `WebSocketError`)."""
+"""Errors of the WebSocket API (Apache's `WebSocketError`)."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import geminga
 FAILED_TO_DESERIALIZE = 3
 PAYLOAD_ENCODING = 7
 UNKNOWN = 8
-"""Codes in the `result` of a producer's answer, as `send-error:7`."""
+"""Codes in the `result` of a producer's response, as in `send-error:7`."""
 
 CLOSE_BAD_COMMAND = 1011
-"""Apache tries to close with its code 3, which can't be sent, so its clients see a connection that
-breaks; for other mistakes it closes with this code.
+"""Apache tries to close with its code 3, which is invalid: its clients see a lost connection. For
+other errors it closes with this code.
 """
 CLOSE_GOING_AWAY = 1001
 CLOSE_POLICY = 1008
 
 
 class Refused(Exception):
-    """The WebSocket isn't opened: answered with this HTTP status."""
+    """The WebSocket isn't opened; the response has this HTTP status."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -27,18 +27,18 @@ class Refused(Exception):
 
 
 class BadParameter(Refused):
-    """A query parameter that can't be, by Apache's words where it has some."""
+    """An invalid query parameter, with Apache's text if it has one."""
 
     def __init__(self, text: str) -> None:
         super().__init__(400, f"Invalid query params: {text}")
 
 
 class BadCommand(Exception):
-    """A consumer's command that can't be read: the WebSocket is closed."""
+    """An invalid command of a consumer: the WebSocket is closed."""
 
 
 class BadMessage(Exception):
-    """A producer's message that can't be sent; the WebSocket stays open."""
+    """An invalid message of a producer; the WebSocket stays open."""
 
     def __init__(self, code: int, text: str, context: str | None = None) -> None:
         super().__init__(text)
@@ -66,7 +66,7 @@ _STATUSES: tuple[tuple[tuple[type[Exception], ...], int], ...] = (
 
 
 def refusal(error: geminga.GemingaError, what: str) -> Refused:
-    """The HTTP answer to a failed creation (Apache's `AbstractWebSocketHandler.getErrorCode`)."""
+    """The HTTP response to a failed creation (Apache's `AbstractWebSocketHandler.getErrorCode`)."""
     if isinstance(error, geminga.InvalidArgumentError):
         return BadParameter(str(error))
     for kinds, status in _STATUSES:

@@ -65,7 +65,7 @@ class _EndOfTopic(msgspec.Struct, rename="camel"):
 
 
 class Publish(msgspec.Struct, frozen=True):
-    """A message that a client wants to have sent."""
+    """A message to publish."""
 
     data: bytes
     properties: dict[str, str] | None
@@ -121,7 +121,7 @@ def read_publish(text: str) -> Publish:
 
 
 def _decode(text: str) -> bytes:
-    """Base64 as Java's basic decoder takes it: padding may be left out, nothing else."""
+    """Base64 as in Java's basic decoder: only padding may be missing."""
     if "=" not in text:
         text += "=" * (-len(text) % 4)
     try:
@@ -131,7 +131,7 @@ def _decode(text: str) -> bytes:
 
 
 def _text(value: _Scalar) -> str:
-    """A property's value; Jackson makes texts of numbers too."""
+    """A property's value; like Jackson, converts numbers to texts."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
@@ -146,18 +146,18 @@ def _read_time(text: str) -> int:
 
 
 def write_time(time_ms: int) -> str:
-    """As Apache's DateFormatter, in UTC."""
+    """A time as by Apache's DateFormatter, in UTC."""
     seconds, milliseconds = divmod(time_ms, 1000)
     try:
         moment = dt.datetime.fromtimestamp(seconds, dt.UTC)
     except (ValueError, OverflowError):
-        # Beyond what a calendar holds; a producer may have written any number.
+        # Outside of the calendar; a producer may send any number.
         return str(time_ms)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds:03d}Z"
 
 
 def sent(message_id: MessageId, context: str | None) -> str:
-    """The answer to a message that is stored."""
+    """The response to a stored message."""
     text = encode_id(message_id)
     return _write(
         _Ack(result="ok", message_id=text, context=context, error_code=0, schema_version=0)
@@ -165,7 +165,7 @@ def sent(message_id: MessageId, context: str | None) -> str:
 
 
 def not_sent(code: int, text: str, context: str | None) -> str:
-    """The answer to one that isn't."""
+    """The response to a failed message."""
     result = f"send-error:{code}"
     return _write(
         _Ack(result=result, error_msg=text, context=context, error_code=0, schema_version=0)
@@ -189,7 +189,7 @@ def delivered(message: Message) -> str:
 
 
 def end_of_topic(reached: bool) -> str:
-    """The answer to `isEndOfTopic`."""
+    """The response to `isEndOfTopic`."""
     return _write(_EndOfTopic(reached))
 
 

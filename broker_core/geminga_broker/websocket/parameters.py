@@ -62,7 +62,7 @@ def _refuse_crypto(query: Query, *names: str) -> None:
 _ROUTING = {
     "SinglePartition": geminga.RoutingMode.SINGLE_PARTITION,
     "RoundRobinPartition": geminga.RoutingMode.ROUND_ROBIN,
-    # A custom router can't be named over HTTP; Apache takes its default then.
+    # HTTP can't name a custom router; Apache uses its default.
     "CustomPartition": geminga.RoutingMode.SINGLE_PARTITION,
 }
 _HASHING = {
@@ -113,11 +113,11 @@ def producer_options(query: Query) -> ProducerKeywords:
 
 @dataclass(frozen=True, slots=True)
 class Consuming:
-    """A consumer's options, and how many messages it may be sent before it answers."""
+    """A consumer's options, and its number of messages before the next command."""
 
     options: ConsumerKeywords
     pending_max: int
-    """0 in pull mode: as many as it has permits for."""
+    """0 in pull mode, where permits decide."""
     pull_mode: bool
 
 
@@ -167,7 +167,7 @@ def _dead_letters(query: Query, topic: str, subscription: str) -> geminga.DeadLe
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Where a reader begins, and how many messages it may be sent before it answers."""
+    """A reader's start, and its number of messages before the next command."""
 
     start: MessageId
     queue_size: int
@@ -183,7 +183,7 @@ def reader_options(query: Query) -> Reading:
 
 
 def read_message_id(text: str | None, refuse: Callable[[str], Exception]) -> MessageId:
-    """A message id as this API writes it. Raises what `refuse` makes."""
+    """A message id in this API's form. Raises the error made by `refuse`."""
     if not text:
         raise refuse("messageId is missing")
     try:
@@ -206,9 +206,9 @@ class Endpoint:
 
 
 def parse_path(path: str) -> Endpoint:
-    """`/ws/v2/{kind}/{domain}/{tenant}/{namespace}/{topic}[/{subscription}]`, as it was sent; a
-    topic's name may have slashes, encoded or not. Raises Refused: 404 for what is no path of this
-    API, else 400.
+    """`/ws/v2/{kind}/{domain}/{tenant}/{namespace}/{topic}[/{subscription}]`, not decoded; a name
+    of a topic may have slashes, encoded or not. Raises Refused: 404 for a path outside of this API,
+    else 400.
     """
     parts = path.split("/")
     if parts[:3] != ["", "ws", "v2"] or len(parts) < 4 or parts[3] not in KINDS:

@@ -10,13 +10,13 @@ from geminga_broker.websocket.errors import UNKNOWN, BadMessage
 from geminga_broker.websocket.text_socket import TextSocket
 
 UNANSWERED_MAX = 10_000
-"""Limit of messages without a read answer; above it nothing is read."""
+"""Messages whose responses the client hasn't read; above it the client isn't read."""
 
 _Pending = tuple["geminga.Receipt", str | None]
 
 
 async def serve_producer(socket: TextSocket, producer: geminga.Producer) -> None:
-    """Publish the client's messages and answer each, in order. Raises Ended."""
+    """Publish the client's messages and respond to each, in order. Raises Ended."""
     into, out = trio.open_memory_channel[_Pending](UNANSWERED_MAX)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_answer, socket, out)

@@ -1,6 +1,6 @@
 """The WebSocket service beside the admin API: checks, then a handler for each kind (spec PX-09).
 
-Refusals before the upgrade are HTTP answers, with Apache's statuses and `{"reason": ...}`.
+Refusals before the upgrade are HTTP responses, with Apache's statuses and `{"reason": ...}`.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ OPERATION_TIMEOUT_S = 30.0
 async def client_as(
     service: BrokerService, caller: Caller, address: str
 ) -> AsyncIterator[geminga.Client]:
-    """A client that is closed at the block's end; `address` is what statistics show."""
+    """A client that is closed at the block's end; statistics show `address`."""
     async with trio.open_nursery() as nursery:
 
         async def connector(
             host: str, port: int, deadline: float, tls: TlsContexts | None = None
         ) -> FramedStream:
-            # There is one broker, this one, whatever its address; another's isn't named yet.
+            # This broker is the only one, whatever address is given.
             ours, theirs = trio.socket.socketpair()
             served = FramedStream(trio.SocketStream(theirs), name=address)
             nursery.start_soon(_serve, served, service, caller)
@@ -94,13 +94,13 @@ class OpenSockets:
     """WebSockets of a broker, by role."""
 
     def __init__(self, per_role_max: int) -> None:
-        """Zero is no limit."""
+        """`per_role_max` 0 is no limit."""
         self._per_role_max = per_role_max
         self._open: Counter[str] = Counter()
 
     @contextmanager
     def one_more(self, role: str) -> Iterator[None]:
-        """Counts one while the context is open. Raises Refused 429."""
+        """Count a WebSocket while the context is open. Raises Refused 429."""
         if self._per_role_max and self._open[role] >= self._per_role_max:
             _log.warning("%s has %d WebSockets open: refused", shown(role), self._open[role])
             raise Refused(429, "Too many WebSockets of this role")
@@ -116,7 +116,7 @@ class OpenSockets:
 async def serve_websocket(
     service: BrokerService, open_: OpenSockets, scope: Scope, receive: Receive, send: Send
 ) -> None:
-    """One WebSocket until it ends, or a refusal."""
+    """Serve or refuse one WebSocket."""
     websocket = WebSocket(scope, receive, send)
     try:
         await websocket.receive()  # websocket.connect
@@ -134,7 +134,7 @@ async def _refuse(websocket: WebSocket, refused: Refused) -> None:
 
 
 class _Handler:
-    """One WebSocket. Everything is checked before it is accepted."""
+    """One WebSocket. All checks come before it is accepted."""
 
     def __init__(self, service: BrokerService, open_: OpenSockets, websocket: WebSocket) -> None:
         self._service = service

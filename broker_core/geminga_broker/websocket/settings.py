@@ -14,6 +14,6 @@ class WebSocketSettings:
     enabled: bool = setting("webSocketServiceEnabled", False)
     text_bytes_max: int = setting("webSocketMaxTextFrameSize", 1024 * 1024, at_least=1024)
     per_role_max: int = setting("webSocketMaxConnectionsPerRole", 500)
-    """Ours: of one role, or of one address where roles aren't known; 0 is no limit."""
+    """Ours: WebSockets of one role, or of one address without authentication; 0 is no limit."""
     idle_timeout_ms: int = setting("webSocketSessionIdleTimeoutMillis", 300_000)
     ping_interval_s: int = setting("webSocketPingDurationSeconds", -1, at_least=-1)

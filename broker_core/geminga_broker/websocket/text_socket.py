@@ -1,4 +1,4 @@
-"""One WebSocket: texts in and out, and how it ends."""
+"""One WebSocket: texts in and out, and its end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from geminga_broker.websocket.settings import WebSocketSettings
 
 
 class Ended(Exception):
-    """The client has gone."""
+    """The client disconnected."""
 
 
 class TextSocket:
@@ -20,7 +20,7 @@ class TextSocket:
         self._websocket = websocket
         self._settings = settings
         self._heard_s = trio.current_time()
-        # Two tasks answer: one message after the other.
+        # Two tasks send.
         self._sending = trio.Lock()
 
     async def receive(self) -> str:
@@ -38,7 +38,7 @@ class TextSocket:
                 return text
 
     async def send(self, text: str) -> None:
-        """Until the server has taken it. Raises Ended."""
+        """Send a text. Raises Ended."""
         async with self._sending:
             try:
                 await self._websocket.send_text(text)
@@ -47,7 +47,7 @@ class TextSocket:
             self._heard_s = trio.current_time()
 
     async def close(self, code: int, reason: str) -> None:
-        """Tell why, if the client is still there."""
+        """Close with a reason, if the client is still connected."""
         if self._websocket.application_state is WebSocketState.CONNECTED:
             try:
                 await self._websocket.close(code, reason[:120])
