@@ -1,4 +1,4 @@
-"""`geminga standalone` (spec OP-01, OP-02). Heavy imports wait until the arguments are right."""
+"""`geminga standalone` (spec OP-01, OP-02). Heavy imports come after the arguments are checked."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@ OP-07).
 
 Each group of settings is a small frozen dataclass; `BrokerConfig` holds one of each. `load_config`
 reads a properties file and the environment (`PULSAR_PREFIX_<key>`), checks types and bounds, and
-tells which keys it does not use.
+logs unused keys.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from geminga_runtime.tls_settings import NO_PORT, TlsSettings
 
 @dataclass(frozen=True, slots=True)
 class TlsConfig(TlsSettings):
-    """Ports beside the files."""
+    """TLS settings and the ports."""
 
     broker_service_port: int = setting(
         "brokerServicePortTls", NO_PORT, at_least=NO_PORT, at_most=65535
@@ -56,7 +56,7 @@ class NetworkConfig:
     connections_per_ip_max: int = setting("brokerMaxConnectionsPerIp", 0)
     web_connections_max: int = setting("maxHttpServerConnections", 2048, at_least=1)
     web_connections_per_ip_max: int = setting("maxHttpServerConnectionsPerIp", 512)
-    """Ours: of one address; 0 is no limit."""
+    """Ours: connections of one address; 0 is no limit."""
     haproxy_protocol: bool = setting("haProxyProtocolEnabled", False)
     publish_buffer_mb_max: int = setting("maxMessagePublishBufferSizeInMB", 64, at_least=-1)
     shutdown_timeout_ms: int = setting("brokerShutdownTimeoutMs", 60_000)
@@ -94,7 +94,7 @@ class TopicConfig:
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
-    """Limits of producers and consumers; zero is no limit."""
+    """Limits of producers and consumers; 0 is no limit."""
 
     producers_per_topic_max: int = setting("maxProducersPerTopic", 0)
     consumers_per_topic_max: int = setting("maxConsumersPerTopic", 0)
@@ -129,7 +129,7 @@ class ClientLimits:
 
 @dataclass(frozen=True, slots=True)
 class PolicyConfig:
-    """Policies of topics for which neither topic nor namespace sets one."""
+    """Policies of topics without one of topic or namespace."""
 
     deduplication: bool = setting("brokerDeduplicationEnabled", False)
     deduplication_entries: int = setting("brokerDeduplicationEntriesInterval", 1000, at_least=1)
@@ -235,7 +235,7 @@ class BookieConfig:
 
 @dataclass(frozen=True, slots=True)
 class SchemaConfig:
-    """Schema policies where neither namespace nor topic sets one."""
+    """Schema policies of topics without one of topic or namespace."""
 
     compatibility_strategy: str = setting("schemaCompatibilityStrategy", "FULL")
     allow_auto_update: bool = setting("isAllowAutoUpdateSchemaEnabled", True)
@@ -259,7 +259,7 @@ class BrokerConfig:
     bookie: BookieConfig = field(default_factory=BookieConfig)
 
     def values(self) -> dict[str, str]:
-        """Every setting under Apache's key, as it would stand in a file."""
+        """Every setting under Apache's key, as in a file."""
         return written(self)
 
 
@@ -273,14 +273,14 @@ def load_config(
 ) -> BrokerConfig:
     """The configuration by Apache's keys: defaults, then a file, the environment, overrides.
 
-    Keys that Geminga does not use are named in one warning. Errors name `overrides_from` as the
-    overrides' place. Raises ConfigError.
+    Unused keys are logged in one warning. Errors name `overrides_from` as the origin of overrides.
+    Raises ConfigError.
     """
     values = gather(path, environment, overrides, defaults, overrides_from)
     for key in ("brokerServicePort", "webServicePort"):
         text, origin = values.get(key, ("6650", ""))
         if not text.strip() and values.get(f"{key}Tls", ("", ""))[0].strip():
-            # Written as empty beside a port with TLS it means, as for Apache: that one alone.
+            # As in Apache, an empty value beside a TLS port means no plaintext port.
             values[key] = (str(NO_PORT), origin)
     config = build(BrokerConfig, values)
     _check(config, values)

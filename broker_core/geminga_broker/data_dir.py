@@ -1,4 +1,4 @@
-"""A standalone's data directory: created, and readable by its owner only (spec OP-02, PX-24)."""
+"""Creates a standalone's data directory, readable by its owner only (spec OP-02, PX-24)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _log = logging.getLogger(__name__)
 METADATA_FILE = "metadata.sqlite"
 BOOKIE_DIRECTORY = "bookie"
 PRIVATE_UMASK = 0o077
-"""For processes of Geminga's own: messages, tokens' roles and policies are in these files."""
+"""For Geminga's processes: its files hold messages, roles and policies."""
 _OTHERS = 0o077
 
 
@@ -21,9 +21,8 @@ class DataDirUnusable(Exception):
 
 
 def prepare_data_dir(path: Path) -> None:
-    """Create the directory for its owner alone, and remove others' access to Geminga's files. A
-    directory that holds other files keeps its mode: it may belong to others too. Raises
-    DataDirUnusable.
+    """Create the directory for its owner only, and remove others' access to Geminga's files. A
+    directory with other files keeps its mode: others may use it too. Raises DataDirUnusable.
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -43,5 +42,5 @@ def _close_to_others(path: Path) -> None:
         if is_ours and found.st_mode & _OTHERS and not path.is_symlink():
             path.chmod(found.st_mode & ~_OTHERS & 0o777)
             _log.info("%s was open to other users: mode changed", path)
-    except OSError as error:  # of a file system without modes
+    except OSError as error:  # e.g. a file system without modes
         _log.warning("%s stays open to other users: %s", path, error.strerror)

@@ -6,7 +6,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 
 
 class BrokerError(Exception):
-    """A request that is refused or failed. `code` and the text go to the client as they are."""
+    """A refused or failed request. `code` and the text are sent to the client."""
 
     def __init__(self, code: ServerError, message: str) -> None:
         super().__init__(message)

@@ -18,16 +18,16 @@ from geminga_protocol.topic_name import TopicName
 from geminga_runtime.clock import wall_clock_ms
 
 HEALTH_S = 10.0
-"""How long the message may take."""
+"""Timeout of the message."""
 
 CHECK_KEPT_S = 1.0
-"""How long an outcome is returned again to unauthenticated clients."""
+"""How long a result is cached for unauthenticated clients."""
 
 _PRODUCER = "healthcheck"
 
 
 class _Probe:
-    """Stands in for a client's connection and waits for the first answer."""
+    """Replaces a client's connection, and waits for the first receipt."""
 
     address = "health check"
     client_version = ""
@@ -64,7 +64,7 @@ class _Probe:
 
 
 class SharedCheck:
-    """The unauthenticated clients' check: it stores one message in `CHECK_KEPT_S` at most."""
+    """The check for unauthenticated clients: stores at most one message in `CHECK_KEPT_S`."""
 
     def __init__(self, service: BrokerService) -> None:
         self._service = service
@@ -73,7 +73,7 @@ class SharedCheck:
         self._failure: Exception | None = None
 
     async def check(self) -> None:
-        """Raises what `check_health` raised."""
+        """Raises the error of `check_health`."""
         async with self._lock:
             if trio.current_time() >= self._kept_until_s:
                 self._failure = None
@@ -88,7 +88,7 @@ class SharedCheck:
 
 async def check_health(service: BrokerService) -> None:
     """Publish to the heartbeat namespace `pulsar/{broker id}` and wait for the receipt. Raises
-    BrokerError when it is refused, trio.TooSlowError when it takes over `HEALTH_S`.
+    BrokerError if it is refused, trio.TooSlowError if it takes longer than `HEALTH_S`.
     """
     namespace = f"pulsar/{service.lookup.addresses.broker_id}"
     with trio.fail_after(HEALTH_S):

@@ -1,7 +1,7 @@
 """Limits of names and properties (spec PR-16).
 
-Apache's broker takes all that fits into a frame. But a name is stored in metadata and repeated in
-`/metrics`, `/stats` and logs, at a cost for all who read these.
+Apache's broker accepts all that fits into a frame. But names are stored in metadata and repeated in
+`/metrics`, `/stats` and logs, where long ones cost all readers.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import PARTITION_SUFFIX, TopicName
 
 TOPIC_BYTES_MAX = 2048
-"""Of a topic's full name, in UTF-8."""
+"""A topic's full name, in UTF-8."""
 
 NAME_BYTES_MAX = 1024
-"""Of subscriptions, producers, consumers and namespaces, in UTF-8."""
+"""Names of subscriptions, producers, consumers and namespaces, in UTF-8."""
 
 ENTITY_BYTES_MAX = 512
-"""Of a tenant, a cluster, or a namespace without its tenant."""
+"""Name of a tenant, a cluster, or a namespace without its tenant."""
 
 PROPERTIES_MAX = 1000
 """Pairs of one set of properties."""
 
 PROPERTIES_BYTES_MAX = 64 * 1024
-"""Of all their keys and values together, in UTF-8."""
+"""All keys and values of a set of properties, in UTF-8."""
 
 SCHEMA_BYTES_MAX = 1 << 20
-"""Of a schema's definition."""
+"""A schema's definition."""
 
 _PARTITION_BYTES = len(f"{PARTITION_SUFFIX}{(1 << 31) - 1}")
 
 
 def is_longer(text: str, bytes_max: int) -> bool:
-    """Whether the text takes more bytes in UTF-8; of a very long one only the length is seen."""
+    """Whether the text has more bytes in UTF-8; a very long one is not encoded."""
     return len(text) > bytes_max or (
         len(text) > bytes_max // 4 and len(text.encode("utf-8", "replace")) > bytes_max
     )
@@ -43,7 +43,7 @@ def is_longer(text: str, bytes_max: int) -> bool:
 def check_text(
     what: str, text: str, bytes_max: int, code: ServerError = ServerError.NotAllowedError
 ) -> None:
-    """Raises BrokerError with that code if the text is longer."""
+    """Raises BrokerError with that code if the text is too long."""
     if is_longer(text, bytes_max):
         raise BrokerError(code, f"The {what} is longer than {bytes_max} bytes")
 
@@ -54,7 +54,7 @@ def check_topic(name: str) -> None:
 
 
 def check_partitioned(topic: TopicName) -> None:
-    """Raises BrokerError InvalidTopicName if its partitions' names may be too long."""
+    """Raises BrokerError InvalidTopicName if the partitions' names may be too long."""
     limit = TOPIC_BYTES_MAX - _PARTITION_BYTES
     check_text("partitioned topic's name", str(topic), limit, ServerError.InvalidTopicName)
 

@@ -12,7 +12,7 @@ from geminga_broker.health import check_health
 from geminga_broker.service import BrokerService
 
 PULSAR_VERSION = "4.0.7"
-"""The version of Pulsar whose protocol and API this broker speaks; clients compare it."""
+"""The version of Pulsar whose protocol and API this broker implements; clients compare it."""
 
 
 def routes(service: BrokerService) -> list[Route]:
@@ -63,7 +63,7 @@ async def _all_brokers(service: BrokerService) -> Response:
 
 
 def _lookup_data(addresses: Addresses) -> dict[str, str]:
-    """As Apache's LookupData: missing addresses are left out, but the name that is always empty."""
+    """As Apache's LookupData: without missing addresses, but with the always empty name."""
     found = {
         "brokerUrl": addresses.broker_url,
         "brokerUrlTls": addresses.broker_url_tls,

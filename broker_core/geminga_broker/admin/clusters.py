@@ -24,7 +24,7 @@ CLUSTER_DEFAULTS: JsonObject = {
     "brokerClientTlsKeyStoreType": "JKS",
     "brokerClientSslFactoryPlugin": "org.apache.pulsar.common.util.DefaultPulsarSslFactory",
 }
-"""Fields that Apache's answer always has."""
+"""Fields that Apache's response always has."""
 
 
 def routes(namespaces: Namespaces) -> list[Route]:

@@ -1,6 +1,6 @@
 """Authentication and authorization before every handler (spec PX-22, OP-03).
 
-Routes are wrapped when the application is made, with the rules of `authz.routes`.
+Routes are wrapped when the application is created, with the rules of `authz.routes`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _audit = logging.getLogger("geminga.audit")
 
 ORIGINAL_PRINCIPAL = "x-original-principal"
 ONCE = ("authorization", ORIGINAL_PRINCIPAL, "x-pulsar-auth-method-name")
-"""Servers differ in which one of two counts: a proxy may have looked at the other."""
+"""Headers that must be unique: of two, a proxy may have checked the other one."""
 _SCHEMAS = "/admin/v2/schemas/"
 _DOMAINS = ("persistent", "non-persistent")
 
@@ -38,7 +38,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class InvalidRoles(rest.RestError):
-    """A proxy names no valid original principal, or a client that is no proxy names one."""
+    """A proxy names no valid original principal, or another client names one."""
 
 
 def guard(service: BrokerService, routes: list[Route]) -> list[BaseRoute]:
@@ -63,7 +63,7 @@ async def _admit(
         try:
             _, caller = await identify(service, request, dict(request.headers))
         except InvalidRoles as error:
-            # Apache's sees it where it sees that something isn't allowed.
+            # As in Apache, the status is that of a missing right.
             status, _ = refusal(need, _place(need.scope, request), None, None)
             raise rest.RestError(status, error.reason) from None
         place = _place(need.scope, request)
@@ -90,14 +90,14 @@ async def _audited(handler: Handler, request: Request, caller: Caller) -> Respon
 
 
 async def require(service: BrokerService, request: Request, need: Need, place: Place) -> None:
-    """Authorize a call whose resource is named in its body. Raises RestError."""
+    """Authorize a call with a resource in its body. Raises RestError."""
     caller = getattr(request.state, "caller", None)
     if service.authenticator is not None:
         await _check(service, need, place, cast(Caller, caller))
 
 
 def unknown_to(service: BrokerService) -> Callable[[Request, Exception], Awaitable[Response]]:
-    """The handler of unknown paths; an unauthenticated client gets 401: it learns no paths."""
+    """The handler of unknown paths; unauthenticated clients get 401, and can't probe for paths."""
 
     async def answer(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -152,7 +152,7 @@ async def identify(
 
 
 async def _check(service: BrokerService, need: Need, place: Place, caller: Caller) -> None:
-    """Raises RestError as Apache words it."""
+    """Raises RestError with Apache's text."""
     if need.scope is Scope.BROKER:
         place = place._replace(name=service.lookup.addresses.broker_id)
     try:
@@ -166,14 +166,14 @@ async def _check(service: BrokerService, need: Need, place: Place, caller: Calle
 
 
 def _place(scope: Scope, request: Request) -> Place:
-    """The place that the path names."""
+    """The place in the path."""
     parts = request.path_params
     if "topic" in parts and scope in (Scope.TOPIC, Scope.TOPIC_POLICY):
         topic = rest.topic_of(request, _domain(request))
         subscription = rest.parameter(request, "subscription") if "subscription" in parts else ""
         return place_of(topic, subscription)
     for part in ("tenant", "namespace", "cluster"):
-        # Else a handler might cut the name elsewhere than this rule does.
+        # Otherwise a handler might split the name at another place than this rule.
         if part in parts and "/" in rest.parameter(request, part):
             raise rest.RestError(412, f"{part.capitalize()} name is not valid")
     tenant = rest.parameter(request, "tenant") if "tenant" in parts else ""
@@ -183,10 +183,10 @@ def _place(scope: Scope, request: Request) -> Place:
 
 
 def _domain(request: Request) -> str:
-    """Of a topic's path, where it is a parameter or stands in it."""
+    """The domain in a topic's path: a parameter, or a fixed part."""
     if "domain" in request.path_params:
         return rest.parameter(request, "domain")
     if str(request.scope["path"]).startswith(_SCHEMAS):
         return "persistent"
-    # Not anywhere else in it: a tenant may be called "persistent".
+    # The first one: a tenant may be called "persistent" too.
     return next(part for part in str(request.scope["path"]).split("/") if part in _DOMAINS)

@@ -1,9 +1,9 @@
-"""JSON bodies bound to types as leniently as Apache's admin API binds them (spec OP-03).
+"""Converts JSON bodies to types as leniently as Apache's admin API (spec OP-03).
 
-Apache's broker reads bodies with Jackson and a few settings (`ObjectMapperFactory`). What that
-accepts stands here once, for every route: numbers and booleans as strings, fractions cut off,
-`null` and missing members as zero, false or unset, unknown members ignored, enums by name or
-number, `""` as unset.
+Apache's broker reads bodies with Jackson and a few settings (`ObjectMapperFactory`). As there, for
+all routes: numbers and booleans may be strings, fractions are cut off, `null` and missing members
+are zero, false or unset, unknown members are ignored, enums are given by name or number, `""` is
+unset.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _WORDS = {str: "text", int: "a number", float: "a number", bool: "a boolean", li
 
 
 class Unbindable(ValueError):
-    """The body is no JSON, or none of that type; the text names the member."""
+    """The body is no JSON, or has a wrong type; the text names the member."""
 
 
 def decode(body: bytes, kind: object) -> object:
-    """The body as a value of that type. Raises Unbindable."""
+    """The body as a value of type `kind`. Raises Unbindable."""
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -35,10 +35,9 @@ def decode(body: bytes, kind: object) -> object:
 
 
 def bind(value: object, kind: object, member: str) -> object:
-    """A decoded JSON value as one of that type; `member` is its place, for errors.
+    """A decoded JSON value converted to type `kind`; `member` is its place, for errors.
 
-    None stands for what Java has as null; numbers and booleans that can't be null are 0 and False.
-    Raises Unbindable.
+    Java's null is None; numbers and booleans that can't be null are 0 and False. Raises Unbindable.
     """
     if kind is object or kind is typing.Any:
         return value
@@ -84,7 +83,7 @@ def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, str, object, bool], 
 
 
 def _boxed(value: object, arguments: tuple[object, ...], member: str) -> object:
-    """A value that may be null: empty text is null for numbers and booleans."""
+    """A nullable value: empty text is null for numbers and booleans."""
     kinds = [kind for kind in arguments if kind not in (type(None), msgspec.UnsetType)]
     if value is None:
         return None
@@ -95,9 +94,9 @@ def _boxed(value: object, arguments: tuple[object, ...], member: str) -> object:
 
 
 def _name(value: object, names: tuple[object, ...], member: str) -> object:
-    """An enum's constant by its name, or by its place; None for empty text.
+    """An enum's constant by its name or number; None for empty text.
 
-    Apache takes a name that the enum doesn't have for null: here it is refused.
+    Unknown names, which are null in Apache, are refused here.
     """
     if isinstance(value, str):
         text = value.strip()

@@ -44,15 +44,15 @@ class SubscribeRate(Struct):
 
 
 class RetentionPolicies(Struct, rename="camel"):
-    """How long and how much is kept after everybody acknowledged it; -1 is without limit."""
+    """How long and how much acknowledged data is retained; -1 is unlimited."""
 
     retention_time_in_minutes: int
     retention_size_in_m_b: int = field(name="retentionSizeInMB")
 
 
 class DelayedDelivery(Struct, rename="camel"):
-    """Whether, and how long, delivery may be delayed. Delivery is exact to the millisecond, which
-    is as fine as any `tickTime` asks for.
+    """Whether, and how long, delivery may be delayed. Delivery is exact to a millisecond, whatever
+    `tickTime` is.
     """
 
     tick_time: int = 0
@@ -64,7 +64,7 @@ DeleteMode = Literal["delete_when_no_subscriptions", "delete_when_subscriptions_
 
 
 class InactiveTopicPolicies(Struct, rename="camel"):
-    """When a topic that nobody uses is deleted."""
+    """When an inactive topic is deleted."""
 
     inactive_topic_delete_mode: DeleteMode | None = None
     max_inactive_duration_seconds: int = 0
@@ -78,7 +78,7 @@ class EntryFilters(Struct, rename="camel"):
 
 
 class AutoTopicCreation(Struct, rename="camel"):
-    """How unknown topics are made on first use; fields that are not given are not stored."""
+    """Automatic creation of topics on first use; fields that are not given are not stored."""
 
     allow_auto_topic_creation: bool
     topic_type: str | UnsetType | None = UNSET
@@ -86,7 +86,7 @@ class AutoTopicCreation(Struct, rename="camel"):
 
 
 class AutoSubscriptionCreation(Struct, rename="camel"):
-    """Whether SUBSCRIBE makes a missing subscription."""
+    """Whether SUBSCRIBE creates a missing subscription."""
 
     allow_auto_subscription_creation: bool
 
@@ -105,7 +105,7 @@ class QuotaBody(Struct, rename="camel"):
 
 
 class BundlesData(Struct, rename="camel"):
-    """How many bundles a new namespace has."""
+    """The number of bundles of a new namespace."""
 
     num_bundles: int | None = None
     boundaries: list[str] | None = None
@@ -143,7 +143,7 @@ _NAMESPACE_KINDS: dict[str, object] = {
 
 
 def namespace_policies(given: JsonObject) -> JsonObject:
-    """A new namespace's policies, without those that are null. Raises jackson.Unbindable."""
+    """A new namespace's policies, without null ones. Raises jackson.Unbindable."""
     found = {
         name: as_record(jackson.bind(value, _NAMESPACE_KINDS.get(name, object), name))
         for name, value in given.items()
@@ -152,7 +152,7 @@ def namespace_policies(given: JsonObject) -> JsonObject:
 
 
 def anything(value: object) -> None:
-    """Every value of its type will do."""
+    """Accepts every value."""
     del value
 
 
@@ -167,11 +167,11 @@ def not_negative(reason: str) -> Check:
 
 
 def check_auto_topic_creation(value: object) -> None:
-    """Raises RestError 412 for a number of partitions that doesn't go with the type."""
+    """Raises RestError 412 for a number of partitions that doesn't fit the type."""
     assert isinstance(value, AutoTopicCreation)
     count, text = value.default_num_partitions, None
     if value.topic_type is not UNSET and value.topic_type not in TOPIC_TYPES:
-        # Apache's words, which have the default where the text is null or not a type.
+        # Apache's text.
         text = f"Unknown topic type [{'null' if value.topic_type is None else value.topic_type}]"
     elif value.topic_type == "partitioned":
         if not isinstance(count, int):
@@ -198,7 +198,7 @@ def as_record(value: object) -> object:
 
 
 def quota_of(body: QuotaBody | None, owner: str) -> BacklogQuota:
-    """Raises RestError 400 for one without a policy."""
+    """The quota in a body. Raises RestError 400 without a policy."""
     if body is not None and isinstance(body.policy, int) and 0 <= body.policy < len(QuotaPolicy):
         body.policy = list(QuotaPolicy)[body.policy].value
     try:
@@ -212,8 +212,8 @@ def quota_of(body: QuotaBody | None, owner: str) -> BacklogQuota:
 
 
 def within_retention(quota: BacklogQuota, retention: object) -> bool:
-    """Whether retention keeps more than the quota allows; unlimited or no retention passes every
-    quota (AdminResource.checkBacklogQuota).
+    """Whether retention is larger than the quota; unlimited or no retention fits every quota
+    (AdminResource.checkBacklogQuota).
     """
     record = retention if isinstance(retention, dict) else {}
     minutes, size_mb = record.get("retentionTimeInMinutes"), record.get("retentionSizeInMB")
@@ -223,7 +223,7 @@ def within_retention(quota: BacklogQuota, retention: object) -> bool:
 
 
 def stored_quota(quotas: object, kind: QuotaType) -> BacklogQuota | None:
-    """One of a stored map of quotas; None if it isn't there."""
+    """A quota in a stored map, or None."""
     record = quotas.get(kind.value) if isinstance(quotas, dict) else None
     try:
         return BacklogQuota.from_json(record) if isinstance(record, dict) else None

@@ -1,7 +1,7 @@
 """The common part of all admin routes: responses, errors, bodies (spec OP-03).
 
-Errors are Apache's `{"reason": ...}`; a body that can't be read is answered 400 in plain text, as
-Apache does.
+Errors are Apache's `{"reason": ...}`; the response to an invalid body is 400 in plain text, as in
+Apache.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from geminga_protocol.topic_name import TopicName
 T = TypeVar("T")
 
 BODY_S = 30.0
-"""How long a body may take to come."""
+"""Timeout of receiving a body."""
 BODY_BYTES_MAX = 1 << 20
 """Largest request body that the admin API reads."""
 
@@ -46,11 +46,11 @@ STATUS_BY_CODE: dict[int, int] = {
     ServerError.NotAllowedError: 405,
     ServerError.TopicTerminatedError: 405,
 }
-"""HTTP status for a broker error that no handler translated itself; anything else is 500."""
+"""HTTP status of broker errors that handlers don't map; others are 500."""
 
 
 class RestError(Exception):
-    """Answer with this status and `{"reason": ...}`."""
+    """The response has this status and `{"reason": ...}`."""
 
     def __init__(self, status: int, reason: str) -> None:
         super().__init__(reason)
@@ -63,12 +63,12 @@ class _BadBody(Exception):
 
 
 def ok(value: object) -> Response:
-    """200 with a JSON body, or with an empty one for a value that isn't set."""
+    """200 with a JSON body, `null` included."""
     return Response(msgspec.json.encode(value), media_type="application/json")
 
 
 def ok_or_empty(value: object) -> Response:
-    """200 with a JSON body, or with none for what isn't set."""
+    """200 with a JSON body, or without a body for None."""
     return Response() if value is None else ok(value)
 
 
@@ -78,8 +78,8 @@ def no_content() -> Response:
 
 
 async def read_body(request: Request, kind: type[T]) -> T | None:
-    """The body as that type, read as leniently as Apache's broker reads it (`jackson`); None if
-    there is none, or null for what can be null.
+    """The body as type `kind`, as lenient as in Apache's broker (`jackson`); None without a body,
+    or for null.
     """
     return cast(T | None, await read_union(request, kind))
 
@@ -99,7 +99,7 @@ async def read_union(request: Request, *kinds: type) -> object:
 
 
 async def _body(request: Request) -> bytes:
-    """Raises RestError 413, and 408 for one that doesn't come in `BODY_S`."""
+    """Raises RestError 413, and 408 for a body that takes longer than `BODY_S`."""
     body = bytearray()
     try:
         with trio.fail_after(BODY_S):
@@ -113,7 +113,7 @@ async def _body(request: Request) -> bytes:
 
 
 def without_nulls(properties: dict[str, str] | None) -> dict[str, str] | None:
-    """The same properties. Raises RestError 400 for one that is null."""
+    """The same properties. Raises RestError 400 for a null one."""
     for name, value in (properties or {}).items():
         if value is None:
             raise RestError(400, f"Property {name[:80]} is null: leave it out")
@@ -153,7 +153,7 @@ def namespace_of(request: Request) -> str:
 
 
 def topic_of(request: Request, domain: str) -> TopicName:
-    """The topic of the path. Raises RestError 412 for a name that can't be one."""
+    """The topic of the path. Raises RestError 412 for an invalid name."""
     full = f"{domain}://{namespace_of(request)}/{parameter(request, 'topic')}"
     try:
         check_topic(full)
@@ -163,7 +163,7 @@ def topic_of(request: Request, domain: str) -> TopicName:
 
 
 def properties_of(given: dict[str, str] | None) -> dict[str, str]:
-    """Properties of a body, none for none. Raises RestError 412 if they are too many or long."""
+    """Properties of a body. Raises RestError 412 if they are too many or too long."""
     given = given or {}
     try:
         check_properties("Properties", given.items())
@@ -173,7 +173,7 @@ def properties_of(given: dict[str, str] | None) -> dict[str, str]:
 
 
 async def on_rest_error(_request: Request, error: Exception) -> Response:
-    """Answer a RestError or BrokerError."""
+    """The response to a RestError or BrokerError."""
     if isinstance(error, RestError):
         status, reason = error.status, error.reason
     elif isinstance(error, BrokerError):
@@ -194,7 +194,7 @@ EXCEPTION_HANDLERS: dict[type[Exception], Callable[[Request, Exception], Awaitab
     BrokerError: on_rest_error,
     _BadBody: on_bad_body,
 }
-"""For the application: how exceptions of handlers are answered."""
+"""The application's handlers of exceptions."""
 
 
 def route(method: str, path: str, handler: Handler) -> Route:

@@ -28,7 +28,7 @@ _BASE = "/admin/v2/schemas/{tenant}/{namespace}/{topic}"
 
 
 class PostSchemaPayload(Struct):
-    """A schema as it is sent; that of a KEY_VALUE is `{"key": ..., "value": ...}`."""
+    """A posted schema; for KEY_VALUE it is `{"key": ..., "value": ...}`."""
 
     type: str = ""
     schema: str | None = None
@@ -36,7 +36,7 @@ class PostSchemaPayload(Struct):
 
 
 def routes(schemas: TopicSchemas, namespaces: Namespaces) -> list[Route]:
-    """All routes of the family. They answer for persistent and non-persistent topics alike."""
+    """All routes of the family, the same for persistent and non-persistent topics."""
     return [*_reading(schemas.registry), *_writing(schemas, namespaces)]
 
 
@@ -95,7 +95,7 @@ def _writing(schemas: TopicSchemas, namespaces: Namespaces) -> list[Route]:
         except InvalidSchemaData as error:
             raise rest.RestError(400, str(error)) from None
         except IncompatibleSchema as error:
-            # Apache has no other answer to that.
+            # As in Apache.
             raise rest.RestError(500, str(error)) from None
         answer = rest.ok({"schemaCompatibilityStrategy": strategy.name, "compatibility": True})
         answer.status_code = 202

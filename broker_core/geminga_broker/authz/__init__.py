@@ -1,1 +1,1 @@
-"""Authorization (spec PX-22): only what a rule allows is allowed."""
+"""Authorization (spec PX-22): without a rule, nothing is allowed."""

@@ -1,4 +1,4 @@
-"""Whether a caller may do something (`AuthorizationService`, `PulsarAuthorizationProvider`)."""
+"""Authorization of callers (`AuthorizationService`, `PulsarAuthorizationProvider`)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Caller(NamedTuple):
     original: str | None = None
 
     def __str__(self) -> str:
-        """For logs: the role, and the proxy that it comes through."""
+        """For logs: the role and its proxy."""
         return f"role={self.original} through {self.role}" if self.original else f"role={self.role}"
 
 
 class Authorizer:
-    """The rules over the policies in the metadata store. Disabled, it allows everything."""
+    """Applies the policies in the metadata store. If disabled, it allows everything."""
 
     def __init__(self, settings: AuthorizationSettings, namespaces: Namespaces) -> None:
         self.settings = settings
@@ -33,19 +33,20 @@ class Authorizer:
         self._proxies = settings.proxies
 
     def is_proxy(self, role: str | None) -> bool:
-        """Whether the role may speak for others."""
+        """Whether it is a proxy's role."""
         return role is not None and role in self._proxies
 
     def original_is_valid(self, role: str | None, original: str | None, *, http: bool) -> bool:
-        """A proxy's role must name an original principal that is no proxy; others must name none,
-        or, over HTTP only, themselves (`AuthorizationService.isValidOriginalPrincipal`).
+        """Whether `original` is valid. A proxy must name an original principal that is no proxy;
+        others must name none, or, over HTTP only, themselves
+        (`AuthorizationService.isValidOriginalPrincipal`).
         """
         if self.is_proxy(role):
             return bool(original) and original not in self._proxies
         return not original or (http and original == role)
 
     async def allows(self, caller: Caller, need: Need, place: Place = Place()) -> bool:
-        """Whether the caller, and a proxy's original principal, may. Raises SubscriptionRefused."""
+        """Whether role and original principal both have the right. Raises SubscriptionRefused."""
         if not self.enabled or need.scope in (Scope.PUBLIC, Scope.HELD):
             return True
         if not await self._role_allowed(caller.role, need, place):

@@ -1,8 +1,8 @@
 """The right that each command of the binary protocol needs.
 
-A command that stands not here is not served: `session.table` takes its needs from this table, and a
-test compares the two. GET_SCHEMA and GET_OR_CREATE_SCHEMA are checked here though Apache 4.0 lets
-everybody through who is authenticated.
+A command that is missing here is not served: `session.table` takes its needs from this table, and a
+test compares the two. Unlike in Apache 4.0, GET_SCHEMA and GET_OR_CREATE_SCHEMA are not open to all
+authenticated clients.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ REFUSALS: dict[int, str] = {
     _C.GET_SCHEMA: "Client is not authorized to get the schema",
     _C.GET_OR_CREATE_SCHEMA: "Client is not authorized to create the schema",
 }
-"""Error texts for unauthorized clients; for a proxy, "Proxy" stands before them."""
+"""Error texts for unauthorized clients; for a proxy's client with the prefix "Proxy"."""
 
 INVALID_ROLES = "Invalid roles."
 """Error text for a connection with an invalid original principal."""

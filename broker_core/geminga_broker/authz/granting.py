@@ -30,7 +30,7 @@ def namespace_grants(policies: JsonObject) -> Actions:
 
 
 def topic_grants(policies: JsonObject, topic: str) -> Actions:
-    """Actions of roles on one topic, by grants on the topic alone."""
+    """Actions of roles on one topic, by grants on this topic."""
     return cast(dict[str, Actions], _part(policies, "destination_auth")).get(topic, {})
 
 
@@ -40,7 +40,7 @@ def subscription_roles(policies: JsonObject) -> dict[str, list[str]]:
 
 
 def grant_on_namespace(policies: JsonObject, role: str, actions: Sequence[str]) -> JsonObject:
-    """The role may do exactly these in the namespace from now on."""
+    """Set the role's actions on the namespace."""
     grants = namespace_grants(policies) | {role: list(actions)}
     return _with(policies, "namespace_auth", grants)
 
@@ -55,14 +55,14 @@ def revoke_on_namespace(policies: JsonObject, role: str) -> JsonObject:
 def grant_on_topic(
     policies: JsonObject, topic: str, role: str, actions: Sequence[str]
 ) -> JsonObject:
-    """The role may do exactly these on the topic, and its partitions, from now on."""
+    """Set the role's actions on the topic and its partitions."""
     every = dict(cast(dict[str, Actions], _part(policies, "destination_auth")))
     every[topic] = every.get(topic, {}) | {role: list(actions)}
     return _with(policies, "destination_auth", every)
 
 
 def revoke_on_topics(policies: JsonObject, topics: Sequence[str], role: str) -> JsonObject:
-    """The role has no grants of the topics' own any more."""
+    """Revoke all of the role's actions on these topics."""
     every = dict(cast(dict[str, Actions], _part(policies, "destination_auth")))
     for topic in topics:
         if topic in every:
@@ -73,19 +73,19 @@ def revoke_on_topics(policies: JsonObject, topics: Sequence[str], role: str) -> 
 
 
 def has_topic(policies: JsonObject, topic: str) -> bool:
-    """Whether something is granted on the topic itself."""
+    """Whether there are grants on the topic itself."""
     return topic in cast(dict[str, Actions], _part(policies, "destination_auth"))
 
 
 def forget_topic(policies: JsonObject, topic: str) -> JsonObject:
-    """Nothing is granted on the topic itself any more."""
+    """Revoke all grants on the topic itself."""
     every = dict(cast(dict[str, Actions], _part(policies, "destination_auth")))
     every.pop(topic, None)
     return _with(policies, "destination_auth", every)
 
 
 def grant_subscription(policies: JsonObject, subscription: str, roles: Sequence[str]) -> JsonObject:
-    """Only these roles may use the subscription from now on."""
+    """Allow the subscription to these roles only."""
     return _with(
         policies,
         "subscription_auth_roles",

@@ -11,7 +11,7 @@ PREFIX_MODE = "Prefix"
 
 
 class SubscriptionRefused(Exception):
-    """A subscription's name isn't one that the role may use; the text is for the client."""
+    """The role may not use this subscription's name; the text is for the client."""
 
 
 def _auth_policies(policies: JsonObject) -> Mapping[str, object]:
@@ -50,8 +50,8 @@ def topic_allows(
 
 
 def check_subscription(policies: JsonObject, topic: str, role: str, subscription: str) -> bool:
-    """Whether the role may use the subscription, as far as the subscription's own rules go. Raises
-    SubscriptionRefused when names must begin with the role and this one doesn't.
+    """Whether the subscription's own rules allow the role. Raises SubscriptionRefused if names must
+    begin with the role and this one doesn't.
     """
     roles = _mapping(_auth_policies(policies).get("subscription_auth_roles")).get(subscription)
     if isinstance(roles, list) and roles and role not in roles:
@@ -74,7 +74,7 @@ def _granted(grants: Mapping[str, object], role: str, action: str, wildcards: bo
 
 
 def _matches(pattern: str, role: str) -> bool:
-    """`*` at the beginning or the end stands for anything."""
+    """Whether the role matches; `*` at the beginning or the end matches anything."""
     if pattern.endswith("*"):
         return role.startswith(pattern[:-1])
     return pattern.startswith("*") and role.endswith(pattern[1:])

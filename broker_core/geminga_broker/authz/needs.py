@@ -1,6 +1,6 @@
 """The right that a command or a REST call needs (Apache's `TopicOperation`, ...).
 
-A need names its operation as Apache's refusals do.
+A need has the operation's name in Apache's refusals.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ class Scope(Enum):
     """The kind of resource that an operation needs a right on."""
 
     PUBLIC = auto()
-    """Everybody, without credentials."""
+    """Everybody, also without credentials."""
     ROLE = auto()
     """Every authenticated client."""
     HELD = auto()
-    """Belongs to a producer, consumer or watcher that was allowed when it was opened."""
+    """For a producer, consumer or watcher whose right was checked when it was opened."""
     SUPER_USER = auto()
     CLUSTER = auto()
     BROKER = auto()
@@ -35,7 +35,7 @@ class Need(NamedTuple):
     scope: Scope
     operation: str = ""
     policy: str = ""
-    """Of policies, which one."""
+    """The policy's name."""
 
 
 class Place(NamedTuple):
@@ -48,7 +48,7 @@ class Place(NamedTuple):
     """Full name."""
     subscription: str = ""
     name: str = ""
-    """Of a cluster or broker."""
+    """Name of a cluster or broker."""
 
 
 PRODUCE, CONSUME, PACKAGES = "produce", "consume", "packages"
@@ -75,7 +75,7 @@ TOPIC_ACTIONS: dict[str, tuple[str, ...]] = {
     "GET_METADATA": (PRODUCE, CONSUME),
     "PRODUCE": (PRODUCE,),
 } | dict.fromkeys(_CONSUMERS, (CONSUME,))
-"""Any one of these actions allows the operation on a topic; others are for the tenant's admins."""
+"""Operation on a topic -> sufficient actions; other operations are for tenant admins."""
 
 NAMESPACE_ACTIONS: dict[str, tuple[str, ...]] = {
     "PACKAGES": (PACKAGES,),

@@ -1,6 +1,6 @@
 """The right that each REST call needs, recorded from Apache Pulsar 4.0.
 
-A route without rule is for superusers; a test holds that there is none.
+A route without a rule is for superusers; a test checks that there is none.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PLAIN: dict[str, Need] = {
     "PUT /admin/v2/tenants/{tenant}": Need(Scope.TENANT, "CREATE_TENANT"),
     "POST /admin/v2/tenants/{tenant}": Need(Scope.TENANT, "UPDATE_TENANT"),
     "DELETE /admin/v2/tenants/{tenant}": Need(Scope.TENANT, "DELETE_TENANT"),
-    # Of which tenant stands in the body.
+    # The tenant is in the body.
     "POST /admin/v2/namespaces/grantPermissionsOnTopics": Need(Scope.ROLE),
     "POST /admin/v2/namespaces/revokePermissionsOnTopics": Need(Scope.ROLE),
     "GET /admin/v2/namespaces/{tenant}": Need(Scope.TENANT, "LIST_NAMESPACES"),
@@ -105,7 +105,7 @@ POLICIES: dict[str, str] = {
     "subscriptionExpirationTime": "SUBSCRIPTION_EXPIRATION_TIME",
     "subscriptionTypesEnabled": "SUBSCRIPTION_AUTH_MODE",
 }
-"""Policies of namespaces and topics by their part of the path; reading needs READ, else WRITE."""
+"""Path -> policy of namespaces and topics; GET needs READ, other methods WRITE."""
 
 TOPICS: dict[str, Need] = {
     "GET ": Need(Scope.NAMESPACE, "GET_TOPICS"),
@@ -193,19 +193,19 @@ def _need_of_topic(method: str, rest: str) -> Need | None:
     subscription = "/{topic}/subscription/{subscription}"
     if rest.startswith(subscription):
         return SUBSCRIPTIONS.get(f"{method} {rest.removeprefix(subscription)}")
-    # A policy of one subscription stands under its name.
+    # A policy of one subscription follows its name in the path.
     name = rest.removeprefix("/{topic}/").removeprefix("{subscription}/")
     return _policy(Scope.TOPIC_POLICY, method, name)
 
 
 def _policy(scope: Scope, method: str, name: str) -> Need | None:
-    # What comes after the name is an index into the policy, not another one.
+    # The path after the name is an index into the policy.
     policy = POLICIES.get(name.partition("/")[0])
     return Need(scope, "READ" if method == "GET" else "WRITE", policy) if policy else None
 
 
 def refusal(need: Need, place: Place, role: str | None, original: str | None) -> tuple[int, str]:
-    """Status and reason as Apache words them."""
+    """Status and reason, with Apache's text."""
     who = f"originalPrincipal [{original or 'null'}] and clientAppId [{role or 'null'}]"
     operation = f"about operation [{need.operation}]"
     if need.scope is Scope.CLUSTER:

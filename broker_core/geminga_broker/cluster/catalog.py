@@ -1,4 +1,4 @@
-"""The topics of the cluster: partition counts, names in a namespace, rules of automatic
+"""The cluster's topics: partition counts, names in a namespace, rules of automatic
 creation (spec BR-09, BR-39).
 
 A persistent topic exists when its managed ledger does (`/managed-
@@ -29,7 +29,7 @@ Mode = CommandGetTopicsOfNamespace.Mode
 
 
 class TopicCatalog:
-    """Topics as the metadata store knows them."""
+    """The topics in the metadata store."""
 
     def __init__(self, store: MetadataStore, namespaces: Namespaces, config: TopicConfig) -> None:
         self._store = store
@@ -38,7 +38,7 @@ class TopicCatalog:
         self._config = config
 
     async def partitions(self, topic: TopicName) -> int:
-        """Partitions of a partitioned topic, 0 when it is none."""
+        """The number of partitions, 0 for a topic that isn't partitioned."""
         record = await self._records.get(_record_name(topic))
         count = record.get("partitions") if record else None
         return count if isinstance(count, int) else 0
@@ -83,17 +83,17 @@ class TopicCatalog:
         return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
 
     async def is_stored(self, topic: TopicName) -> bool:
-        """Whether a persistent topic of exactly that name has a managed ledger."""
+        """Whether a persistent topic of exactly this name has a managed ledger."""
         return await self._store.exists(f"{MANAGED_LEDGERS}/{topic.persistence_naming_encoding}")
 
     async def persistent(self, namespace: str) -> list[str]:
-        """Full names of the stored topics of a namespace, partitions one by one, sorted."""
+        """Sorted full names of a namespace's stored topics, with all partitions."""
         path = f"{MANAGED_LEDGERS}/{namespace}/persistent"
         names = await self._store.children(path)
         return sorted(f"persistent://{namespace}/{url_decode(name)}" for name in names)
 
     async def auto_partitions(self, topic: TopicName) -> int | None:
-        """With how many partitions an unknown topic is made on first use: 0 plain, None not."""
+        """The partitions of an automatically created topic: 0 for none, None if that is off."""
         config = self._config
         allowed: object = config.allow_auto_creation
         kind: object = config.auto_creation_type
@@ -110,11 +110,11 @@ class TopicCatalog:
         return 0
 
     async def resolve_partitions(self, topic: TopicName, *, create: bool, exists: bool) -> int:
-        """The partition count for PARTITIONED_METADATA; makes the topic's record if policy says so.
+        """The partition count for PARTITIONED_METADATA; creates the topic's record by policy.
 
-        `exists` tells that a plain topic of that name is there. Raises BrokerError TopicNotFound,
-        when the client forbids making it (PIP-344) or policy does. A partition that was deleted
-        isn't there, however many its topic has.
+        `exists`: there is a topic of this name without partitions. Raises BrokerError TopicNotFound
+        if client (PIP-344) or policy forbid to create it. A deleted partition doesn't exist,
+        whatever its topic's number of partitions.
         """
         if not exists and not await self._namespaces.exists(topic.namespace):
             raise BrokerError(ServerError.TopicNotFound, f"Namespace not found {topic.namespace}")
@@ -143,7 +143,7 @@ def _record_name(topic: TopicName) -> str:
 
 
 def by_mode(names: Iterable[str], mode: int) -> list[str]:
-    """Names of the domain that GET_TOPICS_OF_NAMESPACE asks for."""
+    """The names of the domain in GET_TOPICS_OF_NAMESPACE."""
     if mode == Mode.ALL:
         return list(names)
     scheme = "persistent://" if mode == Mode.PERSISTENT else "non-persistent://"
@@ -154,7 +154,7 @@ _SYSTEM_NAMES = ("__change_events", "__transaction_buffer_snapshot", "__transact
 
 
 def without_system(names: Iterable[str]) -> list[str]:
-    """Leave out topics that the broker itself writes (`TopicList.filterSystemTopic`)."""
+    """The names without the broker's own topics (`TopicList.filterSystemTopic`)."""
     return [
         name
         for name in names
@@ -165,29 +165,28 @@ def without_system(names: Iterable[str]) -> list[str]:
 
 
 def is_system_topic(topic: TopicName) -> bool:
-    """Whether the broker itself writes it."""
+    """Whether it is one of the broker's own topics."""
     return not without_system([str(topic)])
 
 
 PATTERN_BYTES_MAX = 1 << 20
-"""Memory that a pattern may take."""
+"""Bound of a pattern's memory."""
 
 
 class TopicPattern(Protocol):
-    """A pattern of RE2, as it is used here."""
+    """The part of an RE2 pattern that is used here."""
 
     def fullmatch(self, text: str) -> object | None:
-        """Something if the whole text matches."""
+        """A match of the whole text, or None."""
 
 
 def compile_pattern(pattern: str) -> TopicPattern | None:
     """A client's topic pattern, to be matched against names without their domain.
 
-    None when it can't be used here: no regular expression of RE2, or too large a one; the client
-    filters then. Apache uses RE2 too: its time grows with a name's length only, whatever the
-    pattern.
+    None for a pattern that RE2 can't compile, or that is too large: the client filters then. As in
+    Apache, RE2 is used: its time grows with a name's length only, whatever the pattern.
     """
-    import re2  # only who subscribes by pattern needs it
+    import re2  # only needed for subscriptions by pattern
 
     prefix, separator, rest = pattern.partition("://")
     text = ("^" if "^" in prefix else "") + rest if separator else pattern
@@ -205,7 +204,7 @@ _PARTITION_SUFFIX = re.compile(rf"{PARTITION_SUFFIX}(0|[1-9][0-9]*)\Z")
 
 
 def matching(names: Iterable[str], pattern: TopicPattern) -> list[str]:
-    """Names whose part after the domain, without partition, matches (TopicList.filterTopics)."""
+    """Names that match without domain and partition (TopicList.filterTopics)."""
     return [
         name
         for name in names

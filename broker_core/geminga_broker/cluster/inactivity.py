@@ -1,4 +1,4 @@
-"""Deletion of topics that nobody uses (spec BR-04; Apache's `checkGC`)."""
+"""Deletion of inactive topics (spec BR-04; Apache's `checkGC`)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def may_delete(topic: Topic) -> bool:
 
 
 def _warn_of_loss(topic: PersistentTopic) -> None:
-    """Before an inactive topic is deleted that still holds messages."""
+    """Warn before an inactive topic with messages is deleted."""
     found = topic.log.statistics()
     if found.entries:
         _log.warning(

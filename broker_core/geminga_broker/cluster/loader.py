@@ -35,34 +35,34 @@ from geminga_runtime.waiters import Promise
 _log = logging.getLogger(__name__)
 
 LOADS_WAITING_MAX = 50_000
-"""Topics that may wait for their turn to be loaded; each takes some kilobytes."""
+"""Topics that may wait to be loaded; each takes some kilobytes."""
 
 LEAVE_S = 30.0
-"""How long closing or deleting a topic may take."""
+"""Timeout of closing or deleting a topic."""
 
 UNLOADS_MAX = 64
-"""Topics that are closed at once when the broker stops."""
+"""Topics that are closed in parallel when the broker stops."""
 
 
 class Logs(Protocol):
     """Opens managed ledgers; `log.factory.ManagedLedgerFactory`."""
 
     async def open(self, name: str, *, create: bool = True) -> ManagedLedger:
-        """The log of that name (`tenant/ns/persistent/topic`)."""
+        """The log with that name (`tenant/ns/persistent/topic`)."""
 
 
 class Creation(IntEnum):
-    """Whether a missing topic is made. A higher value allows all that a lower one does."""
+    """Whether a missing topic is created. A higher value allows more."""
 
     NEVER = 0
     AUTOMATIC = 1
-    """On first use, where the policy of automatic creation says so."""
+    """On first use, by the policy of automatic creation."""
     BY_HAND = 2
     """By an explicit request."""
 
 
 class _Load(Promise[Topic]):
-    """A load that is under way."""
+    """A running load."""
 
     __slots__ = ("create",)
 
@@ -72,7 +72,7 @@ class _Load(Promise[Topic]):
 
 
 class TopicLoader:
-    """The topics of this broker by full name, and their loading and unloading."""
+    """Loads and unloads this broker's topics."""
 
     def __init__(
         self,
@@ -101,13 +101,13 @@ class TopicLoader:
 
     @property
     def loading(self) -> int:
-        """Loads that are under way, or wait for their turn."""
+        """The number of running and waiting loads."""
         return len(self._loads)
 
     async def get(self, name: TopicName, *, create: bool, by_hand: bool = False) -> Topic:
-        """The topic, loaded now if it isn't; `create` makes one that isn't there, where topics are
-        made automatically, `by_hand` everywhere. Raises BrokerError: TopicNotFound,
-        NotAllowedError, TooManyRequests, ServiceNotReady.
+        """The topic, which is loaded if needed. `create` creates a missing one if automatic
+        creation is allowed, `by_hand` always. Raises BrokerError: TopicNotFound, NotAllowedError,
+        TooManyRequests, ServiceNotReady.
         """
         key = str(name)
         wanted = Creation.BY_HAND if by_hand else Creation(create)
@@ -174,10 +174,10 @@ class TopicLoader:
         key = name.persistence_naming_encoding
         try:
             log = await self._logs.open(key, create=create is not Creation.NEVER or not stored)
-        except LogNotFound:  # its deletion was cut off, and is now finished
+        except LogNotFound:  # `open` has finished an interrupted deletion
             raise BrokerError(ServerError.TopicNotFound, f"Topic {name} does not exist") from None
         if isinstance(log, TopicLog) and effective.policies.retention != self._retention:
-            # Setting it trims, which loading a topic must not do.
+            # Setting it trims the log, which a load must not do without need.
             log.set_retention(effective.policies.retention)
         topic = PersistentTopic(name, log, self._environment, effective.options)
         await topic.compaction.recover()
@@ -209,12 +209,12 @@ class TopicLoader:
             apply_common_policies(topic, policies, self._limits)
 
     async def _give_up(self, key: str) -> None:
-        """Another broker has the topic's log: close the topic here."""
+        """Another broker took the topic's log: close the topic here."""
         _log.warning("topic=%s was taken by another broker", key)
         await self.unload_all([key])
 
     async def _check(self, name: TopicName, create: Creation) -> bool:
-        """Whether the topic is stored. Raises BrokerError unless it is or may be made."""
+        """Whether the topic is stored. Raises BrokerError unless it is or may be created."""
         topics = self._config.topics
         if not (topics.enable_persistent if name.is_persistent else topics.enable_non_persistent):
             text = f"Broker is unable to load {name.domain} topics"
@@ -250,7 +250,7 @@ class TopicLoader:
 
     @contextmanager
     def keep_deleted(self, topic: TopicName) -> Iterator[None]:
-        """In the block no missing partition of the topic is made."""
+        """While the context is open, no missing partition of the topic is created."""
         self._kept_deleted.append(topic)
         try:
             yield
@@ -258,11 +258,11 @@ class TopicLoader:
             self._kept_deleted.remove(topic)
 
     async def leave(self, key: str, end: Callable[[Topic], Awaitable[None]]) -> bool:
-        """Take a loaded topic out while `end` closes or deletes it; `get` waits meanwhile.
+        """Unregister a loaded topic while `end` closes or deletes it; `get` waits meanwhile.
 
         Returns False if it isn't loaded. If `end` raises, the topic stays, unless it is fenced:
-        then the next `get` loads it anew. Once begun, it goes on even if the caller is cancelled,
-        for at most LEAVE_S.
+        then the next `get` loads it again. A cancellation doesn't stop `end`, which may take
+        LEAVE_S.
         """
         while (leaving := self._leaving.get(key)) is not None:
             await leaving.wait()
@@ -284,7 +284,7 @@ class TopicLoader:
         return True
 
     async def unload_all(self, keys: Iterable[str] | None = None) -> None:
-        """Close topics, several at once; failures are logged."""
+        """Close topics, several in parallel; logs failures."""
         waiting = iter(list(self.topics) if keys is None else list(keys))
 
         async def worker() -> None:
@@ -300,7 +300,7 @@ class TopicLoader:
 
 
 async def close_topic(topic: Topic) -> None:
-    """Unload it; its clients are closed and reconnect."""
+    """Unload the topic; its clients are closed and reconnect."""
     await topic.close()
 
 

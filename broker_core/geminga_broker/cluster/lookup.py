@@ -1,6 +1,6 @@
 """Lookup of a topic's owner (spec CL-03, CL-05).
 
-There is one broker, which owns every bundle. A cluster will replace `Lookup.locate` with ownership,
+There is one broker, which owns every bundle. In a cluster `Lookup.locate` will use ownership,
 redirects and the leader's decision.
 """
 
@@ -26,7 +26,7 @@ class Addresses(NamedTuple):
 
     @property
     def broker_id(self) -> str:
-        """`host:port` of the web service, as Apache names brokers; of another port without it."""
+        """Apache's broker id: `host:port` of the web service, or of another port without it."""
         urls = (self.web_url, self.web_url_tls, self.broker_url)
         return urlsplit(next((url for url in urls if url), self.broker_url_tls)).netloc
 
@@ -49,7 +49,7 @@ class Lookup:
 
     async def locate(self, topic: TopicName, listener: str = "") -> Addresses:
         """Addresses of the topic's owner. Raises BrokerError TooManyRequests, TopicNotFound (no
-        such namespace), NoSuchListener (there are none with names).
+        such namespace), NoSuchListener (for any name, as there are no named listeners).
         """
         if not (self.addresses.broker_url or self.addresses.broker_url_tls):
             raise BrokerError(ServerError.ServiceNotReady, "the broker is starting")

@@ -27,7 +27,7 @@ HASH_MAX = 0xFFFFFFFF
 
 
 class Bundles:
-    """The hash ranges that a namespace's topics are spread over."""
+    """The hash ranges of a namespace's topics."""
 
     def __init__(self, boundaries: Sequence[int]) -> None:
         if len(boundaries) < 2 or boundaries[0] != 0 or boundaries[-1] != HASH_MAX:
@@ -38,7 +38,7 @@ class Bundles:
 
     @classmethod
     def even(cls, count: int) -> Bundles:
-        """`count` ranges of one size, as Apache's `PoliciesUtil.getBundles` cuts them."""
+        """`count` ranges of equal size, as by Apache's `PoliciesUtil.getBundles`."""
         size = (HASH_MAX + 1) // count
         return cls([index * size for index in range(count)] + [HASH_MAX])
 
@@ -62,13 +62,13 @@ class Bundles:
         return [f"0x{low:08x}_0x{high:08x}" for low, high in pairs]
 
     def of_topic(self, topic: str) -> str:
-        """The range that a topic's full name falls into; the last one holds its upper end too."""
+        """The range of a topic's full name; the last one includes its upper end."""
         index = bisect_right(self.boundaries, bundle_hash(topic)) - 1
         return self.names()[min(index, len(self.boundaries) - 2)]
 
 
 def new_policies(bundles: Bundles, clusters: Sequence[str]) -> JsonObject:
-    """Policies of a fresh namespace, field by field as Apache writes them."""
+    """Policies of a new namespace, with Apache's fields."""
     return {
         "auth_policies": {
             "namespace_auth": {},
@@ -127,7 +127,7 @@ class Namespaces:
         return [f"{tenant}/{name}" for name in await self.tenants.names(tenant)]
 
     async def exists(self, namespace: str) -> bool:
-        """Whether there is such a namespace and it isn't being deleted."""
+        """Whether the namespace exists and isn't being deleted."""
         record = await self.tenants.get(namespace)
         return record is not None and record.get("deleted") is not True
 
@@ -146,7 +146,7 @@ class Namespaces:
         clusters: Sequence[str],
         policies: JsonObject | None = None,
     ) -> None:
-        """A namespace of an existing tenant; `policies` replace single fields of the fresh ones.
+        """Create a namespace of an existing tenant; `policies` override the defaults.
         Raises BadName, ResourceMissing (of the tenant), ResourceExists.
         """
         tenant, _, name = namespace.partition("/")
@@ -176,14 +176,14 @@ class Namespaces:
             pass
 
     async def bundles(self, namespace: str) -> Bundles:
-        """Local policies first, as the split writes there. Raises ResourceMissing."""
+        """The bundles, by the local policies first (splits change them). Raises ResourceMissing."""
         record = await self.local_policies.get(namespace)
         if record is None or "bundles" not in record:
             record = await self.policies(namespace)
         return Bundles.from_json(record)
 
     async def topics_max(self, namespace: str, default: int) -> int:
-        """How many topics the namespace may have: its own limit, or else the default."""
+        """The namespace's limit of topics: its own, or the default."""
         record = await self.tenants.get(namespace)
         found = record.get("max_topics_per_namespace") if record else None
         return found if isinstance(found, int) else default
@@ -195,7 +195,7 @@ class Namespaces:
         return cast(JsonObject, override) if isinstance(override, dict) else None
 
     async def bootstrap(self, cluster: str, cluster_data: JsonObject, bundles: int) -> None:
-        """Make what Apache's standalone makes on its first start; later starts renew addresses."""
+        """Create the records of Apache's standalone; later starts only renew addresses."""
         if await self.clusters.exists(cluster):
             await self.clusters.update(cluster, lambda old: old | cluster_data)
         else:

@@ -2,7 +2,7 @@
 partitioned topics.
 
 Paths and JSON names are Apache's (`org.apache.pulsar.broker.resources`), so that an Apache broker
-reads them. Fields that Geminga does not know are kept as they are.
+reads them. Unknown fields are kept unchanged.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ NAME: Final = re.compile(r"[-=:.\w]+", re.ASCII)
 
 
 class ResourceError(Exception):
-    """Base of the errors of resources; the store raises its own beside them."""
+    """Base of the errors of resources. The store's errors are not mapped."""
 
 
 class ResourceExists(ResourceError):
-    """There is one of that name already."""
+    """The name is taken."""
 
 
 class ResourceMissing(ResourceError):
-    """There is none of that name."""
+    """There is no such resource."""
 
 
 class ResourceInUse(ResourceError):
-    """It still holds others."""
+    """The resource isn't empty."""
 
 
 class BadName(ResourceError):
-    """Not a name that a tenant, cluster or namespace can have."""
+    """Not a valid name of a tenant, cluster or namespace."""
 
 
 def check_name(name: str) -> str:
@@ -57,7 +57,7 @@ class Records:
         self.base_path = base_path
 
     def path(self, name: str) -> str:
-        """Where the record of that name stands."""
+        """The path of a record."""
         return f"{self.base_path}/{name}"
 
     async def names(self, under: str = "") -> list[str]:
@@ -65,12 +65,12 @@ class Records:
         return list(await self._store.children(self.path(under) if under else self.base_path))
 
     async def get(self, name: str) -> JsonObject | None:
-        """The record, or None; a node that only is a parent of others is no record."""
+        """The record, or None; an empty parent node is no record."""
         node = await self._store.get(self.path(name))
         return _decode(node.value) if node is not None and node.value else None
 
     async def exists(self, name: str) -> bool:
-        """Whether the record is there."""
+        """Whether the record exists."""
         return await self.get(name) is not None
 
     async def create(self, name: str, record: JsonObject) -> None:
@@ -79,7 +79,7 @@ class Records:
         node = await self._store.get(path)
         if node is not None and node.value:
             raise ResourceExists(name)
-        # A bare parent, whose children were made before it, becomes the record.
+        # An empty parent node, whose children were created first, becomes the record.
         expected = MUST_NOT_EXIST if node is None else node.stat.version
         try:
             await self._store.put(path, value, expected)
@@ -87,7 +87,7 @@ class Records:
             raise ResourceExists(name) from None
 
     async def update(self, name: str, change: Callable[[JsonObject], JsonObject]) -> JsonObject:
-        """Read, change, write; again when another one wrote meanwhile. Raises ResourceMissing."""
+        """Read, change, write; retried if it changed meanwhile. Raises ResourceMissing."""
         path = self.path(name)
         while True:
             node = await self._store.get(path)

@@ -1,4 +1,4 @@
-"""The broker's record in the metadata store, by which proxies find it (spec PX-03;
+"""The broker's record in the metadata store, for proxies' discovery (spec PX-03;
 Apache's LocalBrokerData as its ModularLoadManagerImpl stores it).
 """
 
@@ -37,7 +37,7 @@ class _Record(msgspec.Struct, rename="camel"):
 
 @asynccontextmanager
 async def registered(store: MetadataStore, addresses: Addresses) -> AsyncIterator[None]:
-    """The record is there while the context is open and the session lives. Raises MetadataError."""
+    """Keep the record while the context is open and the session lives. Raises MetadataError."""
     record = _Record(
         addresses.web_url or None,
         addresses.web_url_tls or None,
@@ -54,5 +54,5 @@ async def registered(store: MetadataStore, addresses: Addresses) -> AsyncIterato
         with trio.move_on_after(REMOVE_S, shield=True):
             try:
                 await store.delete(path)
-            except MetadataError:  # it ends with the session
+            except MetadataError:  # it is deleted with the session
                 pass

@@ -17,8 +17,8 @@ from geminga_protocol.topic_name import TopicName
 
 
 class Topics:
-    """What clients and administrators do with topics. `revoked` is awaited with a tenant and a
-    namespace whose grants were taken away.
+    """Operations of clients and administrators on topics. `revoked` is awaited with a tenant and a
+    namespace whose grants were revoked.
     """
 
     def __init__(
@@ -41,22 +41,22 @@ class Topics:
         self._revoked = revoked
 
     async def create(self, name: TopicName) -> Topic:
-        """The topic, made by hand if it isn't there. See `TopicLoader.get`."""
+        """The topic, created `by_hand` if missing. See `TopicLoader.get`."""
         return await self._loader.get(name, create=True, by_hand=True)
 
     async def exists(self, name: TopicName) -> bool:
-        """Whether there is a topic of exactly that name; a partitioned topic does not count."""
+        """Whether a topic of exactly this name exists; not for partitioned topics."""
         if name.is_persistent:
             return await self._catalog.is_stored(name)
         return str(name) in self.loaded
 
     async def partition_count(self, name: TopicName, *, create: bool) -> int:
-        """The number of partitions, for a client; makes a topic's record where policy says so."""
+        """The number of partitions, for a client; creates a topic's record by policy."""
         exists = await self.exists(name)
         return await self._catalog.resolve_partitions(name, create=create, exists=exists)
 
     async def names(self, namespace: str) -> list[str]:
-        """Stored topics and loaded non-persistent ones of a namespace, partitions one by one."""
+        """A namespace's stored and loaded non-persistent topics, with all partitions."""
         prefix = f"non-persistent://{namespace}/"
         loaded = sorted(name for name in self.loaded if name.startswith(prefix))
         return await self._catalog.persistent(namespace) + loaded
@@ -71,13 +71,13 @@ class Topics:
         await self._loader.unload_all([name for name in self.loaded if inside in name])
 
     async def shut_down(self) -> None:
-        """Load no more topics, and close all that are loaded. Idempotent."""
+        """Load no more topics, and close all loaded ones. Idempotent."""
         self._loader.closed = True
         await self._loader.unload_all()
 
     async def delete(self, name: TopicName, *, force: bool = False) -> None:
-        """Delete a topic with its subscriptions, log and (if it is no partition) schemas. Raises
-        BrokerError TopicNotFound, and what `Topic.delete` raises.
+        """Delete a topic with its subscriptions, log and (unless it is a partition) schemas. Raises
+        BrokerError TopicNotFound, and the errors of `Topic.delete`.
         """
 
         async def delete(topic: Topic) -> None:
@@ -85,13 +85,13 @@ class Topics:
 
         await self.get(name, create=False)
         while not await self._loader.leave(str(name), delete):
-            # It was unloaded in between, and still exists.
+            # Unloaded in between: it still exists.
             await self.get(name, create=False)
         await self.forget_grants(name)
 
     async def delete_partitioned(self, name: TopicName, *, force: bool = False) -> None:
-        """Delete a partitioned topic with all partitions; clients that come back meanwhile make no
-        partition again. Raises ResourceMissing, and what `delete` raises.
+        """Delete a partitioned topic with all partitions; reconnecting clients can't recreate them.
+        Raises ResourceMissing, and the errors of `delete`.
         """
         with self._loader.keep_deleted(name):
             for index in range(await self._catalog.partitions(name)):
@@ -101,7 +101,7 @@ class Topics:
         await self.forget_grants(name)
 
     async def delete_all(self, namespace: str) -> None:
-        """Delete all topics of a namespace, whoever is connected."""
+        """Delete all topics of a namespace, despite connected clients."""
         for domain in ("persistent", "non-persistent"):
             for name in await self._catalog.partitioned(namespace, domain):
                 await self.delete_partitioned(TopicName.parse(name), force=True)
@@ -109,7 +109,7 @@ class Topics:
             await self._delete_if_there(TopicName.parse(name), force=True)
 
     async def _delete_if_there(self, name: TopicName, *, force: bool) -> None:
-        """Delete a topic that may be missing, or be just loaded for the first time."""
+        """Delete a topic that may be missing, or in its first load."""
         failure: BrokerError | None = None
         try:
             await self.delete(name, force=force)
@@ -129,16 +129,16 @@ class Topics:
         return await self._loader.leave(key, delete)
 
     async def _forget(self, name: TopicName) -> None:
-        """Delete a topic's policies and schemas, which a partition shares with its topic. Nobody
-        may be let in meanwhile, who could bring new ones.
+        """Delete a topic's policies and schemas; partitions share those of their topic. No client may
+        join meanwhile, which could add new ones.
         """
         if not name.is_partition:
             await self._records.delete(name)
             await self._schemas.delete(name)
 
     async def forget_grants(self, name: TopicName) -> None:
-        """Delete the grants of a deleted topic, so that a later one of its name begins without
-        (Apache's `deleteTopicAuthenticationWithRetry`).
+        """Delete the grants of a deleted topic, so that a new topic of that name has none (Apache's
+        `deleteTopicAuthenticationWithRetry`).
         """
         policies = await self._namespaces.tenants.get(name.namespace)
         if policies is not None and granting.has_topic(policies, str(name)):

@@ -1,1 +1,1 @@
-"""Topic compaction: the latest message of each key, rewritten to a ledger of its own (BR-50)."""
+"""Topic compaction: copies the latest message of each key to a separate ledger (BR-50)."""

@@ -1,7 +1,7 @@
-"""Batches compacted inside (pure; spec BR-50; Apache's `RawBatchConverter`).
+"""Compaction of single batches (pure; spec BR-50; Apache's `RawBatchConverter`).
 
-A message that goes leaves its place empty and marked `compacted_out`, so that the indexes of the
-others, and the number of messages in the batch, stay.
+A removed message leaves an empty one marked `compacted_out`: the batch's number of messages, and
+their indexes, don't change.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from geminga_protocol.errors import ProtocolError
 from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata, SingleMessageMetadata
 
 UNCOMPRESSED_BYTES_MAX = 64 << 20
-"""A batch that says it is larger is not opened; it is kept whole."""
+"""A batch with a larger announced size is not opened, but kept whole."""
 
 Keeps = Callable[[int, SingleMessageMetadata, int], bool]
-"""(index in the batch, metadata, payload bytes): whether the message stays."""
+"""(index in the batch, metadata, payload bytes) -> whether the message stays."""
 
 
 def is_readable_batch(metadata: MessageMetadata) -> bool:
-    """Whether it is a batch that the broker can look into: encrypted ones it can't."""
+    """Whether it is a batch that the broker can read, which isn't encrypted."""
     return metadata.HasField("num_messages_in_batch") and not metadata.encryption_keys
 
 
@@ -39,7 +39,7 @@ def open_batch(metadata: MessageMetadata, data: memoryview) -> list[Message]:
 
 
 def rebatch(entry: Entry, keeps: Keeps) -> Buffer | None:
-    """The entry with the messages that stay; None without any. Raises ProtocolError."""
+    """The entry with the remaining messages; None without any. Raises ProtocolError."""
     metadata = entry.metadata
     messages = open_batch(metadata, entry.data)
     stays = [
@@ -67,8 +67,8 @@ def rebatch(entry: Entry, keeps: Keeps) -> Buffer | None:
 
 
 def last_index(entry: Entry) -> int:
-    """Index of the last message of a batch that was not compacted out; -1 if it is no batch, or
-    can't be opened. Raises RemoteProtocolError for an entry without metadata.
+    """Index of a batch's last message that is not compacted out; -1 if it is no batch, or can't be
+    opened. Raises RemoteProtocolError for an entry without metadata.
     """
     metadata = entry.metadata
     if not metadata.HasField("num_messages_in_batch"):

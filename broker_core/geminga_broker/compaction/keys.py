@@ -1,8 +1,8 @@
-"""Which messages of a topic stay: the two passes over its entries (pure; spec BR-50; Apache's
+"""Selects the remaining messages, in two passes over the entries (pure; spec BR-50; Apache's
 `PublishingOrderCompactor`).
 
-The first pass learns the last message of each key, the second asks of each entry what is left of
-it. Both must see the same entries. Memory is bounded by the keys, not by their values.
+The first pass finds the last message of each key, the second selects the rest of each entry. Both
+must see the same entries. Memory depends on the keys, not on their values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MessageId = tuple[int, int, int]
 
 
 class _Chunks:
-    """A chunked message of which not all is there yet."""
+    """An incomplete chunked message."""
 
     __slots__ = ("ids", "seen")
 
@@ -31,17 +31,17 @@ class _Chunks:
 
 
 class LatestKeys:
-    """The last message of each key. A message without payload removes its key; messages without
-    key stay only with `retain_null_key` (`topicCompactionRetainNullKey`).
+    """The last message of each key. A message without payload deletes its key; messages without
+    key remain only with `retain_null_key` (`topicCompactionRetainNullKey`).
     """
 
     def __init__(self, retain_null_key: bool) -> None:
         self.removed = 0
-        """Messages that go, as Apache counts them: replaced, removing, without key, markers."""
+        """Removed messages, as counted by Apache: replaced, deleting, without key, markers."""
         self._retain_null_key = retain_null_key
         self._latest: dict[str, MessageId] = {}
         self._earlier: dict[MessageId, list[MessageId]] = {}
-        """Of a chunked message's last chunk: the others, which stay with it."""
+        """Last chunk of a message -> its other chunks, which remain with it."""
         self._growing: dict[tuple[str, str], _Chunks] = {}
         self._parts: set[MessageId] = set()
 
@@ -62,14 +62,14 @@ class LatestKeys:
             self._see_single(entry, metadata)
 
     def end_first_pass(self) -> None:
-        """All entries were seen. Chunks of messages that go on behind the end stay."""
+        """End the first pass. Chunks of messages that continue after the end remain."""
         self._parts = {each for ids in self._earlier.values() for each in ids}
         for growing in self._growing.values():
             self._parts.update(growing.ids)
 
     def keep(self, entry: Entry) -> Buffer | None:
-        """Second pass: the part of the entry that is written, None if there is none. An entry that
-        can't be read is kept whole, because its keys are unknown.
+        """Second pass: the part of the entry to write, None if there is none. An unreadable entry
+        is kept whole, as its keys are unknown.
         """
         try:
             metadata = entry.metadata
@@ -127,8 +127,8 @@ class LatestKeys:
             self._set(key, message_id, len(payload.split(entry.data).payload))
 
     def _see_chunk(self, key: str, message_id: MessageId, metadata: MessageMetadata) -> None:
-        """A chunked message is its key's last once all of it is there. Apache's compactor takes
-        every chunk for a message, so that only the last one stays.
+        """A chunked message counts as its key's last when it is complete. Apache's compactor takes
+        each chunk for a message, and keeps only the last one.
         """
         whose = text(metadata.producer_name), text(metadata.uuid)
         growing = self._growing.setdefault(whose, _Chunks())
@@ -141,7 +141,7 @@ class LatestKeys:
             self._set(key, message_id, 1)
             self._earlier[message_id] = growing.ids
         else:
-            # A part was lost before: no client can put it together.
+            # An earlier chunk is missing: no client can read the message.
             self.removed += 1
 
     def _set(self, key: str, message_id: MessageId, size_bytes: int) -> None:

@@ -26,15 +26,15 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 PASSWORD = b""
-"""Of every compacted ledger, as in Apache (`COMPACTED_TOPIC_LEDGER_PASSWORD`)."""
+"""Password of compacted ledgers, as in Apache (`COMPACTED_TOPIC_LEDGER_PASSWORD`)."""
 
 PLACES_MAX = 256
-"""How many places of entries are remembered, of searches and of readers."""
+"""Cached indexes of entries, for searches and for readers."""
 
 
 class CompactedLedger:
-    """Entries in the order of their positions in the log, which have gaps. It is opened when it
-    is first read. Damaged entries are left out, and the log says so once for each.
+    """Entries in the order of their positions in the log, which have gaps. Opened at the first
+    read. Damaged entries are skipped, and each is logged once.
     """
 
     def __init__(self, client: BookkeeperClient, ledger_id: int) -> None:
@@ -45,7 +45,7 @@ class CompactedLedger:
         self._positions: OrderedDict[int, Position] = OrderedDict()
         self._next: OrderedDict[Position, int] = OrderedDict()
         self._damaged: OrderedDict[int, None] = OrderedDict()
-        """Damaged entries that are known."""
+        """Known damaged entries."""
         self._users = 0
         self._closed = False
         self._idle = trio.Event()
@@ -53,7 +53,7 @@ class CompactedLedger:
     async def read_from(
         self, position: Position, *, entries_max: int, bytes_max: int
     ) -> list[LogEntry]:
-        """The first entries from a position on, or none. Raises LogReadFailed, LogClosed."""
+        """The first entries at or after a position. Raises LogReadFailed, LogClosed."""
         with self._use():
             reader = await self._open()
             first = await self._index_of(reader, position)
@@ -76,7 +76,7 @@ class CompactedLedger:
             return None
 
     async def find_by_time(self, timestamp_ms: int) -> Position | None:
-        """Position of the first entry published then or later. Raises LogReadFailed, LogClosed."""
+        """Position of the first entry of that time or later. Raises LogReadFailed, LogClosed."""
         with self._use():
             reader = await self._open()
             low, high = 0, reader.last_add_confirmed + 1
@@ -97,7 +97,7 @@ class CompactedLedger:
             return reader.last_add_confirmed + 1, reader.length
 
     async def close(self) -> None:
-        """Return when the last reader has ended; new readers are refused."""
+        """Refuse new readers, and return when the last one has ended."""
         self._closed = True
         while self._users:
             await self._idle.wait()
@@ -107,7 +107,7 @@ class CompactedLedger:
 
     @contextmanager
     def _use(self) -> Iterator[None]:
-        """It isn't closed meanwhile. Raises LogClosed."""
+        """Keep it open while the context is. Raises LogClosed."""
         if self._closed:
             raise LogClosed(f"the compacted ledger {self.ledger_id} was replaced")
         self._users += 1
@@ -129,7 +129,7 @@ class CompactedLedger:
             return self._reader
 
     async def _index_of(self, reader: LedgerReader, position: Position) -> int:
-        """Entry id of the first entry at or after the position, or of a damaged one before it."""
+        """Index of the first entry at or after the position, or of a damaged one before it."""
         known = self._next.get(position)
         if known is not None:
             return known
@@ -154,7 +154,7 @@ class CompactedLedger:
     async def _intact(
         self, reader: LedgerReader, first: int, stop: int
     ) -> tuple[int, LogEntry] | None:
-        """The first entry from `first` on, before `stop`, that isn't damaged, with its id."""
+        """The first undamaged entry from `first` to before `stop`, with its index."""
         for index in range(first, stop):
             entries, _ = await self._fetch(reader, index, index, 1)
             if entries:
@@ -164,7 +164,7 @@ class CompactedLedger:
     async def _fetch(
         self, reader: LedgerReader, first: int, last: int, bytes_max: int
     ) -> tuple[list[LogEntry], int]:
-        """The intact ones of these entries, none only if all are damaged; and where to go on."""
+        """The undamaged ones of these entries, none only if all are damaged; and the next index."""
         try:
             views = await reader.read(first, last, bytes_max=max(bytes_max, 1))
             return [read_raw(view) for view in views], first + len(views)
@@ -194,7 +194,7 @@ class CompactedLedger:
 
 
 def after(position: Position) -> Position:
-    """The least position behind this one."""
+    """The lowest position after this one."""
     return Position(position.ledger_id, position.entry_id + 1)
 
 

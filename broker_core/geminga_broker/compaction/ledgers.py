@@ -1,10 +1,10 @@
-"""The compacted ledgers of one topic: made, named, and collected when a crash leaves some behind
-(spec BR-50).
+"""The compacted ledgers of one topic: creation, names, and collection of a crash's leftovers (spec
+BR-50).
 
-The cursor's property `CompactedTopicLedger` names the one that counts, as in Apache. Beside it the
-cursor's node lists all that there are, so that they go with the cursor: a ledger is listed before
-its first entry is written, and taken from the list when it is deleted. The node is marked before a
-ledger is made, until it is listed: only after a crash between the two all ledgers are looked at.
+The cursor's property `CompactedTopicLedger` names the current one, as in Apache. The cursor's node
+lists all of them, so that they are deleted with the cursor: a ledger is listed before its first
+entry is written, until it is deleted. The node is marked before a ledger is created, until it is
+listed: only after a crash between the two are all ledgers searched.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ LEDGER_PROPERTY = "CompactedTopicLedger"
 """The cursor's property that names the compacted ledger (`COMPACTED_TOPIC_LEDGER_PROPERTY`)."""
 
 INTERNAL = "#pulsar.internal."
-"""Properties of subscriptions that begin so are the broker's own."""
+"""Prefix of the broker's own properties of subscriptions."""
 
 EMPTIED = INTERNAL + "geminga.emptied"
-"""In place of a ledger's name: forget what was compacted up to the cursor's mark-delete."""
+"""Instead of a ledger's name: compacted messages up to the mark-delete were deleted."""
 
 _MAKING = INTERNAL + "geminga.makes-compacted-ledger"
 _COMPONENT = b"compacted-ledger"
@@ -53,26 +53,26 @@ class CompactedLedgers:
 
     @property
     def named(self) -> int | None:
-        """The ledger that counts, None before the first compaction."""
+        """The current ledger, None before the first compaction."""
         return self._cursor.properties.get(LEDGER_PROPERTY)
 
     @property
     def is_clean(self) -> bool:
-        """Whether there is no ledger but the one that counts."""
+        """Whether there is no ledger but the current one."""
         named = self.named
         expected = () if named is None else (named,)
         return self._cursor.writer.side_ledgers == expected and not self._marked
 
     @property
     def names_lost(self) -> bool:
-        """Whether there are ledgers without the named one: a damaged state, or no run ended."""
+        """Whether ledgers are listed without the named one: a damaged state, or no finished run."""
         listed = self._cursor.writer.side_ledgers
         return bool(listed) and self.named not in listed
 
     async def newest(self) -> tuple[int, Position] | None:
-        """The newest listed ledger that is whole, and up to where it was compacted. A ledger that
-        is not closed is one that a run never finished. One that was forgotten with the messages
-        counts no more. Raises LogReadFailed.
+        """The newest complete one of the listed ledgers, and the end of its compaction. An open
+        ledger is an unfinished run's; one whose messages were deleted is skipped. Raises
+        LogReadFailed.
         """
         found: tuple[int, Position] | None = None
         for ledger_id in sorted(self._cursor.writer.side_ledgers):
@@ -105,7 +105,7 @@ class CompactedLedgers:
             durability.ensemble_size,
             durability.write_quorum,
             durability.ack_quorum,
-            # Apache's broker opens it so.
+            # As Apache's broker opens it.
             DigestType.CRC32,
             PASSWORD,
             {
@@ -127,7 +127,7 @@ class CompactedLedgers:
 
     async def collect(self) -> None:
         """Delete all ledgers but the current one. Raises LogWriteFailed, LogFenced."""
-        # A ledger goes only when it is stored that another one counts.
+        # Delete a ledger only after the name of its successor is stored.
         await self._cursor.persist()
         if self.is_clean:
             return
@@ -147,11 +147,11 @@ class CompactedLedgers:
         await self._mark(making=False)
 
     async def collect_quietly(self) -> None:
-        """As `collect`, but a failure is logged; the next call tries again."""
+        """As `collect`, but logs a failure; the next call retries."""
         try:
             await self.collect()
         except LogFenced:
-            # Another broker has the topic, and collects.
+            # Another broker took the topic, and collects.
             pass
         except LogError as error:
             _log.warning("topic=%s: %s", self._topic, error)
@@ -166,7 +166,7 @@ class CompactedLedgers:
         await self._cursor.set_cursor_properties(properties)
 
     async def _unlisted(self) -> set[int]:
-        """Ledgers that say they are this topic's, but not the one that counts."""
+        """Ledgers with this topic's metadata, except the current one."""
         found: set[int] = set()
         async for ledger_id in self.client.ledgers():
             try:

@@ -14,7 +14,7 @@ from geminga_runtime.clock import wall_clock_ms
 
 
 class Status(Enum):
-    """Of the last run since the topic was loaded (`LongRunningProcessStatus.Status`)."""
+    """State of the last run since the topic was loaded (`LongRunningProcessStatus.Status`)."""
 
     NOT_RUN = "NOT_RUN"
     RUNNING = "RUNNING"
@@ -24,17 +24,17 @@ class Status(Enum):
 
 @dataclass
 class Outcome:
-    """The last run's end and sums over all since the topic was loaded."""
+    """The last run's result, and sums over all runs since the topic was loaded."""
 
     status: Status = Status.NOT_RUN
     last_error: str = ""
     stats: CompactionStats = field(default_factory=CompactionStats)
     removed_total: int = 0
-    """Messages that went, over all runs."""
+    """Removed messages of all runs."""
     successes: int = 0
     failures: int = 0
     read_bytes: int = 0
-    """Read in both passes of the last run."""
+    """Bytes read in both passes of the last run."""
     written_entries: int = 0
     """Entries that the last run kept."""
     written_bytes: int = 0
@@ -66,14 +66,14 @@ class Outcome:
         return self.read_bytes / took_s, self.written_bytes / took_s
 
     def succeeded(self) -> None:
-        """Its result is stored."""
+        """The run's result is stored."""
         self.status = Status.SUCCESS
         self.successes += 1
         self.stats.last_compaction_succeed_timestamp = wall_clock_ms()
         self._end()
 
     def failed(self, text: str) -> None:
-        """The old result stays."""
+        """The run failed; the old result stays."""
         self.status, self.last_error = Status.ERROR, text
         self.failures += 1
         self.stats.last_compaction_failed_timestamp = wall_clock_ms()

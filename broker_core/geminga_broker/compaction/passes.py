@@ -1,4 +1,4 @@
-"""The two passes of a compaction, in turns with the loop's other work (spec BR-50, BR-40)."""
+"""The two passes of a compaction, shared with the loop's other work (spec BR-50, BR-40)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from geminga_runtime.metadata.api import MetadataError
 
 STEP_ENTRIES = 100
 STEP_BYTES = 1 << 20
-"""Limit of what one step reads and then writes, as long as nothing is published."""
+"""Bytes that one step reads and then writes while nothing is published."""
 
 IN_LOOP_BYTES_MAX = 64 * 1024
 """Larger entries are packed and unpacked in a thread."""
 
 
 class ReadableLog(Protocol):
-    """The log behind the compacted part."""
+    """The log after the compacted part."""
 
     async def read_range(
         self, first: Position, *, entries_max: int, bytes_max: int
@@ -38,8 +38,8 @@ class ReadableLog(Protocol):
 
 
 class Walk:
-    """Entries of a topic from its beginning to `end`: the compacted part, then the log. It gives
-    way to tail work like readers of old entries. `read_s_max` bounds each read.
+    """Entries of a topic from its beginning to `end`: the compacted part, then the log. Pauses for
+    tail work like readers of old entries. `read_s_max` bounds each read.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Walk:
         self._gentle = False
 
     async def next(self) -> Sequence[Entry]:
-        """The next ones, empty at the end. Raises LogReadFailed, TooSlowError."""
+        """The next entries, empty at the end. Raises LogReadFailed, TooSlowError."""
         entries_max = ROUND_ENTRIES if self._gentle else STEP_ENTRIES
         bytes_max = ROUND_BYTES if self._gentle else STEP_BYTES
         with trio.fail_after(self._read_s_max):
@@ -116,7 +116,7 @@ async def see_all(walk: Walk, keys: LatestKeys, outcome: Outcome) -> int:
 async def write_kept(
     walk: Walk, keys: LatestKeys, writer: LedgerWriter, partition: int, outcome: Outcome
 ) -> None:
-    """The second pass: write what stays. Raises LogReadFailed, LogWriteFailed, TooSlowError."""
+    """The second pass: write the rest. Raises LogReadFailed, LogWriteFailed, TooSlowError."""
     try:
         while entries := await walk.next():
             kept: list[tuple[Buffer, Buffer]] = []

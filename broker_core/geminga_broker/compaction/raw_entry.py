@@ -1,4 +1,4 @@
-"""Entries of a compacted ledger, as Apache's `RawMessageImpl` writes them (pure; spec BR-50).
+"""Entries of a compacted ledger, in the form of Apache's `RawMessageImpl` (pure; spec BR-50).
 
 size of the id u32 | MessageIdData | size of the rest u32 | the entry as it stands in the log
 """
@@ -21,8 +21,8 @@ _parse_id = parser(MessageIdData)
 
 
 def raw_parts(position: Position, partition: int, data: Buffer) -> tuple[Buffer, Buffer]:
-    """What to write for an entry of the log that is to be kept; `partition` is -1 for none."""
-    # As the message ids that a broker sends: index -1 says that the whole entry is meant.
+    """The bytes to write for an entry of the log; `partition` is -1 for none."""
+    # As in a broker's message ids, index -1 means the whole entry.
     about = MessageIdData(
         ledgerId=position.ledger_id,
         entryId=position.entry_id,

@@ -22,19 +22,19 @@ class CompactedTopic(Protocol):
     async def read(
         self, position: Position, *, entries_max: int, bytes_max: int
     ) -> Sequence[Entry]:
-        """Its entries from a position on; empty behind the last. Raises LogReadFailed."""
+        """Its entries at or after a position; empty at the end. Raises LogReadFailed."""
 
     async def find_by_time(self, timestamp_ms: int) -> Position:
-        """Where to read from, for all that was published then or later. Raises LogReadFailed."""
+        """The start of all messages of that time or later. Raises LogReadFailed."""
 
 
 class CompactedCursor:
     """An `EntryCursor` for consumers that read compacted. Acknowledgements are those of the log's
     cursor.
 
-    It reads on from where it is after each compaction: what was replaced meanwhile comes later. The
-    log's cursor knows no positions in ledgers that are trimmed, so what was read and acknowledged
-    there is remembered here, as long as somebody is subscribed.
+    After each compaction it continues at its position: replaced messages come later. The log's
+    cursor has no positions in trimmed ledgers, so acknowledgements there are kept here, as long as
+    there are consumers.
     """
 
     def __init__(self, cursor: Cursor, topic: CompactedTopic, request: SubscribeRequest) -> None:
@@ -49,7 +49,7 @@ class CompactedCursor:
         self._moves = 0
         self._mark = cursor.mark_delete
         self._floor = _start(cursor, request)
-        """Where to begin again while mark-delete is where it was, None: behind mark-delete."""
+        """Where to restart until mark-delete moves, None: after mark-delete."""
         self._place = self._floor
 
     @property
@@ -63,7 +63,7 @@ class CompactedCursor:
 
     @property
     def fetched(self) -> tuple[int, int]:
-        """Entries and bytes that came from ledgers, of either kind."""
+        """Entries and bytes read from ledgers, of either kind."""
         entries, size_bytes = self._log.fetched
         return entries + self._fetched[0], size_bytes + self._fetched[1]
 
@@ -72,7 +72,7 @@ class CompactedCursor:
         self._fetched = counts
 
     def available(self, upto: Position | None = None) -> bool:
-        """Whether reading is worth while; in the compacted part it may find nothing."""
+        """Whether to read; in the compacted part a read may still find nothing."""
         horizon = self._topic.horizon
         if horizon is not None and self.read_position <= horizon:
             return True
@@ -81,7 +81,7 @@ class CompactedCursor:
     async def read(
         self, *, entries_max: int, bytes_max: int, upto: Position | None = None
     ) -> Sequence[Entry]:
-        """See `EntryCursor.read`. What is compacted may all be read. Raises LogReadFailed."""
+        """See `EntryCursor.read`; `upto` doesn't bound compacted entries. Raises LogReadFailed."""
         while True:
             horizon = self._topic.horizon
             place = self.read_position
@@ -92,9 +92,9 @@ class CompactedCursor:
             moves = self._moves
             entries = await self._topic.read(place, entries_max=entries_max, bytes_max=bytes_max)
             if moves != self._moves:
-                continue  # rewind or seek came in between
+                continue  # after a rewind or seek during the read
             if not entries:
-                # It was compacted away up to the end.
+                # All entries up to the horizon were removed.
                 self._place = after(horizon)
                 continue
             count, size_bytes = self._fetched
@@ -106,19 +106,19 @@ class CompactedCursor:
                 return entries
 
     def rewind(self) -> None:
-        """Read again from the first entry that is not acknowledged."""
+        """Restart at the first unacknowledged entry."""
         self._moves += 1
         self._log.rewind()
         self._place = self._begin()
 
     def sought(self, position: Position) -> None:
-        """The log's cursor was reset so that `position` is read next, as far as it is there."""
+        """The log's cursor was reset to read `position` next, as far as the log has it."""
         self._moves += 1
         self._mark = self._log.mark_delete
         self._floor = self._place = None if position == LATEST else position
 
     def is_deleted(self, position: Position) -> bool:
-        """Whether it is acknowledged."""
+        """Whether the entry is acknowledged."""
         begin = self._begin()
         if position < begin:
             return True
@@ -142,7 +142,7 @@ class CompactedCursor:
         return after(mark)
 
     def _jumped(self) -> Cursor:
-        """The log's cursor, where this one is."""
+        """The log's cursor, moved to this one's position."""
         if self._place is not None:
             self._log.read_position, self._place = self._place, None
         return self._log
@@ -154,10 +154,10 @@ class CompactedCursor:
 
 
 def _start(cursor: Cursor, request: SubscribeRequest) -> Position | None:
-    """Where a first consumer begins in the compacted part, None: where the log's cursor is."""
+    """The first consumer's start in the compacted part, None: at the log's cursor."""
     earliest = request.initial_position == InitialPosition.Earliest
     if request.durable:
-        # Nothing was acknowledged yet: before the log's first entry there is the compacted part.
+        # Nothing is acknowledged: start with the compacted part, before the log's first entry.
         return EARLIEST if earliest and cursor.mark_delete.entry_id < 0 else None
     if request.rollback_duration_s > 0:
         return None

@@ -1,4 +1,4 @@
-"""The subscription `__compaction`, for the broker alone (BR-50; `PulsarCompactorSubscription`)."""
+"""The broker's subscription `__compaction` (BR-50; `PulsarCompactorSubscription`)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 
 
 class CompactionSubscription(Subscription):
-    """The subscription of compaction: it takes no consumers, and only a compaction moves it,
-    because the compacted ledger replaces what is before its mark-delete.
+    """The subscription of compaction: it takes no consumers, and only a compaction moves it, as the
+    compacted ledger replaces the log up to its mark-delete.
     """
 
     def __init__(self, name: str, cursor: Cursor, host: SubscriptionHost) -> None:
@@ -30,7 +30,7 @@ class CompactionSubscription(Subscription):
         return {name: text for name, text in found.items() if not name.startswith(INTERNAL)}
 
     async def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Replace them; the broker's own stay."""
+        """Replace the properties except the broker's own."""
         found = self.cursor.cursor_properties
         own = {name: text for name, text in found.items() if name.startswith(INTERNAL)}
         await self.cursor.set_cursor_properties({**properties, **own})
@@ -44,12 +44,12 @@ class CompactionSubscription(Subscription):
         raise self._refusal()
 
     async def skip(self, entries: int | None) -> None:
-        """Skipping all does not concern it. Raises BrokerError NotAllowedError for a number."""
+        """Ignored for all entries. Raises BrokerError NotAllowedError for a number."""
         if entries is not None:
             raise self._refusal()
 
     def expire(self, last: Position) -> None:
-        """Nothing of it expires."""
+        """Ignored: nothing expires here."""
 
     def _refusal(self) -> BrokerError:
         text = f"Subscription {self.name} belongs to compaction: only a compaction moves it"

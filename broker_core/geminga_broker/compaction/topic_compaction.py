@@ -1,9 +1,9 @@
-"""Compaction of one topic: runs, their outcome, and what readers get of it (spec BR-50; Apache's
+"""Compaction of one topic: runs, their outcome, and compacted reads (spec BR-50; Apache's
 `PersistentTopic.triggerCompaction` and `PulsarTopicCompactionService`).
 
-The cursor `__compaction` stands at the horizon: up to there the compacted ledger stands for the
-log. It holds what is behind from trimming. A run reads what the last one left, and the log behind
-it, twice; until its result is stored in the cursor nothing of the old one is touched.
+The cursor `__compaction` is at the horizon, up to which the compacted ledger replaces the log. The
+cursor retains later entries. A run reads the last result and the log after it, twice; the last
+result stays until the new one is stored in the cursor.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from geminga_runtime.background import run_guarded
 _log = logging.getLogger(__name__)
 
 CLEANUP_S_MAX = 10.0
-"""A run that failed or was stopped cleans up for so long; the rest is done by the next."""
+"""Time for the clean-up of a failed or stopped run; the next run does the rest."""
 
 
 class CompactionRunning(BrokerError):
-    """A run is under way (`AlreadyRunningException`)."""
+    """A run is active (`AlreadyRunningException`)."""
 
     def __init__(self) -> None:
         super().__init__(ServerError.NotAllowedError, "Compaction already in progress")
@@ -59,11 +59,11 @@ class CompactionHost(Protocol):
         """Raises BrokerError ServiceNotReady."""
 
     def adopt(self, cursor: Cursor) -> object:
-        """Make the cursor's subscription, if it isn't there."""
+        """Create the cursor's subscription if it is missing."""
 
 
 class TopicCompaction:
-    """The compaction of one topic. Made with the topic, when its log is open."""
+    """The compaction of one topic, created with the topic after its log is open."""
 
     def __init__(self, host: CompactionHost) -> None:
         self.outcome = Outcome()
@@ -73,7 +73,7 @@ class TopicCompaction:
         self._scope: trio.CancelScope | None = None
         self._ended = trio.Event()
         self._lock = trio.Lock()
-        """Held while compacted ledgers are made or deleted."""
+        """Held while compacted ledgers are created or deleted."""
         cursor = host.log.cursors.get(COMPACTION)
         if isinstance(cursor, LogCursor) and cursor.durable:
             ledgers = self._ledgers(cursor)
@@ -84,8 +84,8 @@ class TopicCompaction:
                 host.environment.nursery.start_soon(run_guarded, self._collect, ledgers)
 
     async def recover(self) -> None:
-        """If the cursor's state, read back, names no ledger that there is: take the newest one
-        that is whole. To be called before the topic is used. Raises LogError.
+        """If the ledger named by the cursor doesn't exist, take the newest complete one. Call it
+        before the topic is used. Raises LogError.
         """
         cursor = self._host.log.cursors.get(COMPACTION)
         if not (isinstance(cursor, LogCursor) and cursor.durable):
@@ -105,24 +105,24 @@ class TopicCompaction:
             nursery = self._host.environment.nursery
             nursery.start_soon(run_guarded, self._collect, ledgers)
 
-    # ---- what readers get ----
+    # ---- for readers ----
 
     @property
     def horizon(self) -> Position | None:
-        """The compacted ledger replaces the log up to it; None: the topic was never compacted."""
+        """The compacted ledger replaces the log up to here; None: the topic was never compacted."""
         return self._horizon
 
     async def read(
         self, position: Position, *, entries_max: int, bytes_max: int
     ) -> Sequence[Entry]:
-        """Compacted entries from a position on; empty behind the last. Raises LogReadFailed."""
+        """Compacted entries at or after a position; empty at the end. Raises LogReadFailed."""
         while (ledger := self._current) is not None:
             try:
                 return await ledger.read_from(
                     position, entries_max=entries_max, bytes_max=bytes_max
                 )
             except LogClosed:
-                await trio.lowlevel.checkpoint()  # replaced meanwhile; its successor has it all
+                await trio.lowlevel.checkpoint()  # replaced meanwhile: read its successor
         return []
 
     async def last_entry(self) -> Entry | None:
@@ -135,7 +135,7 @@ class TopicCompaction:
         return None
 
     async def find_by_time(self, timestamp_ms: int) -> Position:
-        """Where to read from, for all that was published then or later. Raises LogReadFailed."""
+        """The start of all messages of that time or later. Raises LogReadFailed."""
         while (ledger := self._current) is not None:
             try:
                 found = await ledger.find_by_time(timestamp_ms)
@@ -148,7 +148,7 @@ class TopicCompaction:
         return await self._host.log.find_by_time(timestamp_ms)
 
     async def ledger_info(self) -> LedgerInfo:
-        """The compacted ledger, as `/internalStats` shows it; without sizes if it can't be read."""
+        """The compacted ledger for `/internalStats`; without sizes if it can't be read."""
         while (ledger := self._current) is not None:
             try:
                 entries, size_bytes = await ledger.size()
@@ -161,15 +161,15 @@ class TopicCompaction:
             return LedgerInfo(ledger_id=ledger.ledger_id, entries=entries, size=size_bytes)
         return LedgerInfo(ledger_id=-1, entries=-1, size=-1)
 
-    # ---- what admin asks ----
+    # ---- for administration ----
 
     @property
     def running(self) -> bool:
-        """Whether a run is under way."""
+        """Whether a run is active."""
         return self._scope is not None
 
     def trigger(self) -> None:
-        """Begin a run. Raises CompactionRunning; BrokerError ServiceNotReady of a closing topic."""
+        """Start a run. Raises CompactionRunning; BrokerError ServiceNotReady if fenced."""
         self._host.check_open()
         if self.running:
             raise CompactionRunning
@@ -180,30 +180,30 @@ class TopicCompaction:
         )
 
     async def ensure_cursor(self) -> Cursor:
-        """The compaction's cursor; a new one keeps the log from its beginning. Raises LogError."""
+        """The compaction's cursor; a new one retains the whole log. Raises LogError."""
         cursor = await self._host.log.open_cursor(COMPACTION, initial=EARLIEST)
         self._host.adopt(cursor)
         return cursor
 
     async def wait(self) -> None:
-        """Return when no run is under way."""
+        """Return when no run is active."""
         if self._scope is not None:
             await self._ended.wait()
 
     async def stop(self) -> None:
-        """End a run that is under way; its result is dropped."""
+        """Cancel an active run; its result is dropped."""
         if self._scope is not None:
             self._scope.cancel()
         await self.wait()
 
     async def clear(self) -> None:
-        """Forget the compacted messages and all that is in the log. Raises LogError."""
+        """Delete the compacted messages and all entries of the log. Raises LogError."""
         await self.stop()
         async with self._lock:
             cursor = self._host.log.cursors.get(COMPACTION)
             if not isinstance(cursor, LogCursor):
                 return
-            # Newer messages than the compacted ones may not go first.
+            # Newer messages must not be deleted before the compacted ones.
             with cursor.trim.keeping():
                 cursor.ack_cumulative(self._host.log.last_position, properties={EMPTIED: 1})
                 await cursor.persist()
@@ -212,7 +212,7 @@ class TopicCompaction:
 
     @asynccontextmanager
     async def paused(self, cursor: str) -> AsyncIterator[None]:
-        """Hold off compactions while the named subscription is deleted, if it is compaction's."""
+        """Block compactions while the named subscription is deleted, if it is compaction's."""
         if cursor != COMPACTION:
             yield
             return
@@ -221,7 +221,7 @@ class TopicCompaction:
             yield
 
     async def cursor_deleted(self, cursor: str) -> None:
-        """If it was the compaction's, its ledgers went with it: the log alone is read again."""
+        """If it was the compaction's, its ledgers are deleted too: read the log only."""
         if cursor == COMPACTION:
             await self._replace(None, None)
 
@@ -242,7 +242,7 @@ class TopicCompaction:
         except (LogError, BrokerError, RemoteProtocolError) as error:
             self._fail(str(error) or type(error).__name__)
         except Exception as error:
-            # A defect here must not take down the broker.
+            # A defect here must not crash the broker.
             _log.exception("topic=%s compaction failed", self._host.name)
             self.outcome.failed(f"{type(error).__name__}: {error}")
         finally:
@@ -272,8 +272,8 @@ class TopicCompaction:
             await write_kept(self._walk(end), keys, writer, host.partition, self.outcome)
             with cursor.trim.keeping():
                 cursor.ack_cumulative(end, properties={LEDGER_PROPERTY: writer.ledger_id})
-                # Whether it is stored or not, from here on the new ledger is what counts in memory,
-                # and the old one stays until it is.
+                # In memory the new ledger is current from here on, stored or not; the old one is
+                # deleted only after the new name is stored.
                 await self._replace(CompactedLedger(ledgers.client, writer.ledger_id), end)
                 await cursor.persist()
         finally:
@@ -281,7 +281,7 @@ class TopicCompaction:
                 await ledgers.collect_quietly()  # noqa: ASYNC102
 
     def _end(self) -> Position:
-        """Up to where a run that begins now compacts."""
+        """The end of a run that starts now."""
         log, horizon = self._host.log, self._horizon
         last = log.last_position
         if horizon is None or log.entries_between(horizon, last):
@@ -298,7 +298,7 @@ class TopicCompaction:
         )
 
     async def _replace(self, ledger: CompactedLedger | None, horizon: Position | None) -> None:
-        """New readers get this ledger from now on; on return no reader uses the old one."""
+        """Switch new readers to this ledger; on return no reader uses the old one."""
         old, self._current, self._horizon = self._current, ledger, horizon
         if old is not None:
             with trio.CancelScope(shield=True):

@@ -10,7 +10,7 @@ Number = int | float | bool
 
 
 def escape(value: str) -> str:
-    """A label's value as the text format wants it."""
+    """A label's value, escaped for the text format."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
@@ -42,7 +42,7 @@ class Exposition:
         label_text: str,
         fields: Mapping[str, object],
     ) -> None:
-        """One sample for each (metric, field) whose field is there and is a number."""
+        """One sample for each (metric, field) whose field exists and is a number."""
         for metric, field in series:
             value = fields.get(field)
             if isinstance(value, int | float):
@@ -59,7 +59,7 @@ class Exposition:
 
 
 class _Making:
-    """One time that the page is made."""
+    """One creation of the page."""
 
     def __init__(self) -> None:
         self.done = trio.Event()
@@ -67,22 +67,22 @@ class _Making:
 
 
 class SharedPage:
-    """A page that is made once for all requests that wait for it; not cached."""
+    """A page, created once for all waiting requests; not cached."""
 
     def __init__(self, make: Callable[[], Awaitable[bytes]]) -> None:
         self._make = make
         self._making: _Making | None = None
 
     async def get(self) -> bytes:
-        """A fresh page. The first of the waiting requests gets the error of its making."""
+        """A new page. The first waiting request gets the error of its creation."""
         while (making := self._making) is not None:
             await making.done.wait()
             if making.page is not None:
                 return making.page
-            # The request that made it was cancelled or failed: make it again.
+            # The creating request was cancelled or failed: create it again.
         making = self._making = _Making()
         try:
-            # Requests of the same turn share the page.
+            # So that requests of the same turn share the page.
             await trio.lowlevel.checkpoint()
             making.page = await self._make()
             return making.page

@@ -1,15 +1,15 @@
-"""Counters that answer rates when they are asked, without a timer (spec OP-04)."""
+"""Counters that compute rates on request, without a timer (spec OP-04)."""
 
 from __future__ import annotations
 
 import datetime
 
 WINDOW_S = 1.0
-"""A rate covers at least this much time; asked sooner, the last answer stands."""
+"""Minimal time of a rate; until then the last rate is returned again."""
 
 
 class Rates:
-    """Messages and bytes, in all and per second. Times are a monotonic clock's, seconds."""
+    """Messages and bytes, total and per second. Times are seconds of a monotonic clock."""
 
     __slots__ = ("_bytes_before", "_messages_before", "_rates", "_since_s", "bytes", "messages")
 
@@ -41,5 +41,5 @@ class Rates:
 
 
 def utc_now() -> str:
-    """The time of day as Apache's stats write it: ISO 8601, UTC."""
+    """The time in the form of Apache's stats: ISO 8601, UTC."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")

@@ -90,8 +90,8 @@ NAMESPACE_SUMS: tuple[tuple[str, str], ...] = (
 
 
 async def scrape(service: BrokerService, *, version: str, consumer_level: bool = False) -> str:
-    """The text for `/metrics`. Costs nothing between scrapes. Made in turns, so that many topics
-    hold nobody up: what changes meanwhile is told as it is when its topic's turn comes.
+    """The text for `/metrics`. Costs nothing between scrapes. Created in turns of the loop, so that
+    many topics don't block it: each topic's values are of its own turn.
     """
     cluster = service.config.network.cluster_name
     text = Exposition()
@@ -146,7 +146,7 @@ def _authentication(text: Exposition, cluster: str, authenticator: Authenticator
 
 
 def _evictions(text: Exposition, where: list[tuple[str, str]], topic: PersistentTopic) -> None:
-    """How often a backlog was cut, by the kind of quota that was exceeded."""
+    """Evictions from the backlog, by the exceeded kind of quota."""
     for kind, name in ((QuotaType.SIZE, "size"), (QuotaType.AGE, "time")):
         text.add(
             "pulsar_storage_backlog_quota_exceeded_evictions_total",
@@ -156,7 +156,7 @@ def _evictions(text: Exposition, where: list[tuple[str, str]], topic: Persistent
 
 
 def _compaction(text: Exposition, topic_labels: str, outcome: Outcome) -> None:
-    """Of a topic that was compacted since it was loaded."""
+    """Metrics of a topic that was compacted since it was loaded."""
     if outcome.status is Status.NOT_RUN:
         return
     read, written = outcome.throughput
@@ -203,7 +203,7 @@ def _topic(
 
 @cache
 def _process_registry() -> CollectorRegistry:
-    """Memory, CPU, files and garbage collection of this process, as every Python server tells."""
+    """Memory, CPU, files and garbage collection of this process, as usual in Python servers."""
     from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
 
     registry = CollectorRegistry()

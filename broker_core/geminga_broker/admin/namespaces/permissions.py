@@ -39,7 +39,7 @@ class _Revocation(msgspec.Struct):
 
 
 def _require_whole(wanted: Sequence[msgspec.Struct | None]) -> None:
-    """Raises RestError 400 for a grant that lacks something."""
+    """Raises RestError 400 for an incomplete grant."""
     for each in wanted:
         if each is None or None in msgspec.structs.astuple(each):
             raise rest.RestError(
@@ -57,7 +57,7 @@ async def _policies(service: BrokerService, namespace: str) -> JsonObject:
 async def _change(
     service: BrokerService, namespace: str, change: Callable[[JsonObject], JsonObject]
 ) -> Response:
-    """Store changed grants, and close what they do not cover any more."""
+    """Store changed grants, and close producers and consumers that lost their right."""
     try:
         await service.namespaces.tenants.update(namespace, change)
     except ResourceMissing:
@@ -205,8 +205,8 @@ def _routes_of_many(service: BrokerService) -> list[Route]:
 
 
 async def _namespace_of_all(service: BrokerService, request: Request, topics: Sequence[str]) -> str:
-    """The topics' one namespace, whose tenant the caller must administrate. Raises RestError, and
-    BrokerError for a topic that isn't there.
+    """The only namespace of the topics; the caller must administrate its tenant. Raises RestError,
+    and BrokerError for a missing topic.
     """
     names = [_topic(topic) for topic in topics]
     namespaces = {name.namespace for name in names}
@@ -227,7 +227,7 @@ def _topic(text: str) -> TopicName:
 
 
 def topic_routes(service: BrokerService, domain: str) -> list[Route]:
-    """Grants on single topics; those of a partitioned one count for its partitions."""
+    """Grants on single topics; those of a partitioned topic apply to its partitions."""
     base = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}/{{topic}}/permissions"
 
     async def get(request: Request) -> Response:
@@ -259,6 +259,6 @@ def topic_routes(service: BrokerService, domain: str) -> list[Route]:
 
 
 async def _with_partitions(service: BrokerService, topic: TopicName) -> Sequence[str]:
-    """The topic and its partitions. Raises BrokerError when it isn't there."""
+    """The topic and its partitions. Raises BrokerError if it is missing."""
     count = 0 if topic.is_partition else await service.topics.partition_count(topic, create=False)
     return [*(str(topic.partition(index)) for index in range(count)), str(topic)]

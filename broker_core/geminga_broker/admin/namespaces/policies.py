@@ -1,6 +1,6 @@
-"""Policies of namespaces that are one field of their record: GET, POST and DELETE (spec OP-03).
+"""Policies that are one field of a namespace's record: GET, POST and DELETE (spec OP-03).
 
-Paths, field names and answers are Apache's (`NamespacesBase`).
+Paths, field names and responses are Apache's (`NamespacesBase`).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ NO_POLICIES = "Namespace policies does not exist"
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A policy at `path` that stands under `field` as a value of `kind`.
+    """A policy at `path`, stored under `field` as a value of `kind`.
 
-    `check` raises RestError for values that Apache refuses. One with `of_cluster` stands there
-    under the cluster's name. `optional` ones are removed by a request without a body. `unset` is
-    told where there is none.
+    `check` raises RestError for values that Apache refuses. With `of_cluster` the field has values
+    by cluster. A request without a body removes an `optional` policy. `unset` is the response if
+    there is none.
     """
 
     path: str
@@ -43,7 +43,7 @@ class Policy:
     unset: object = None
     missing: str = NO_NAMESPACE
     verb: str = "POST"
-    """Of the request that sets it."""
+    """Method of the request that sets it."""
 
 
 def _limit(path: str, field: str, unset: object = None, missing: str = NO_NAMESPACE) -> Policy:

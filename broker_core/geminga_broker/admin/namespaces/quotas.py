@@ -1,4 +1,4 @@
-"""Backlog quotas of namespaces and topics; retention must be more than they allow (spec BR-23)."""
+"""Backlog quotas of namespaces and topics; retention must be larger than these (spec BR-23)."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ Change = Callable[[JsonObject], JsonObject]
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Where quotas and retention stand: in records of namespaces or of topics."""
+    """The records of quotas and retention: of namespaces or of topics."""
 
     word: str
     quotas: str
     retention: str
     read: Callable[[Request], Awaitable[JsonObject]]
-    """Raises RestError when there is no such namespace or topic."""
+    """Raises RestError for a missing namespace or topic."""
     change: Callable[[Request, Change], Awaitable[Response]]
 
 
@@ -122,7 +122,7 @@ def _quota_routes(level: Level, one: str) -> list[Route]:
         record = await level.read(request)
         checked = quota
         if level.word == "namespace" and kind is not QuotaType.SIZE:
-            # As Apache: a namespace's retention is compared with its quota by size only.
+            # As in Apache: a namespace's retention is compared with its quota by size only.
             checked = (
                 values.stored_quota(record.get(level.quotas), QuotaType.SIZE) or BacklogQuota()
             )
@@ -146,7 +146,7 @@ def _quota_routes(level: Level, one: str) -> list[Route]:
 
 
 def _retention_routes(level: Level, one: str) -> list[Route]:
-    """GET of a topic is a route of its other policies, because it can show the levels above."""
+    """GET for topics is in the routes of other policies, as it can show higher levels."""
 
     async def get(request: Request) -> Response:
         return rest.ok_or_empty((await level.read(request)).get(level.retention))
@@ -180,7 +180,7 @@ def _retention_routes(level: Level, one: str) -> list[Route]:
 
 
 def _check_quotas(level: Level, record: JsonObject, retention: object) -> None:
-    """Raises RestError 412 for retention that is less than a quota allows."""
+    """Raises RestError 412 for retention that is smaller than a quota."""
     kinds = (QuotaType.SIZE,) if level.word == "namespace" else tuple(QuotaType)
     for kind in kinds:
         quota = values.stored_quota(record.get(level.quotas), kind)

@@ -20,7 +20,7 @@ _AUTO_CREATION = "autoTopicCreationOverride"
 
 
 async def require_namespace(namespaces: Namespaces, namespace: str) -> None:
-    """Raises RestError 404 as the namespace API words it."""
+    """Raises RestError 404 with the namespace API's text."""
     if not await namespaces.exists(namespace):
         raise rest.RestError(404, "Namespace does not exist")
 
@@ -84,8 +84,8 @@ async def delete_namespace(service: BrokerService, namespace: str) -> None:
 
 
 async def delete_by_force(service: BrokerService, namespace: str) -> None:
-    """Delete a namespace with all topics; none is made automatically meanwhile. If it fails, topics
-    may be made again. Raises RestError as Apache answers.
+    """Delete a namespace with all topics, without automatic creation meanwhile. After a failure
+    topics may be created again. Raises RestError as Apache.
     """
     if not service.config.topics.force_delete_namespaces:
         raise rest.RestError(405, "Broker doesn't allow forced deletion of namespaces")

@@ -1,4 +1,4 @@
-"""Compaction by hand (spec BR-50, OP-04; `PersistentTopicsBase.internalTriggerCompaction`)."""
+"""Manual compaction (spec BR-50, OP-04; `PersistentTopicsBase.internalTriggerCompaction`)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def trigger(service: BrokerService, name: TopicName) -> None:
         try:
             topic.compaction.trigger()
         except CompactionRunning as error:
-            # The other partitions are begun all the same.
+            # Still start the other partitions.
             running = RestError(409, str(error))
     if running is not None:
         raise running

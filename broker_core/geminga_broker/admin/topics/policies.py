@@ -1,7 +1,7 @@
 """Policies of single topics: GET (of the topic, or `applied=true`: of all levels), POST and DELETE
 (spec BR-22, BR-37, BR-60).
 
-Paths, fields and answers are Apache's (`PersistentTopics`).
+Paths, fields and responses are Apache's (`PersistentTopics`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from geminga_protocol.topic_name import TopicName
 
 
 async def _require(service: BrokerService, request: Request, domain: str) -> TopicName:
-    """The topic whose policies are asked for. Raises RestError 404 and, for partitions, 412."""
+    """The requested policies' topic. Raises RestError 404 and, for partitions, 412."""
     name = rest.topic_of(request, domain)
     if not await service.namespaces.exists(name.namespace):
         raise rest.RestError(404, "Namespace not found")
@@ -99,7 +99,7 @@ def _routes_of(service: BrokerService, domain: str, policy: TopicPolicy) -> list
 
 
 def _ttl_routes(service: BrokerService, domain: str) -> list[Route]:
-    """The value comes as a parameter of the query."""
+    """The value is a parameter of the query."""
     get, _post, delete = _routes_of(service, domain, TTL)
 
     async def post(request: Request) -> Response:
@@ -116,7 +116,7 @@ def _ttl_routes(service: BrokerService, domain: str) -> list[Route]:
 
 
 def _subscription_routes(service: BrokerService, domain: str) -> list[Route]:
-    """The dispatch rate of one subscription, which needs not be there."""
+    """The dispatch rate of one subscription, which need not exist."""
     field = "subscriptionPolicies"
 
     def of(record: JsonObject, name: str) -> object:

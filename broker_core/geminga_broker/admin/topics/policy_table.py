@@ -1,6 +1,6 @@
-"""The policies of single topics, as rows: path, field, type, checks, answers (spec BR-60).
+"""The policies of single topics, as rows: path, field, type, checks, responses (spec BR-60).
 
-Paths, fields and answers are Apache's (`PersistentTopics`, `TopicPolicies`).
+Paths, fields and responses are Apache's (`PersistentTopics`, `TopicPolicies`).
 """
 
 from __future__ import annotations
@@ -28,12 +28,11 @@ Write = Callable[[JsonObject, object], JsonObject]
 
 @dataclass(frozen=True, slots=True)
 class TopicPolicy:
-    """A policy at `path` that stands under `field` of the topic's record, as `read` and `write`
-    say.
+    """A policy at `path`, stored under `field` of the topic's record by `read` and `write`.
 
-    `applied` tells what holds in the end, None: only what the topic says is told. `empty` is what a
-    request without a body does: "refuse", "unset" or "keep". Where nothing is told, the status is
-    `absent` and the body `unset`.
+    `applied` returns the effective value; if it is None, only the topic's own is shown. `empty` is
+    the effect of a request without a body: "refuse", "unset" or "keep". Without a value the status
+    is `absent` and the body `unset`.
     """
 
     path: str
@@ -48,7 +47,7 @@ class TopicPolicy:
     write: Write | None = None
 
     def of(self, record: JsonObject) -> object:
-        """What the record says."""
+        """The record's value."""
         return record.get(self.field) if self.read is None else self.read(record)
 
     def put(self, record: JsonObject, value: object) -> JsonObject:
@@ -59,7 +58,7 @@ class TopicPolicy:
 
 
 def _with(record: JsonObject, fields: Mapping[str, object]) -> JsonObject:
-    """With these fields; those that are None are left out."""
+    """The record with these fields, without those that are None."""
     return {key: value for key, value in {**record, **fields}.items() if value is not None}
 
 
@@ -113,7 +112,7 @@ def _write_delayed(record: JsonObject, value: object) -> JsonObject:
 def _limit(
     path: str, field: str, applied: Told | None = None, reason: str = "", absent: int = 200
 ) -> TopicPolicy:
-    # As Apache: of the limits, a request without a body removes those of unacknowledged messages.
+    # As in Apache, a request without a body removes limits of unacknowledged messages only.
     boxed = "Unacked" in path
     kind = cast(type, int | None) if boxed else int
     check = values.not_negative(reason or f"{path} must be 0 or more")
@@ -158,7 +157,7 @@ def policies(service: BrokerService) -> tuple[TopicPolicy, ...]:
 
 
 def _types_json(service: BrokerService, effective: Effective) -> object:
-    """The types that a level above the topic allows; none if all are allowed, as Apache's."""
+    """The types that a higher level allows; empty if all are allowed, as in Apache."""
     types = effective.options.subscription_types
     if types == service.policies.options.subscription_types:
         return []
@@ -249,7 +248,7 @@ POLICIES = (
         empty="unset",
     ),
 )
-"""Those that need nothing of the broker."""
+"""Policies that don't need the broker."""
 RETENTION = TopicPolicy(
     "retention", "retentionPolicies", values.RetentionPolicies, applied=_retention_json
 )

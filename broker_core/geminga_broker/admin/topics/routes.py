@@ -14,20 +14,20 @@ from geminga_protocol.topic_name import TopicName
 
 
 async def require_topic(service: BrokerService, name: TopicName) -> Topic:
-    """The loaded topic. Raises RestError 404 if there is none of that name."""
+    """The topic, loaded. Raises RestError 404 if it doesn't exist."""
     if not await service.topics.exists(name):
         raise rest.RestError(404, f"Topic {name} not found")
     return await service.topics.get(name, create=False)
 
 
 async def require_writable_namespace(service: BrokerService, name: TopicName) -> None:
-    """Raises RestError 404 as the topic API words it."""
+    """Raises RestError 404 with the topic API's text."""
     if not await service.namespaces.exists(name.namespace):
         raise rest.RestError(404, "Namespace not found")
 
 
 def message_id_json(name: TopicName, position: Position) -> dict[str, int]:
-    """A position as the REST API writes message ids."""
+    """A position in the REST API's form of message ids."""
     return {
         "ledgerId": position.ledger_id,
         "entryId": position.entry_id,

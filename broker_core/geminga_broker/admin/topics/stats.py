@@ -35,7 +35,7 @@ NOT_SUMMED = frozenset(
         "avgMessagesPerEntry",
     }
 )
-"""Fields of which the largest value counts instead of the sum."""
+"""Fields that are merged by the largest value instead of the sum."""
 
 OF_A_TOPIC_ONLY = ("ownerBroker", "deduplicationStatus")
 

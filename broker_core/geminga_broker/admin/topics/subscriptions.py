@@ -23,7 +23,7 @@ JAVA_LONG_MAX = (1 << 63) - 1
 
 
 class ResetCursorData(msgspec.Struct, rename="camel"):
-    """Where a subscription starts or is reset to; the extremes are Java's for both ends."""
+    """A subscription's start or new position; Java's extreme values mean the ends."""
 
     ledger_id: int = 0
     entry_id: int = 0
@@ -171,7 +171,7 @@ async def _reset_to_time(
 
 async def _expire(topic: Topic, name: TopicName, subscription: str, request: Request) -> None:
     seconds = _number(request, "seconds")
-    # Apache refuses where there is nothing to do, so that an operator sees that nothing was done.
+    # As in Apache: an operator must see that there was nothing to do.
     if topic.subscriptions[subscription].backlog_entries() == 0:
         raise rest.RestError(
             409,
