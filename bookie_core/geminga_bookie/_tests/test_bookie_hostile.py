@@ -43,7 +43,7 @@ async def until_writable(bookie: object) -> None:
             await trio.sleep(0.002)
 
 
-async def test_whatever_the_journal_thread_raises_is_told(
+async def test_any_error_of_the_journal_thread_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_bookie(small_options(tmp_path)) as bookie:
@@ -85,7 +85,7 @@ async def test_a_full_disk_leaves_no_hole_in_the_journals_numbers(
 
 
 @pytest.mark.slow
-async def test_kills_one_after_the_other_do_not_collect_journals(tmp_path: Path) -> None:
+async def test_repeated_kills_do_not_accumulate_journals(tmp_path: Path) -> None:
     counts = []
     for round_number in range(12):
         directory = tmp_path / str(round_number)
@@ -182,7 +182,7 @@ def test_a_log_that_grows_is_never_finished(tmp_path: Path) -> None:
     assert logs.finished_ids() == [1]
 
 
-async def test_tries_to_flush_leave_no_files(tmp_path: Path) -> None:
+async def test_failed_flushes_leave_no_files(tmp_path: Path) -> None:
     disk = FaultyDisk()
     async with open_bookie(small_options(tmp_path), disk=disk) as port:
         bookie = cast(InProcessBookie, port)

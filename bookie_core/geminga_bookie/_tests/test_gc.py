@@ -47,7 +47,7 @@ async def test_deleted_ledgers_and_their_logs_go(tmp_path: Path) -> None:
         assert await read_all(port, 2, 0, 9) == packets(2, range(10))
 
 
-async def test_what_is_not_flushed_is_collected_too(tmp_path: Path) -> None:
+async def test_unflushed_ledgers_are_collected_too(tmp_path: Path) -> None:
     async with open_bookie(small_options(tmp_path)) as port:
         bookie = cast(InProcessBookie, port)
         await add(bookie, 1, range(10))
@@ -71,7 +71,7 @@ async def test_a_ledger_made_while_metadata_is_read_stays(tmp_path: Path) -> Non
         assert await read_all(bookie, 5, 0, 2) == packets(5, range(3))
 
 
-async def test_compaction_keeps_the_living_and_their_keys(tmp_path: Path) -> None:
+async def test_compaction_keeps_live_entries_and_their_keys(tmp_path: Path) -> None:
     options = small_options(tmp_path)
     async with open_bookie(options) as port:
         await add(port, 1, range(200), size=2000)

@@ -73,7 +73,7 @@ def test_it_stays_open_for_readers_until_there_is_room(
     index.close()
 
 
-def test_a_reading_under_way_only_puts_it_off(
+def test_an_active_read_only_delays_the_reopening(
     index: LocationIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(location_index, "REOPEN_S", 0.05)
@@ -88,7 +88,7 @@ def test_a_reading_under_way_only_puts_it_off(
     index.close()
 
 
-def test_one_that_can_not_be_opened_again_says_so(
+def test_a_failed_reopening_is_logged(
     index: LocationIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_index: LocationIndex) -> NoReturn:

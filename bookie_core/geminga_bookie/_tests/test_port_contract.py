@@ -69,7 +69,7 @@ class TestBookiePort:
             expected += count
         assert expected == 100
 
-    async def test_a_callback_that_raises_keeps_no_outcome_from_the_others(
+    async def test_a_failing_callback_does_not_affect_the_others(
         self, bookie: BookiePort, caplog: pytest.LogCaptureFixture
     ) -> None:
         def broken(_first: int, _count: int, _error: BookkeeperError | None) -> None:

@@ -143,7 +143,7 @@ def test_a_catch_up_read_evicts_its_own_blocks_first() -> None:
     assert cache.get(1, 0, 1, 1) is None
 
 
-def test_ledgers_that_nobody_reads_any_more_go_first() -> None:
+def test_blocks_of_unread_ledgers_are_evicted_first() -> None:
     one = block(1, 0, 10).size_bytes
     cache = ReadCache(one * 6)
     for ledger_id in range(2, 6):
@@ -157,7 +157,7 @@ def test_ledgers_that_nobody_reads_any_more_go_first() -> None:
     assert cache.size_bytes == 6 * one
 
 
-def test_what_a_reader_is_in_and_what_comes_next_are_kept_however_many_ledgers_there_are() -> None:
+def test_blocks_around_active_readers_are_kept() -> None:
     one = block(1, 0, 10).size_bytes
     cache = ReadCache(one * 20)
     for ledger_id in range(2, 22):

@@ -147,7 +147,7 @@ def test_tls_listeners(tmp_path: Path) -> None:
     assert not data.exists()
 
 
-def test_nobody_else_reads_the_data(tmp_path: Path) -> None:
+def test_the_data_is_private(tmp_path: Path) -> None:
     data = tmp_path / "data"
     old = os.umask(0o022)
     try:

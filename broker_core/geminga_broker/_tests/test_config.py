@@ -93,7 +93,7 @@ def test_unknown_keys_are_warned_about_once_together(
         ),
     ],
 )
-def test_what_is_wrong_is_one_sentence(tmp_path: Path, line: str, sentence: str) -> None:
+def test_errors_are_one_sentence(tmp_path: Path, line: str, sentence: str) -> None:
     file = write(tmp_path, line + "\n")
     with pytest.raises(ConfigError) as caught:
         load_config(file, {})

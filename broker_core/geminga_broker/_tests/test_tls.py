@@ -228,7 +228,7 @@ async def test_the_wrong_port(authority: Authority, caplog: pytest.LogCaptureFix
             assert (await fetch(running.web_url_tls, "/metrics/", tls)).status == 200
 
 
-def test_settings_that_can_not_be(authority: Authority) -> None:
+def test_invalid_tls_settings(authority: Authority) -> None:
     leaf, other = authority.server(), authority.server()
 
     def wrong(text: str, **more: str) -> None:

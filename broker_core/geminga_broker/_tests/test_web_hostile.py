@@ -79,7 +79,7 @@ async def until_none(count: ConnectionCount) -> None:
             await trio.sleep(0.01)
 
 
-async def test_http_2_is_not_spoken() -> None:
+async def test_http_2_is_refused() -> None:
     count = ConnectionCount(10)
     async with served(count) as port:
         preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes.fromhex("000000040000000000")
@@ -97,7 +97,7 @@ async def test_http_2_is_not_spoken() -> None:
 
 
 @pytest.mark.parametrize("chunks", [5, 12, 500])
-async def test_a_body_that_nobody_reads_leaves_nothing_behind(chunks: int) -> None:
+async def test_an_unread_body_leaves_no_task_behind(chunks: int) -> None:
     count = ConnectionCount(10)
     async with served(count) as port:
         head = b"POST / HTTP/1.1\r\nHost: p\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -128,7 +128,7 @@ async def test_connections_are_bounded_in_all_and_by_address() -> None:
 
 
 @pytest.mark.slow
-async def test_who_reads_no_answer_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_does_not_read_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_connection, "SEND_S", 0.3)
     count = ConnectionCount(10)
     async with served(count) as port:
@@ -177,7 +177,7 @@ async def test_a_body_that_drips_is_ended(monkeypatch: pytest.MonkeyPatch) -> No
         await until_none(count)
 
 
-async def test_a_page_is_made_once_for_all_who_ask_at_the_same_time() -> None:
+async def test_concurrent_requests_share_a_page() -> None:
     made = 0
     go = trio.Event()
 

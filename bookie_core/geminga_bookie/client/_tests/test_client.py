@@ -100,7 +100,7 @@ async def written(world: World, payloads: list[bytes]) -> LedgerWriter:
     return writer
 
 
-async def test_entries_are_answered_in_runs_and_read_back(world: World) -> None:
+async def test_appends_complete_by_runs_and_are_read_back(world: World) -> None:
     writer = await world.client.create(LedgerOptions())
     answers = Answers()
     first, packets = writer.append([(b"one", b"-", b"1"), (b"two",)], answers)
@@ -131,14 +131,14 @@ async def test_a_closed_ledger_is_opened_with_its_end(world: World) -> None:
     assert [type(error).__name__ for _, _, error in answers] == ["LedgerClosed"]
 
 
-async def test_closing_waits_for_what_is_pushed(world: World) -> None:
+async def test_closing_waits_for_pending_appends(world: World) -> None:
     writer = await world.client.create(LedgerOptions())
     writer.append([(b"a",)], Answers())
     await writer.close()
     assert (await world.client.metadata(writer.ledger_id)).last_entry_id == 0
 
 
-async def test_an_append_is_answered_by_several_runs(world: World) -> None:
+async def test_an_append_may_complete_by_several_runs(world: World) -> None:
     writer = await world.client.create(LedgerOptions())
     world.bookie.held = []
     answers = Answers()
@@ -152,7 +152,7 @@ async def test_an_append_is_answered_by_several_runs(world: World) -> None:
     assert writer.length == 6
 
 
-async def test_each_append_is_answered_for_itself(world: World) -> None:
+async def test_each_append_completes_separately(world: World) -> None:
     writer = await world.client.create(LedgerOptions())
     world.bookie.held = []
     mine, other = Answers(), Answers()
@@ -167,7 +167,7 @@ async def test_each_append_is_answered_for_itself(world: World) -> None:
     assert writer.length == 10
 
 
-async def test_a_callback_that_raises_keeps_no_answer_from_the_others(
+async def test_a_failing_callback_does_not_affect_other_appends(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(_first: int, _count: int, _error: BookkeeperError | None) -> None:
@@ -187,7 +187,7 @@ async def test_a_callback_that_raises_keeps_no_answer_from_the_others(
     assert caplog.text.count("the answer to an append failed") == 2
 
 
-async def test_an_abandoned_ledger_answers_each_entry_once(world: World) -> None:
+async def test_an_abandoned_ledger_completes_each_append_once(world: World) -> None:
     writer = await world.client.create(LedgerOptions())
     world.bookie.held = []
     answers = Answers()
@@ -225,7 +225,7 @@ async def test_after_an_error_everything_later_fails(world: World) -> None:
     assert (await world.client.metadata(writer.ledger_id)).last_entry_id == 0
 
 
-async def test_recovery_takes_over_and_the_old_writer_learns_it(world: World) -> None:
+async def test_recovery_fences_the_old_writer(world: World) -> None:
     writer = await written(world, [b"a", b"b"])
     reader = await world.new_client().open(writer.ledger_id, b"", recover=True)
     assert reader.last_add_confirmed == 1
@@ -289,7 +289,7 @@ async def test_a_writer_that_heard_less_does_not_close_over_a_recovery(world: Wo
 
 
 @pytest.mark.parametrize("failure", [UnknownLedgerState("unclean stop"), StorageFailed("disk")])
-async def test_recovery_never_guesses_the_end(world: World, failure: BookkeeperError) -> None:
+async def test_recovery_without_a_quorum_fails(world: World, failure: BookkeeperError) -> None:
     writer = await written(world, [b"a"])
     world.bookie.read_failure = failure
     with pytest.raises(UnknownLedgerState):

@@ -38,7 +38,7 @@ def test_fragments() -> None:
     assert [fragment_end(ensembles, e) for e in (0, 9, 10)] == [10, 10, None]
 
 
-def test_coverage_means_that_no_ack_quorum_is_left() -> None:
+def test_coverage_leaves_no_ack_quorum() -> None:
     for size in range(1, 6):
         for write in range(1, size + 1):
             for ack in range(1, write + 1):

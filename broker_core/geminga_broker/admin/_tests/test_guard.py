@@ -130,7 +130,7 @@ async def test_every_route_has_a_need() -> None:
 
 
 @pytest.mark.slow
-async def test_roles_are_let_through_as_by_apache() -> None:
+async def test_roles_are_allowed_as_by_apache() -> None:
     async with secured() as (service, app):
         ours = {f"{method} {path}" for method, path in _routes(service)}
         compared = 0
@@ -294,7 +294,7 @@ async def test_subscription_mode() -> None:
     ("method", "path", "stranger"),
     [("GET", "/admin/v2/nowhere", 404), ("OPTIONS", NAMESPACE, 405), ("PATCH", NAMESPACE, 405)],
 )
-async def test_who_is_nobody_does_not_hear_what_there_is(
+async def test_unauthenticated_clients_learn_no_paths(
     method: str, path: str, stranger: int
 ) -> None:
     async with secured() as (_, app):
@@ -314,7 +314,7 @@ async def test_credentials_given_twice_are_refused(name: str) -> None:
             assert (asked.status, asked.reason) == (400, f"More than one header {name}")
 
 
-async def test_metrics_are_open_unless_they_are_to_be_guarded() -> None:
+async def test_metrics_are_open_unless_configured() -> None:
     async with secured() as (_, app):
         assert (await call(app, "GET", "/metrics/", None)).status == 200
     async with secured(authenticateMetricsEndpoint="true") as (_, app):
@@ -337,7 +337,7 @@ async def test_passwords_of_ledgers_are_not_shown_by_the_runtime_configuration()
         assert b"hidden-away" not in answer.body
 
 
-async def test_metrics_count_who_was_let_in() -> None:
+async def test_metrics_count_authentications() -> None:
     async with secured() as (_, app):
         await call(app, "GET", "/admin/v2/clusters", None, authorization="Bearer rubbish")
         text = (await call(app, "GET", "/metrics/", None)).body.decode()

@@ -60,7 +60,7 @@ class Outer(Struct, rename="camel"):
         ('{"inner": {"text": 1}, "rest": [1]}', Outer, Outer(0, inner=Inner("1"), rest=[1])),
     ],
 )
-def test_what_is_taken(body: str, kind: object, value: object) -> None:
+def test_accepted_bodies(body: str, kind: object, value: object) -> None:
     found = decode(body.encode(), kind)
     assert found == value
     assert type(found) is type(value)
@@ -104,7 +104,7 @@ JSON = st.recursive(
 
 
 @given(JSON, st.sampled_from([int, bool, str, Outer, list[Outer], dict[str, int], int | None]))
-def test_nothing_else_leaves_it(value: object, kind: object) -> None:
+def test_any_body_binds_or_raises_unbindable(value: object, kind: object) -> None:
     import json
 
     try:

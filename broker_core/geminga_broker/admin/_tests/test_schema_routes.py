@@ -94,7 +94,7 @@ async def test_compatibility() -> None:
 @pytest.mark.parametrize(
     "text", ['{"type":"record","name":"R"}', "{", '{"type":"enum","name":"E"}']
 )
-async def test_what_is_no_schema_is_the_clients_fault(text: str) -> None:
+async def test_invalid_schemas_are_the_clients_error(text: str) -> None:
     """Apache's broker answers 500."""
     async with admin() as rest:
         body = {"type": "AVRO", "schema": text, "properties": {}}
@@ -105,7 +105,7 @@ async def test_what_is_no_schema_is_the_clients_fault(text: str) -> None:
             await rest.post("schema", "x")
 
 
-async def test_ledgers_of_schemas_stand_in_the_topics_internal_stats() -> None:
+async def test_schema_ledgers_are_in_the_topics_internal_stats() -> None:
     async with admin() as rest:
         topic = "/admin/v2/persistent/public/default/a%20b"
         await rest.ask("PUT", topic)
@@ -127,7 +127,7 @@ async def test_deleting() -> None:
         assert (await rest.post("schema", "q"))[1] == {"version": {"version": 0}}
 
 
-async def test_schemas_go_with_partitions_and_with_namespaces() -> None:
+async def test_schemas_are_deleted_with_topics_and_namespaces() -> None:
     async with admin() as rest:
         topic = "/admin/v2/persistent/public/default/a%20b"
         await rest.ask("PUT", f"{topic}/partitions", 2)
@@ -217,7 +217,7 @@ async def test_policies_of_a_topic() -> None:
         assert await rest.ask("GET", enforced, query="applied=true") == (200, False)
 
 
-async def test_who_registers_is_remembered() -> None:
+async def test_the_registering_role_is_stored() -> None:
     async with secured() as (service, app):
         path = "/admin/v2/schemas/t/n/top/schema"
         assert (await call(app, "POST", path, "cons", body=payload("x"))).status == 401

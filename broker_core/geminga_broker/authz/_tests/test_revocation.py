@@ -54,7 +54,7 @@ class SlowTopics:
     ids=["producer", "consumer"],
 )
 @pytest.mark.parametrize("comes_back", [False, True])
-async def test_a_grant_revoked_while_the_topic_loads_counts(
+async def test_a_grant_revoked_while_the_topic_loads_is_noticed(
     role: str, command: bytes, comes_back: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with secured() as broker:
@@ -156,7 +156,7 @@ async def watching(broker: WireBroker) -> WireClient:
     return client
 
 
-async def test_a_watcher_hears_nothing_after_its_grant_is_revoked() -> None:
+async def test_a_watcher_gets_no_update_after_its_grant_is_revoked() -> None:
     async with secured() as broker:
         client = await watching(broker)
         await set_grants(broker, {})
@@ -166,7 +166,7 @@ async def test_a_watcher_hears_nothing_after_its_grant_is_revoked() -> None:
         await client.expect(Type.PONG)
 
 
-async def test_a_namespace_that_is_made_anew_is_not_watched_by_old_rights() -> None:
+async def test_old_grants_do_not_watch_a_recreated_namespace() -> None:
     async with secured() as broker:
         client = await watching(broker)
         service = broker.service
@@ -180,7 +180,7 @@ async def test_a_namespace_that_is_made_anew_is_not_watched_by_old_rights() -> N
         await client.expect(Type.PONG)
 
 
-async def test_names_that_must_have_a_prefix_from_now_on() -> None:
+async def test_a_new_prefix_rule_closes_other_subscriptions() -> None:
     async with secured() as broker:
         client = await login(broker, "reader")
         await client.subscribe(TOPIC)
@@ -190,7 +190,7 @@ async def test_names_that_must_have_a_prefix_from_now_on() -> None:
         await client.expect(Type.CLOSE_CONSUMER)
 
 
-async def test_to_make_a_subscription_a_producer_must_be_allowed_to_consume() -> None:
+async def test_a_producers_initial_subscription_needs_consume() -> None:
     async with secured() as broker:
         client = await login(broker, "writer")
         first = producing.producer(TOPIC, 1, 7, initial_subscription_name="mine")
@@ -205,7 +205,7 @@ async def test_to_make_a_subscription_a_producer_must_be_allowed_to_consume() ->
         await client.ask(first, Type.PRODUCER_SUCCESS)
 
 
-async def test_a_topic_that_is_deleted_takes_its_grants_with_it() -> None:
+async def test_grants_are_deleted_with_the_topic() -> None:
     async with secured() as broker:
         app = create_app(broker.service)
         tenants = broker.service.namespaces.tenants
@@ -229,7 +229,7 @@ async def test_a_topic_that_is_deleted_takes_its_grants_with_it() -> None:
         assert answer.error.error == ServerError.AuthorizationError
 
 
-async def test_names_that_peers_invent_fill_neither_memory_nor_log(
+async def test_invented_names_are_bounded_in_memory_and_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     long = "x" * 1000
@@ -259,7 +259,7 @@ async def test_names_that_peers_invent_fill_neither_memory_nor_log(
     "path",
     ["acme%2Fapp/x/topics", "acme/app%2Fx/topics", "acme/app%2F../topics"],
 )
-async def test_a_name_cannot_be_cut_elsewhere_than_its_rule_does(path: str) -> None:
+async def test_rule_and_handler_split_names_alike(path: str) -> None:
     async with secured() as broker:
         app = create_app(broker.service)
         assert (await call(app, "GET", f"/admin/v2/namespaces/{path}", "boss")).status == 412
@@ -284,7 +284,7 @@ async def test_a_name_cannot_be_cut_elsewhere_than_its_rule_does(path: str) -> N
         "/admin/v2/namespaces/acme/app/topics;/metrics/",
     ],
 )
-async def test_no_spelling_of_a_path_gets_around_its_rule(method: str, path: str) -> None:
+async def test_no_spelling_of_a_path_avoids_its_rule(method: str, path: str) -> None:
     async with secured() as broker:
         await broker.service.topics.get(TopicName.parse(TOPIC), create=True)
         app = create_app(broker.service)
@@ -309,7 +309,7 @@ async def test_a_tenant_may_be_called_like_a_domain() -> None:
         assert "non-persistent://persistent/n/t" in refused.reason
 
 
-async def test_a_body_is_not_read_of_those_who_may_not() -> None:
+async def test_bodies_of_unauthorized_requests_are_not_read() -> None:
     async with secured() as broker:
         app = create_app(broker.service)
         url = "/admin/v2/namespaces/acme/app/permissions/me"
@@ -317,7 +317,7 @@ async def test_a_body_is_not_read_of_those_who_may_not() -> None:
         assert answer.status == 403
 
 
-async def test_whoever_asks_for_the_status_costs_one_message_a_second(
+async def test_status_requests_store_one_message_a_second(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with secured() as broker:
@@ -346,7 +346,7 @@ async def test_whoever_asks_for_the_status_costs_one_message_a_second(
             await trio.sleep(1)
 
 
-async def test_a_subscription_that_is_kept_for_others_from_now_on() -> None:
+async def test_a_subscription_reserved_for_other_roles_is_closed() -> None:
     async with secured() as broker:
         client = await login(broker, "reader")
         await client.subscribe(TOPIC)

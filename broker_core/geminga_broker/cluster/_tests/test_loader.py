@@ -72,7 +72,7 @@ async def get_into(topics: TopicLoader, name: TopicName, found: list[object], cr
         found.append(error)
 
 
-async def test_one_load_for_all_who_ask() -> None:
+async def test_concurrent_requests_share_a_load() -> None:
     async with loader() as (topics, logs), trio.open_nursery() as nursery:
         found: list[object] = []
         for _ in range(5):
@@ -86,7 +86,7 @@ async def test_one_load_for_all_who_ask() -> None:
         assert topics.loading == 0
 
 
-async def test_a_failed_load_fails_all_and_the_next_one_tries_again() -> None:
+async def test_a_failed_load_fails_all_waiters_and_is_retried() -> None:
     async with loader() as (topics, logs):
         logs.error = LogError("broken")
         logs.gate.set()
@@ -97,7 +97,7 @@ async def test_a_failed_load_fails_all_and_the_next_one_tries_again() -> None:
         assert await topics.get(A, create=True) is topics.topics[KEY]
 
 
-async def test_a_slow_load_is_given_up(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_slow_load_times_out(autojump_clock: trio.testing.MockClock) -> None:
     async with loader(load_timeout_s=60) as (topics, _):
         with pytest.raises(BrokerError) as caught:
             await topics.get(A, create=True)
@@ -137,7 +137,7 @@ async def test_waiting_for_a_turn_counts_as_loading(
         assert await topics.get(A, create=True)
 
 
-async def test_so_many_loads_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_waiting_loads_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loading, "LOADS_WAITING_MAX", 1)
     async with loader(loads_max=1) as (topics, _), trio.open_nursery() as nursery:
         for name in ("b", "c"):
@@ -149,7 +149,7 @@ async def test_so_many_loads_wait(monkeypatch: pytest.MonkeyPatch) -> None:
         nursery.cancel_scope.cancel()
 
 
-async def test_who_may_create_is_not_refused_by_one_who_may_not() -> None:
+async def test_a_creating_request_joins_a_load_that_may_not_create() -> None:
     async with loader() as (topics, logs), trio.open_nursery() as nursery:
         logs.gate.set()
         found: list[object] = []
@@ -190,7 +190,7 @@ async def test_partitions_that_exist_are_loaded_whatever_the_policy() -> None:
         assert logs.opened == ["public/default/persistent/p-partition-2"]
 
 
-async def test_who_asks_while_a_topic_leaves_gets_it_anew() -> None:
+async def test_a_request_during_an_unload_loads_the_topic_again() -> None:
     async with loader() as (topics, _), trio.open_nursery() as nursery:
         name = TopicName.parse(NP)
         old = await topics.get(name, create=True)
@@ -211,7 +211,7 @@ async def test_who_asks_while_a_topic_leaves_gets_it_anew() -> None:
         assert found != [old]
 
 
-async def test_a_topic_whose_end_fails_stays() -> None:
+async def test_a_topic_stays_if_its_unload_fails() -> None:
     async with loader() as (topics, _):
         name = TopicName.parse(NP)
         topic = await topics.get(name, create=True)

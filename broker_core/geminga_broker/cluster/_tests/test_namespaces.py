@@ -61,7 +61,7 @@ async def test_namespaces_need_a_tenant_and_a_good_name() -> None:
         await namespaces.create("public/default", bundles=1, clusters=())
 
 
-async def test_only_what_is_empty_can_be_deleted() -> None:
+async def test_only_empty_resources_can_be_deleted() -> None:
     _, namespaces = await standalone()
     with pytest.raises(ResourceInUse):
         await namespaces.delete_tenant("public")
@@ -104,7 +104,7 @@ def test_bundles_are_checked() -> None:
         Bundles.from_json({})
 
 
-def test_a_topic_falls_into_the_bundle_that_apache_names() -> None:
+def test_topics_have_apaches_bundles() -> None:
     assert Bundles.even(4).of_topic("persistent://t1/n1/a") == "0x80000000_0xc0000000"
 
 

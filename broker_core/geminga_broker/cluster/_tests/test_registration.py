@@ -11,7 +11,7 @@ from geminga_runtime.metadata.memory import MemoryMetadataStore
 EVERY = Addresses("pulsar://h:6650", "http://h:8080", "pulsar+ssl://h:6651", "https://h:8443")
 
 
-async def test_the_record_is_there_while_the_broker_is() -> None:
+async def test_the_record_exists_while_the_broker_runs() -> None:
     store = MemoryMetadataStore()
     async with registered(store, EVERY):
         assert await store.children(BROKERS_PATH) == ["h:8080"]

@@ -223,7 +223,7 @@ async def test_a_deleted_topic_leaves_no_ledger(autojump_clock: MockClock) -> No
         assert [each async for each in client.ledgers()] == []
 
 
-async def test_deleting_the_subscription_gives_the_log_back(autojump_clock: MockClock) -> None:
+async def test_deleting_the_subscription_restores_plain_reads(autojump_clock: MockClock) -> None:
     world = World()
     await prepare(world)
     async with open_topic(world) as topic:
@@ -239,7 +239,7 @@ async def test_deleting_the_subscription_gives_the_log_back(autojump_clock: Mock
         assert await read_all(topic) == NEW
 
 
-async def test_truncating_takes_the_compacted_messages_too(autojump_clock: MockClock) -> None:
+async def test_truncating_also_deletes_compacted_messages(autojump_clock: MockClock) -> None:
     world = World()
     await prepare(world)
     async with open_topic(world) as topic:
@@ -252,7 +252,7 @@ async def test_truncating_takes_the_compacted_messages_too(autojump_clock: MockC
 
 
 @pytest.mark.parametrize("afterwards", [False, True])
-async def test_a_truncation_that_is_killed_brings_nothing_back(
+async def test_a_killed_truncation_restores_no_message(
     faults: Faults, autojump_clock: MockClock, afterwards: bool
 ) -> None:
     """All as before; or what was compacted is gone, and what is left is the log's. Never compacted

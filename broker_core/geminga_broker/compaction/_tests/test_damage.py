@@ -41,7 +41,7 @@ async def compacted(world: World) -> int:
 
 
 @pytest.mark.parametrize("damaged", [[0], [5], [11], [0, 1, 2], [4, 6, 10, 11], list(range(12))])
-async def test_damaged_entries_are_left_out(
+async def test_damaged_entries_are_skipped(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, damaged: list[int]
 ) -> None:
     world = World()
@@ -105,7 +105,7 @@ async def test_a_damaged_cursor_does_not_lose_the_compacted_ledger(
         assert await read_all(topic) == [*NEW, ("e", b"9")]
 
 
-async def test_an_unfinished_ledger_is_not_taken_for_a_result(autojump_clock: MockClock) -> None:
+async def test_an_unfinished_ledger_is_no_result(autojump_clock: MockClock) -> None:
     world = World()
     async with open_topic(world, crash=True) as topic:
         await topic.create_subscription("holds", EARLIEST)

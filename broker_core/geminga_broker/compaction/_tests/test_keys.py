@@ -43,7 +43,7 @@ def test_single_messages_stay_as_they_are() -> None:
     assert compacted([*datas, single("b", b""), single(None, b"4")]) == {2: datas[2]}
 
 
-def test_messages_without_key_stay_if_told_so() -> None:
+def test_messages_without_key_remain_if_configured() -> None:
     datas = [single(None, b"1"), single("a", b"2"), batch([(None, b"3"), ("a", b"4")])]
     assert sorted(compacted(datas)) == [2]
     left = compacted(datas, retain_null_key=True)
@@ -92,7 +92,7 @@ def test_encrypted_batches_are_kept_by_the_key_of_the_entry() -> None:
     assert compacted(datas) == {1: datas[1], 2: datas[2]}
 
 
-def test_markers_go_and_what_cannot_be_read_stays() -> None:
+def test_markers_are_removed_and_unreadable_entries_kept() -> None:
     torn = batch([("a", b"1"), ("b", b"2")], compression=CompressionType.LZ4)[:-3]
     datas = [single("a", b"1", marker_type=21), b"no metadata", torn, single("a", b"2")]
     assert compacted(datas) == {1: datas[1], 2: torn, 3: datas[3]}
@@ -113,13 +113,13 @@ def test_chunks_of_the_last_message_stay_together() -> None:
     assert sorted(compacted([*datas, single("a", b"")])) == [7]
 
 
-def test_chunks_wait_for_the_rest_behind_the_end() -> None:
+def test_chunks_of_unfinished_messages_are_kept() -> None:
     datas = [single("a", b"1"), chunk("a", "m", 0, 2), single("c", b"2")]
     assert sorted(compacted(datas)) == [0, 1, 2]
     assert sorted(compacted([*datas, chunk("a", "m", 1, 2)])) == [1, 2, 3]
 
 
-def test_a_chunked_message_that_lost_a_part_replaces_nothing() -> None:
+def test_an_incomplete_chunked_message_replaces_nothing() -> None:
     datas = [single("a", b"1"), chunk("a", "m", 1, 2)]
     assert sorted(compacted(datas)) == [0]
 

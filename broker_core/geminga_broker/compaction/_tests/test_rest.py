@@ -29,7 +29,7 @@ async def topic_of(service: BrokerService, name: TopicName = T) -> PersistentTop
     return topic
 
 
-async def test_by_hand() -> None:
+async def test_manual_compaction() -> None:
     async with open_broker() as broker:
         rest = Admin(create_app(broker.service))
         missing = 404, {"reason": f"Topic {T} not found"}

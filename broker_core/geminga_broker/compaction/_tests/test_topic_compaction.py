@@ -62,7 +62,7 @@ async def test_an_empty_topic_is_compacted_at_once(autojump_clock: MockClock) ->
         assert (info.ledger_id, info.entries, info.size) == (-1, -1, -1)
 
 
-async def test_all_is_trimmed_and_still_read(autojump_clock: MockClock) -> None:
+async def test_the_compacted_part_of_a_trimmed_log_is_read(autojump_clock: MockClock) -> None:
     world = World()
     async with open_topic(world) as topic:
         await append(topic, [single("a", b"1"), batch([("b", b"2"), ("b", b"3"), ("c", b"")])])
@@ -85,7 +85,7 @@ async def test_all_is_trimmed_and_still_read(autojump_clock: MockClock) -> None:
         assert last.position.entry_id == -1
 
 
-async def test_the_compaction_holds_what_is_not_compacted(autojump_clock: MockClock) -> None:
+async def test_the_compaction_cursor_retains_uncompacted_entries(autojump_clock: MockClock) -> None:
     async with open_topic(World()) as topic:
         await topic.compaction.ensure_cursor()
         await append(topic, [single("a", b"1")])
@@ -117,7 +117,7 @@ async def test_a_reader_in_the_middle_loses_no_key(autojump_clock: MockClock) ->
         assert ids(connection) == sorted(set(ids(connection)))
 
 
-async def test_a_durable_subscription_goes_on_where_it_was(autojump_clock: MockClock) -> None:
+async def test_a_durable_subscription_continues_at_its_position(autojump_clock: MockClock) -> None:
     world = World()
     async with open_topic(world) as topic:
         positions = await append(topic, [single("a", b"1"), single("b", b"2"), single("a", b"3")])
@@ -163,7 +163,7 @@ async def test_a_durable_subscription_of_a_trimmed_topic(autojump_clock: MockClo
         assert await read_all(topic, name="s", durable=True) == []
 
 
-async def test_redelivery_begins_behind_what_was_acknowledged(autojump_clock: MockClock) -> None:
+async def test_redelivery_begins_after_acknowledged_entries(autojump_clock: MockClock) -> None:
     async with open_topic(World()) as topic:
         positions = await append(topic, [single(f"k{n}", b"v") for n in range(6)])
         await compact(topic)
@@ -314,7 +314,7 @@ async def test_a_read_that_takes_too_long_ends_the_run(
         assert topic.compaction.outcome.status is Status.SUCCESS
 
 
-async def test_a_compacted_ledger_that_is_lost_is_told_of(autojump_clock: MockClock) -> None:
+async def test_a_lost_compacted_ledger_is_reported(autojump_clock: MockClock) -> None:
     world = World()
     async with open_topic(world) as topic:
         await topic.create_subscription("holds", EARLIEST)
@@ -335,7 +335,7 @@ async def test_a_compacted_ledger_that_is_lost_is_told_of(autojump_clock: MockCl
         assert await read_all(topic) == [("a", b"2")]
 
 
-async def test_places_in_a_ledger_are_found_with_little_memory(
+async def test_searches_in_a_compacted_ledger_take_little_memory(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
     monkeypatch.setattr(compacted_ledger, "PLACES_MAX", 4)

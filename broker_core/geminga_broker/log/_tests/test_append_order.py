@@ -47,7 +47,7 @@ def appender(log: TopicLog, ends: list[End]) -> Callable[[str], None]:
     return append
 
 
-async def test_nothing_is_stored_that_came_after_what_was_refused(
+async def test_appends_after_a_refused_one_are_refused_too(
     bookie: HeldBookie, autojump_clock: MockClock
 ) -> None:
     async with World(bookie).broker(KEEP) as broker:
@@ -72,7 +72,7 @@ async def test_nothing_is_stored_that_came_after_what_was_refused(
 
 @pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.parametrize("refusal", [LogTerminated, LogClosed])
-async def test_who_comes_too_late_is_refused_behind_what_is_being_written(
+async def test_late_appends_are_refused_in_order(
     bookie: HeldBookie, autojump_clock: MockClock, refusal: type[LogError], fails: bool
 ) -> None:
     async with World(bookie).broker(KEEP) as broker:
@@ -123,7 +123,7 @@ class GroupingBookie(MemoryBookie):
         done(first, sum(count for _, _, count in self.held), None)
 
 
-async def test_a_log_lost_in_the_middle_of_a_group_answers_each_entry_once() -> None:
+async def test_each_append_completes_once_if_the_log_is_lost() -> None:
     bookie = GroupingBookie()
     async with World(bookie).broker(KEEP) as broker:
         log = await broker.open(NAME)

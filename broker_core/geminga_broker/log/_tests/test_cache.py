@@ -47,7 +47,7 @@ def test_a_gap_drops_what_was_before() -> None:
     assert owner.size_bytes == 2 * SIZE
 
 
-def test_what_was_not_written_is_cut_off() -> None:
+def test_unwritten_entries_are_dropped_from_the_cache() -> None:
     owner = EntryCache(1 << 20)
     cache = owner.new_log()
     add(cache, 1, 3, 5)
@@ -97,7 +97,7 @@ def test_eviction_is_from_the_front_and_bounded(steps: list[tuple[str, int]]) ->
         assert owner.size_bytes <= owner.bytes_max or len(left) <= 1
 
 
-def test_the_largest_cache_gives_way() -> None:
+def test_the_largest_cache_is_evicted_first() -> None:
     owner = EntryCache(20 * SIZE)
     small, large = owner.new_log(), owner.new_log()
     add(small, 1, 0, 2)

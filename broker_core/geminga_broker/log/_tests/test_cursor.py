@@ -104,9 +104,7 @@ async def test_skip_counts_unacknowledged_entries(world: World, autojump_clock: 
         assert cursor.mark_delete == positions[9]
 
 
-async def test_replay_leaves_out_what_was_acknowledged(
-    world: World, autojump_clock: MockClock
-) -> None:
+async def test_replay_skips_acknowledged_entries(world: World, autojump_clock: MockClock) -> None:
     async with world.broker(replace(SMALL, retention=KEEP)) as broker:
         log = await broker.open(NAME)
         cursor = await log.open_cursor("s", initial=EARLIEST)
@@ -268,7 +266,9 @@ async def test_cursor_properties(world: World, autojump_clock: MockClock) -> Non
         assert cursor.mark_delete == position
 
 
-async def test_a_reader_starts_where_it_is_told(world: World, autojump_clock: MockClock) -> None:
+async def test_a_reader_starts_at_the_given_position(
+    world: World, autojump_clock: MockClock
+) -> None:
     async with world.broker() as broker:
         log = await broker.open(NAME)
         positions = await publish(log, numbered(5))

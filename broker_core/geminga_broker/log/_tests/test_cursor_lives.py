@@ -58,7 +58,7 @@ async def with_a_ledger(log: TopicLog) -> tuple[LogCursor, list[Position]]:
     return cursor, left
 
 
-async def test_a_cursor_can_be_used_though_who_made_it_was_cancelled(
+async def test_a_cursor_is_usable_after_its_creation_was_cancelled(
     world: World, store: HeldStore, autojump_clock: MockClock
 ) -> None:
     times = count()
@@ -82,7 +82,7 @@ async def test_a_cursor_can_be_used_though_who_made_it_was_cancelled(
         assert await drain((await broker.open(NAME)).cursors["s"]) == ["m1", "m2"]
 
 
-async def test_who_persists_a_cursor_that_is_deleted_is_told(
+async def test_persisting_a_deleted_cursor_raises(
     world: World, bookie: HeldBookie, autojump_clock: MockClock
 ) -> None:
     async with world.broker() as broker:
@@ -102,7 +102,7 @@ async def test_who_persists_a_cursor_that_is_deleted_is_told(
         assert "s" not in log.cursors
 
 
-async def test_who_persists_a_cursor_that_could_not_be_deleted_is_served(
+async def test_a_cursor_can_be_persisted_after_a_failed_deletion(
     world: World, bookie: HeldBookie, store: HeldStore, autojump_clock: MockClock
 ) -> None:
     async with world.broker(crash=True) as broker:
@@ -134,7 +134,7 @@ async def test_who_persists_a_cursor_that_could_not_be_deleted_is_served(
         assert await drain((await broker.open(NAME)).cursors["s"]) == ["m3"]
 
 
-async def test_who_persists_a_cursor_that_is_unloaded_is_told(
+async def test_persisting_an_unloaded_cursor_raises(
     world: World, store: HeldStore, autojump_clock: MockClock
 ) -> None:
     async with world.broker() as broker:
@@ -155,7 +155,7 @@ async def test_who_persists_a_cursor_that_is_unloaded_is_told(
         assert await drain((await broker.open(NAME)).cursors["s"]) == ["m2", "m3"]
 
 
-async def test_a_log_can_be_deleted_while_its_readers_go(
+async def test_a_log_can_be_deleted_while_its_readers_leave(
     world: World, store: HeldStore, autojump_clock: MockClock
 ) -> None:
     async with world.broker() as broker:

@@ -39,7 +39,7 @@ async def write(world: World, *, crash: bool) -> int:
 
 @pytest.mark.parametrize("crash", [False, True])
 @pytest.mark.parametrize("damaged", [1, 2, STATES])
-async def test_a_damaged_state_lets_the_one_before_count(
+async def test_the_state_before_a_damaged_one_is_used(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, crash: bool, damaged: int
 ) -> None:
     world = World()
@@ -64,7 +64,7 @@ async def test_a_damaged_state_lets_the_one_before_count(
         assert not caplog.records
 
 
-async def test_bytes_that_are_no_state_count_as_damage(
+async def test_invalid_bytes_count_as_damage(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whole, with a checksum that fits, and yet not to be decoded."""
@@ -90,7 +90,7 @@ async def test_bytes_that_are_no_state_count_as_damage(
 
 @pytest.mark.parametrize("crash", [False, True])
 @pytest.mark.parametrize("lost", [[-1], [-2], [-3, -2], [-2, -1]])
-async def test_a_state_that_no_bookie_has_any_more(
+async def test_a_lost_state(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, crash: bool, lost: list[int]
 ) -> None:
     """The state before it counts, or the one behind it if that can be found."""
@@ -107,7 +107,7 @@ async def test_a_state_that_no_bookie_has_any_more(
 
 
 @pytest.mark.parametrize("lost", [1, 57, 99])
-async def test_what_stands_before_a_lost_entry_is_read(lost: int) -> None:
+async def test_states_before_a_lost_entry_are_read(lost: int) -> None:
     """A read of many entries fails with one of them; those before it are intact."""
     world = World()
     async with world.broker() as broker:

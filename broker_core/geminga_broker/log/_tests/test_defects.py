@@ -35,7 +35,7 @@ async def broken(*_args: object, **_options: object) -> None:
     raise AssertionError("a defect")
 
 
-async def test_a_roll_that_breaks_off_gives_up_its_log_alone(
+async def test_a_failed_rollover_closes_only_its_log(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -60,7 +60,7 @@ async def test_a_roll_that_breaks_off_gives_up_its_log_alone(
         assert await drain(again.open_reader("r", EARLIEST)) == numbered(4)
 
 
-async def test_trimming_rolling_and_flushing_that_break_off_harm_nobody_else(
+async def test_failures_of_background_work_do_not_affect_other_logs(
     world: World,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -98,7 +98,7 @@ def _broken_of(log: TopicLog) -> object:
     return method
 
 
-async def test_an_opening_that_breaks_off_is_told_to_who_waits_for_it(
+async def test_a_failed_opening_raises_in_all_waiters(
     world: World, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
     async with world.broker() as broker:
@@ -112,7 +112,7 @@ async def test_an_opening_that_breaks_off_is_told_to_who_waits_for_it(
 
 
 @pytest.mark.parametrize("rolling", [True, False])
-async def test_a_close_that_is_cut_off_gives_back_what_the_log_held(
+async def test_a_cancelled_close_releases_the_logs_memory(
     rolling: bool, autojump_clock: MockClock
 ) -> None:
     bookie = HeldBookie()
@@ -145,7 +145,7 @@ async def test_a_close_that_is_cut_off_gives_back_what_the_log_held(
         assert await drain(again.open_reader("r2", EARLIEST)) == [*numbered(2), "late"]
 
 
-async def test_a_trim_that_is_cut_off_leaves_no_ledger_that_is_to_be_deleted(
+async def test_a_cancelled_trim_deletes_its_ledgers(
     world: World, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
     """A later change of the chain would write such ledgers down again."""

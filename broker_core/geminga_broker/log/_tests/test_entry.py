@@ -35,7 +35,7 @@ def test_parts_are_parsed_on_demand() -> None:
     assert stored.broker_metadata.index == 3
 
 
-def test_messages_are_known_without_parsing_when_given() -> None:
+def test_given_message_counts_need_no_parsing() -> None:
     assert LogEntry(EARLIEST, memoryview(b"no metadata"), 4).messages == 4
     assert LogEntry(EARLIEST, memoryview(b"")).messages == 1, "what can't be read counts as one"
 

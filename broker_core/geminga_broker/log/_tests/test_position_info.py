@@ -82,7 +82,7 @@ def test_states_survive(acked: set[Position], partly: set[Position]) -> None:
     assert same(restored(state, read_cursor_info(info)), state)
 
 
-def test_many_holes_go_as_bit_sets_and_not_to_the_node() -> None:
+def test_many_holes_are_stored_as_bit_sets_outside_of_the_node() -> None:
     state = AckState(chain_of([3 * RANGES_MAX]), pos(3, -1))
     state.ack(Ack(pos(3, n)) for n in range(1, 2 * RANGES_MAX + 2, 2))
     [info] = position_infos(state, {}, 10)
@@ -107,7 +107,9 @@ def crowded(ledgers: int, entries: int, step: int) -> AckState:
 
 
 @pytest.mark.parametrize(("ledgers", "entries", "step"), [(40, 400_000, 2), (1, 30_000_000, 30)])
-def test_a_state_larger_than_an_entry_goes_in_parts(ledgers: int, entries: int, step: int) -> None:
+def test_a_state_larger_than_an_entry_is_written_in_parts(
+    ledgers: int, entries: int, step: int
+) -> None:
     state = crowded(ledgers, entries, step)
     state.ack(Ack(position, (1,), 3) for position in (pos(3, 0), pos(3, 2)))
     infos = position_infos(state, {"n": 5}, 1000)
@@ -122,7 +124,7 @@ def test_a_state_larger_than_an_entry_goes_in_parts(ledgers: int, entries: int, 
         read_position_infos(infos[1:] + infos[:1])
 
 
-def test_large_batches_go_in_parts_too() -> None:
+def test_large_batches_are_written_in_parts_too() -> None:
     state = AckState(chain_of([700]), pos(3, -1))
     words = (-1,) * 200
     state.ack(Ack(pos(3, n), words, 12_800) for n in range(700))
@@ -139,7 +141,7 @@ def test_a_damaged_bitmap_is_an_error() -> None:
 
 
 @pytest.mark.alone
-def test_a_million_holes_are_written_without_holding_up_the_loop() -> None:
+def test_a_million_holes_are_written_without_blocking_the_loop() -> None:
     state = with_a_million_holes()
     costs_s: list[float] = []
     for _ in range(3):

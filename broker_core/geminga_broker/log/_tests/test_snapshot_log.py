@@ -59,7 +59,7 @@ async def test_records_survive_a_crash_and_go_by_ledger(
         assert await records(side) == []
 
 
-async def test_what_fails_leaves_no_ledger_behind(
+async def test_failures_leave_no_ledger_behind(
     world: World, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = BookkeeperClient({world.bookie.bookie_id: world.bookie}, world.store)

@@ -44,7 +44,7 @@ def world() -> World:
     return World()
 
 
-async def test_what_is_appended_is_read_acked_and_there_after_a_restart(
+async def test_appended_entries_are_read_acknowledged_and_survive_a_restart(
     world: World, autojump_clock: MockClock
 ) -> None:
     async with world.broker() as broker:
@@ -69,7 +69,7 @@ async def test_what_is_appended_is_read_acked_and_there_after_a_restart(
         assert await drain(cursor) == ["new"]
 
 
-async def test_rollover_makes_a_chain_and_trimming_takes_what_is_consumed(
+async def test_rollover_makes_a_chain_and_trimming_deletes_consumed_ledgers(
     world: World, autojump_clock: MockClock
 ) -> None:
     async with world.broker(SMALL) as broker:
@@ -148,7 +148,7 @@ async def test_retention_ends_by_the_clock(world: World, autojump_clock: MockClo
         assert log.statistics().entries == 0
 
 
-async def test_a_search_by_time_passes_entries_that_nobody_can_read(world: World) -> None:
+async def test_a_search_by_time_skips_unreadable_entries(world: World) -> None:
     async with world.broker(LogOptions()) as broker:
         log = await broker.open(NAME)
         answers = Answers()
@@ -385,7 +385,7 @@ async def test_properties_outlive_the_broker(world: World, autojump_clock: MockC
         assert await drain(cursor) == numbered(2)
 
 
-async def test_a_property_is_refused_where_another_broker_has_the_log(
+async def test_a_property_is_refused_if_another_broker_has_the_log(
     world: World, autojump_clock: MockClock
 ) -> None:
     async with world.broker() as first, world.broker() as second:

@@ -22,13 +22,13 @@ def trimmed(
     return [ledger.ledger_id for ledger in ledgers_to_trim(chain, marks, retention, now_ms)]
 
 
-def test_the_slowest_cursor_holds_the_chain() -> None:
+def test_the_slowest_cursor_bounds_trimming() -> None:
     assert trimmed([2, 2, 2, 2], [pos(5, 0), pos(9, 1)]) == [3]
     assert trimmed([2, 2, 2, 2], [pos(5, 1), pos(9, 1)]) == [3, 5]
     assert trimmed([2, 2, 2, 2], [pos(3, 0)]) == []
 
 
-def test_the_open_ledger_never_goes() -> None:
+def test_the_open_ledger_is_never_trimmed() -> None:
     assert trimmed([2, 2], [pos(5, 1)]) == [3]
     assert trimmed([2, 0], [pos(3, 1)]) == [3]
     assert trimmed([2], []) == []

@@ -42,13 +42,13 @@ def test_every_series_reads_a_field_that_exists() -> None:
     assert [field for _metric, field in SUBSCRIPTION_SERIES if field not in subscription] == []
 
 
-def test_fields_that_are_no_numbers_are_left_out() -> None:
+def test_fields_without_a_number_are_left_out() -> None:
     text = Exposition()
     text.add_fields([("m", "there"), ("n", "gone"), ("o", "word")], "", {"there": 2, "word": "x"})
     assert families(text.render()) == {"m": [({}, 2.0)]}
 
 
-def test_the_process_tells_its_memory() -> None:
+def test_process_metrics_have_memory() -> None:
     found = families(process_metrics())
     assert found["process_resident_memory_bytes"][0][1] > 1e6
     assert "process_cpu_seconds_total" in found

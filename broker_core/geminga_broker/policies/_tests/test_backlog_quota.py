@@ -163,7 +163,7 @@ async def test_messages_may_get_too_old(world: World):
     assert topic.stats().oldest_backlog_message_age_seconds == -1
 
 
-async def test_what_is_too_old_is_evicted_for_everybody(world: World):
+async def test_too_old_messages_are_evicted_for_all_subscriptions(world: World):
     quotas = Quotas(age=BacklogQuota(0, 10, QuotaPolicy.EVICTION), precise_age=True)
     topic = await topic_with(world, quotas, 4)
     world.now_ms += 5_000
@@ -175,7 +175,7 @@ async def test_what_is_too_old_is_evicted_for_everybody(world: World):
     assert topic.evictions[QuotaType.AGE] == 1
 
 
-async def test_the_broker_s_own_cursor_closes_nobody(world: World):
+async def test_the_brokers_own_cursors_close_no_producers(world: World):
     topic = await topic_with(world, Quotas())
     for name in "ab":
         await topic.delete_subscription(name)
@@ -190,7 +190,9 @@ async def test_the_broker_s_own_cursor_closes_nobody(world: World):
     assert slowest_cursor(topic).mark_delete > before
 
 
-async def test_quotas_are_looked_after(world: World, nursery: trio.Nursery, autojump_clock):
+async def test_quotas_are_enforced_periodically(
+    world: World, nursery: trio.Nursery, autojump_clock
+):
     topic = await topic_with(world, Quotas())
     await apply_policies(topic, TopicPolicies(quotas=Quotas(BacklogQuota(1, -1, QuotaPolicy.HOLD))))
     nursery.start_soon(TopicMaintenance({topic.name: topic}, PolicyConfig(quota_check_s=7)).run)

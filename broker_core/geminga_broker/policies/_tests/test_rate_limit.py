@@ -65,7 +65,7 @@ def test_a_relative_rate_follows_what_is_published() -> None:
     assert plain.take(5, 0, 2.0) > 0.1
 
 
-async def test_publishers_above_the_rate_are_told_to_pause(world: World):
+async def test_publishers_above_the_rate_are_throttled(world: World):
     topic = world.topic()
     connection = FakeConnection()
     pauses: list[float] = []

@@ -56,7 +56,7 @@ TOPIC: JsonObject = {
 }
 
 
-def test_the_broker_s_settings_hold_where_nothing_else_is_said() -> None:
+def test_the_brokers_settings_are_the_default() -> None:
     found = topic_policies(Levels(None, None, "here"), CONFIG)
     quota = BacklogQuota(1 << 29, 8, QuotaPolicy.EXCEPTION)
     assert found.message_ttl_s == 9
@@ -70,7 +70,7 @@ def test_the_broker_s_settings_hold_where_nothing_else_is_said() -> None:
     assert not found.auto_subscription
 
 
-def test_a_namespace_s_policies_come_before_the_broker_s() -> None:
+def test_namespace_policies_override_the_brokers() -> None:
     found = topic_policies(Levels({}, NAMESPACE, "here"), CONFIG)
     assert found.message_ttl_s == 20
     assert found.retention == Retention(120, 3 << 20)
@@ -85,7 +85,7 @@ def test_a_namespace_s_policies_come_before_the_broker_s() -> None:
     assert topic_policies(Levels({}, NAMESPACE, "elsewhere"), CONFIG).dispatch_rate == Rate(4, 0)
 
 
-def test_a_topic_s_policies_come_first() -> None:
+def test_topic_policies_override_all_others() -> None:
     found = topic_policies(Levels(TOPIC, NAMESPACE, "here"), CONFIG)
     assert found.message_ttl_s == 0
     assert found.retention == Retention(-60, -(1 << 20))
@@ -117,7 +117,7 @@ def test_options_follow_the_same_order() -> None:
         {"backlog_quota_map": [], "topicDispatchRate": 3, "inactive_topic_policies": None},
     ],
 )
-def test_what_has_another_type_counts_as_not_set(record: JsonObject) -> None:
+def test_values_of_a_wrong_type_count_as_not_set(record: JsonObject) -> None:
     assert topic_policies(Levels({}, record, "here"), CONFIG) == topic_policies(
         Levels({}, {}, "here"), CONFIG
     )

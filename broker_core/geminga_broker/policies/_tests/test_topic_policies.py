@@ -95,7 +95,7 @@ async def test_two_writers_at_once_lose_nothing() -> None:
     assert len(await store.get(T)) == 20
 
 
-async def test_a_topic_takes_its_policies_when_they_change_and_when_it_is_loaded() -> None:
+async def test_policies_apply_on_change_and_on_load() -> None:
     disk = Disk()
     async with disk.broker() as service:
         topic = await service.topics.get(T, create=True)
@@ -126,7 +126,7 @@ async def test_a_topic_takes_its_policies_when_they_change_and_when_it_is_loaded
         assert topic.policies == TopicPolicies()
 
 
-async def test_partitions_and_passing_topics_take_policies_too() -> None:
+async def test_policies_apply_to_partitions_and_non_persistent_topics() -> None:
     async with Disk().broker() as service:
         await service.catalog.create_partitioned(T, 2)
         part = await service.topics.get(PART, create=True)
@@ -139,7 +139,7 @@ async def test_partitions_and_passing_topics_take_policies_too() -> None:
             await passing.add_producer(producer_request(FakeConnection(), 2))
 
 
-async def test_a_namespace_s_policies_are_taken_by_all_its_loaded_topics() -> None:
+async def test_namespace_policies_apply_to_all_loaded_topics() -> None:
     def slow(record: JsonObject) -> JsonObject:
         rate = {"publishThrottlingRateInMsg": 3}
         return record | {"publishMaxMessageRate": {"standalone": rate}}
@@ -153,7 +153,7 @@ async def test_a_namespace_s_policies_are_taken_by_all_its_loaded_topics() -> No
         assert [topic.policies.publish_rate.messages for topic in topics] == [4, 3]
 
 
-async def test_filters_of_topics_need_the_broker_s_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_topic_filters_need_the_brokers_permission(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[str] = []
 
     def load(names: str) -> tuple[object, ...]:
@@ -285,7 +285,7 @@ async def test_one_subscription_has_its_own_rate(world: World, autojump_clock: o
     assert 60 <= taken[1].sent <= 100
 
 
-async def test_what_a_topic_does_not_admit_is_refused_alone(world: World) -> None:
+async def test_a_refused_message_does_not_affect_others(world: World) -> None:
     topic = world.topic()
     await apply_policies(topic, TopicPolicies(message_bytes_max=100, delivery_delay_ms_max=5_000))
     connection = FakeConnection()
@@ -310,7 +310,7 @@ async def test_what_a_topic_does_not_admit_is_refused_alone(world: World) -> Non
     assert passes(large._replace(is_chunk=True)) is None
 
 
-async def test_a_consumer_subscribes_so_often_in_a_period(
+async def test_the_subscribe_rate_of_a_consumer_is_limited(
     world: World, autojump_clock: object
 ) -> None:
     topic = world.topic()

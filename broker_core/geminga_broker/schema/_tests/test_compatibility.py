@@ -63,7 +63,7 @@ def allowed(old: SchemaData, new: SchemaData, strategy: Strategy) -> bool:
     return True
 
 
-def test_answers_are_those_that_an_apache_gave() -> None:
+def test_results_equal_apaches() -> None:
     for answers, old, new in RECORDED:
         schemas = [SchemaData(SchemaType.AVRO, json.dumps(each).encode()) for each in (old, new)]
         ours = "".join("+" if allowed(*schemas, strategy) else "-" for strategy in ONE_WAY)
@@ -84,7 +84,7 @@ def test_strategies(kind: SchemaType) -> None:
     assert allowed(old, old, Strategy.ALWAYS_INCOMPATIBLE)
 
 
-def test_transitive_ones_look_at_all() -> None:
+def test_transitive_strategies_compare_all_versions() -> None:
     first, second = record("a"), record("a", "b")
     new = record("a", "b", "c0")
     check_all([second], new, Strategy.BACKWARD_TRANSITIVE)
@@ -161,7 +161,7 @@ def test_a_native_message_keeps_its_name() -> None:
         (pair(STRING, SchemaData(SchemaType.STRING, b"x")), "string schema : 'x'"),
     ],
 )
-def test_what_is_no_schema(schema: SchemaData, text: str) -> None:
+def test_invalid_schemas(schema: SchemaData, text: str) -> None:
     with pytest.raises(InvalidSchemaData, match=text):
         validate(schema)
 
@@ -176,7 +176,7 @@ def test_what_is_no_schema(schema: SchemaData, text: str) -> None:
         pair(STRING, record("a")),
     ],
 )
-def test_what_is_one(schema: SchemaData) -> None:
+def test_valid_schemas(schema: SchemaData) -> None:
     validate(schema)
 
 

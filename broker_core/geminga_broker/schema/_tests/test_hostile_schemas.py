@@ -68,7 +68,7 @@ PAIRS = {
 
 @pytest.mark.alone
 @pytest.mark.parametrize("what", PAIRS)
-def test_no_comparison_takes_long(what: str) -> None:
+def test_no_comparison_is_slow(what: str) -> None:
     old, new = PAIRS[what]
     assert max(len(old.data), len(new.data)) < SCHEMA_BYTES_MAX
     began_s = time.process_time()
@@ -94,7 +94,7 @@ def test_large_schemas_can_be_compatible() -> None:
     check_latest(*PAIRS["fields"], FULL)
 
 
-def test_what_is_nested_beside_the_types_is_refused() -> None:
+def test_nesting_outside_of_types_is_refused() -> None:
     data = b'{"type":"record","name":"r","fields":[],"x":' + b"[" * 900 + b"]" * 900 + b"}"
     with pytest.raises(InvalidSchemaData):
         validate(SchemaData(SchemaType.AVRO, data))
@@ -105,7 +105,7 @@ def test_what_is_nested_beside_the_types_is_refused() -> None:
 
 
 @pytest.mark.slow
-async def test_large_schemas_are_compared_beside_the_loop(
+async def test_large_schemas_are_compared_in_a_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     threads = set()

@@ -55,7 +55,7 @@ def json_schema(*fields: str) -> SchemaData:
     return SchemaData(SchemaType.JSON, text.encode(), {"a": "b"}, "me")
 
 
-async def test_a_version_stands_where_apache_looks_for_it() -> None:
+async def test_versions_have_apaches_paths() -> None:
     world = World()
     registry = world.registry()
     assert await registry.register(ID, json_schema("x"), Strategy.FULL) == 0
@@ -84,7 +84,7 @@ async def test_a_version_stands_where_apache_looks_for_it() -> None:
     assert [(pair.key, pair.value) for pair in info.props] == [("a", "b")]
 
 
-def test_bytes_are_those_of_apaches_own_classes() -> None:
+def test_bytes_equal_apaches_classes() -> None:
     """Golden: what `SchemaRegistryFormat` and `SchemaStorageFormat` of Pulsar 4.0.7 write."""
     info = bytes.fromhex(
         "0a107075626c69632f64656661756c742f7412026d651805220522696e74222880d095ffbc3130003a060a016b"
@@ -120,7 +120,7 @@ async def test_versions_survive_the_registry_and_known_schemas_keep_theirs() -> 
     assert await registry.get(ID, 1) is None
 
 
-async def test_deleted_versions_are_not_told_and_numbers_go_on() -> None:
+async def test_deleted_versions_are_hidden_and_numbers_continue() -> None:
     world = World()
     registry = world.registry()
     await registry.register(ID, json_schema("x"), Strategy.FULL)
@@ -132,7 +132,7 @@ async def test_deleted_versions_are_not_told_and_numbers_go_on() -> None:
     assert [each.number for each in await registry.versions(ID)] == [2]
 
 
-async def test_deleting_for_good_leaves_nothing() -> None:
+async def test_permanent_deletion_leaves_nothing() -> None:
     world = World()
     registry = world.registry()
     await registry.register(ID, json_schema("x"), Strategy.FULL)
@@ -144,7 +144,7 @@ async def test_deleting_for_good_leaves_nothing() -> None:
     assert await registry.register(ID, json_schema("z"), Strategy.FULL) == 0
 
 
-async def test_of_many_at_once_each_gets_its_own_version_and_equal_ones_share() -> None:
+async def test_concurrent_schemas_get_versions_and_equal_ones_share() -> None:
     world = World()
     numbers: dict[int, int] = {}
 
@@ -248,7 +248,7 @@ async def life(fault: Fault | None, at: int) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", list(Fault))
-async def test_a_fault_at_any_step_leaves_the_old_or_the_new(
+async def test_a_fault_at_any_step_leaves_the_old_or_the_new_state(
     fault: Fault, autojump_clock: MockClock
 ) -> None:
     steps = await life(None, 0)
@@ -257,7 +257,7 @@ async def test_a_fault_at_any_step_leaves_the_old_or_the_new(
         await life(fault, at)
 
 
-async def test_ledgers_being_made_by_a_living_broker_are_let_be() -> None:
+async def test_unlisted_ledgers_of_a_living_broker_are_not_deleted() -> None:
     world = World()
     await world.store.put("/geminga/schema-work/w-", ID.encode(), sequential=True)
     storage = world.registry().storage

@@ -84,7 +84,7 @@ async def open_users() -> AsyncIterator[Users]:
         yield Users(broker, client)
 
 
-async def test_producers_bring_schemas_that_go_together() -> None:
+async def test_producers_register_compatible_schemas() -> None:
     async with open_users() as users:
         await users.set_namespace(schema_compatibility_strategy="BACKWARD")
         assert await users.produce(avro("a", "b")) == ""
@@ -95,7 +95,7 @@ async def test_producers_bring_schemas_that_go_together() -> None:
         assert await users.versions() == [0, 1]
 
 
-async def test_the_first_consumer_of_an_empty_topic_brings_its_schema() -> None:
+async def test_the_first_consumer_of_an_empty_topic_registers_its_schema() -> None:
     async with open_users() as users:
         assert await users.consume(AUTO) == ""
         assert await users.versions() == []
@@ -113,7 +113,7 @@ async def test_a_topic_in_use_without_schema_stays_so(user: str) -> None:
         assert await users.versions() == []
 
 
-async def test_consumers_need_only_read() -> None:
+async def test_consumers_need_only_a_compatible_schema() -> None:
     async with open_users() as users:
         assert await users.produce(avro("a", "b")) == ""
         assert await users.consume(avro("a")) == ""
@@ -123,7 +123,7 @@ async def test_consumers_need_only_read() -> None:
         assert await users.consume(STRING) == ""
 
 
-async def test_without_auto_update_only_known_schemas_are_let_in() -> None:
+async def test_without_auto_update_only_known_schemas_are_accepted() -> None:
     async with open_users() as users:
         assert await users.produce(avro("a")) == ""
         await users.set_namespace(is_allow_auto_update_schema=False)
@@ -133,7 +133,7 @@ async def test_without_auto_update_only_known_schemas_are_let_in() -> None:
         assert await users.produce(STRING, f"{TOPIC}2") == text
 
 
-async def test_enforcement_keeps_out_producers_without_schema() -> None:
+async def test_enforcement_refuses_producers_without_schema() -> None:
     async with open_users() as users:
         await users.set_namespace(schema_validation_enforced=True)
         assert await users.produce(None, f"{TOPIC}2") == ""
@@ -143,7 +143,7 @@ async def test_enforcement_keeps_out_producers_without_schema() -> None:
         assert await users.produce() == ""
 
 
-async def test_what_is_no_schema_is_said_to_be_none() -> None:
+async def test_invalid_schemas_are_refused_at_the_wire() -> None:
     async with open_users() as users:
         bad = Schema(name="x", schema_data=b"{", type=Schema.Type.Avro)
         text = "Invalid schema definition data for AVRO schema"
@@ -228,7 +228,7 @@ CONFIG = SchemaConfig()
         ),
     ],
 )
-def test_the_nearest_level_says_the_strategy(
+def test_the_nearest_level_sets_the_strategy(
     topic: JsonObject, namespace: JsonObject | None, config: SchemaConfig, strategy: Strategy
 ) -> None:
     assert schema_policies(topic, namespace, config).strategy is strategy

@@ -76,7 +76,7 @@ async def test_one_list_for_each_consumer_and_receipts_in_order(
         assert topic.subscriptions["other"].backlog_entries() == 2
 
 
-async def test_what_is_cumulative_or_long_goes_alone_in_its_turn(
+async def test_cumulative_and_long_acks_are_handled_alone_in_order(
     runs: list[tuple[int, int, bool]],
 ) -> None:
     async with open_broker() as broker:

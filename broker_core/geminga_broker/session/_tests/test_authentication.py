@@ -104,14 +104,14 @@ async def refused(broker: WireBroker, greeting: bytes) -> tuple[int, str]:
         hello(b"a" * 50_000),
     ],
 )
-async def test_nobody_gets_in_without_a_good_token(greeting: bytes) -> None:
+async def test_clients_without_a_valid_token_are_refused(greeting: bytes) -> None:
     async with secured() as broker:
         expected = (ServerError.AuthenticationError, "Failed to authenticate")
         assert await refused(broker, greeting) == expected
         assert not broker.service.connections.sessions
 
 
-async def test_commands_before_the_token_was_checked_close() -> None:
+async def test_a_command_before_authentication_closes_the_connection() -> None:
     async with secured() as broker:
         client = broker.client()
         await client.send(lookup.lookup(TOPIC, 1))
@@ -138,14 +138,14 @@ async def test_secrets_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     ("role", "original"),
     [("proxy", None), ("proxy", ""), ("proxy", "proxy"), ("writer", "root"), ("writer", "writer")],
 )
-async def test_roles_that_do_not_go_together_are_refused(role: str, original: str | None) -> None:
+async def test_invalid_original_principals_are_refused(role: str, original: str | None) -> None:
     async with secured() as broker:
         greeting = hello(token(role), original=Original(principal=original))
         expected = (ServerError.AuthorizationError, "Invalid roles.")
         assert await refused(broker, greeting) == expected
 
 
-async def test_behind_a_proxy_both_roles_are_asked() -> None:
+async def test_behind_a_proxy_both_roles_need_the_right() -> None:
     async with secured() as broker:
         good = await login(broker, "proxy", "writer")
         await good.open_producer(TOPIC)
@@ -158,7 +158,7 @@ async def test_behind_a_proxy_both_roles_are_asked() -> None:
         assert answer.error.error == ServerError.AuthorizationError
 
 
-async def test_forwarded_credentials_are_checked_when_asked_for() -> None:
+async def test_forwarded_credentials_are_checked_if_configured() -> None:
     async with secured(authenticateOriginalAuthData="true") as broker:
         forged = Original("root", token("reader").decode(), "token")
         client = broker.client()
@@ -182,7 +182,9 @@ def wall(autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> MockCloc
     return autojump_clock
 
 
-async def test_an_expired_client_is_asked_and_stays_with_a_fresh_token(wall: MockClock) -> None:
+async def test_an_expired_client_is_challenged_and_stays_with_a_fresh_token(
+    wall: MockClock,
+) -> None:
     async with secured() as broker:
         client = broker.client()
         await client.ask(hello(token("writer", lasts_s=90), flags=REFRESHES), Type.CONNECTED)
@@ -304,7 +306,7 @@ def _refusal(command: BaseCommand) -> int | None:
 
 @pytest.mark.parametrize("kind", ALLOWED, ids=lambda kind: BaseCommand.Type.Name(kind))
 @pytest.mark.parametrize("role", ["root", "boss", "writer", "reader", "stranger"])
-async def test_a_command_is_done_for_those_who_may(kind: int, role: str) -> None:
+async def test_authorized_commands_succeed(kind: int, role: str) -> None:
     async with secured() as broker:
         client = await login(broker, role)
         await client.send(_topic_commands()[kind])
@@ -314,7 +316,7 @@ async def test_a_command_is_done_for_those_who_may(kind: int, role: str) -> None
         assert allowed == (role in ALLOWED[kind]), frame.command
 
 
-async def test_grants_on_a_topic_count_for_its_partitions() -> None:
+async def test_grants_on_a_topic_apply_to_its_partitions() -> None:
     async with secured() as broker:
         grants = {"destination_auth": {TOPIC: {"guest": ["produce"]}}}
         await broker.service.namespaces.tenants.update(
@@ -327,7 +329,7 @@ async def test_grants_on_a_topic_count_for_its_partitions() -> None:
         assert answer.error.error == ServerError.AuthorizationError
 
 
-async def test_subscriptions_may_be_kept_for_roles_and_prefixes() -> None:
+async def test_subscriptions_may_be_restricted_to_roles_and_prefixes() -> None:
     async with secured() as broker:
         tenants = broker.service.namespaces.tenants
         grants = {
@@ -345,7 +347,7 @@ async def test_subscriptions_may_be_kept_for_roles_and_prefixes() -> None:
         await client.ask(consuming.subscribe(TOPIC, "reader-1", shared, 1, 7), Type.SUCCESS)
 
 
-async def test_a_revoked_grant_closes_what_is_open() -> None:
+async def test_a_revoked_grant_closes_producers_and_consumers() -> None:
     async with secured() as broker:
         service = broker.service
         writer, reader = await login(broker, "writer"), await login(broker, "reader")

@@ -76,7 +76,7 @@ async def test_topics_of_a_namespace() -> None:
         assert (list(same.topics), same.changed) == ([], False)
 
 
-async def test_a_watcher_hears_of_new_topics() -> None:
+async def test_a_watcher_is_notified_of_new_topics() -> None:
     async with open_broker() as broker:
         client = broker.client()
         await client.connect()
@@ -150,7 +150,7 @@ async def test_requests_for_bad_topics_are_refused() -> None:
             assert (await client.ask(request, Type.ERROR)).error.error == code
 
 
-async def test_what_is_before_a_ledger_acknowledges_nothing_of_it() -> None:
+async def test_an_ack_before_a_ledgers_first_entry_acknowledges_none_of_it() -> None:
     """Clients acknowledge -1 cumulatively when a part of the first batch is done (spec BR-05)."""
     async with open_broker() as broker:
         client = broker.client()

@@ -154,7 +154,7 @@ async def test_subscribing_while_the_subscription_is_deleted(
     assert "sub" not in world.log.cursors
 
 
-async def test_a_reader_that_comes_back_at_once_starts_where_it_says(world: World) -> None:
+async def test_a_reader_that_reconnects_at_once_starts_at_its_position(world: World) -> None:
     topic = world.topic()
     client = FakeConnection()
     producer = await topic.add_producer(producer_request(client))
@@ -171,7 +171,7 @@ async def test_a_reader_that_comes_back_at_once_starts_where_it_says(world: Worl
         reader.close()
 
 
-async def test_what_waits_for_a_client_that_does_not_read_is_bounded(world: World) -> None:
+async def test_output_for_a_client_that_does_not_read_is_bounded(world: World) -> None:
     topic = world.topic()
     slow, other = FakeConnection(), FakeConnection()
     await topic.subscribe(subscribe_request(slow, 1, sub_type=SubType.Failover, priority_level=1))
@@ -210,7 +210,7 @@ async def test_replays_of_large_entries_are_read_few_at_a_time(world: World) -> 
     assert max(asked) <= REPLAY_READ_ENTRIES
 
 
-async def test_unloading_goes_on_when_its_caller_is_gone() -> None:
+async def test_unloading_continues_after_its_caller_is_cancelled() -> None:
     async with open_broker() as broker:
         service = broker.service
         topic = await service.topics.get(NAME, create=True)
@@ -287,7 +287,7 @@ async def test_odd_entries_do_not_stop_those_after_them() -> None:
 
 
 @pytest.mark.parametrize("lie", [-1000, 0, 2**31 - 1])
-async def test_lying_counts_leave_permits_right(lie: int) -> None:
+async def test_wrong_message_counts_keep_permits_right(lie: int) -> None:
     plain = build(MessageMetadata(producer_name="p", sequence_id=1, publish_time=1), b"x")
     async with open_broker() as broker:
         client = broker.client()
@@ -328,7 +328,7 @@ async def test_parts_of_one_batch_in_one_ack_count_together(world: World) -> Non
 # ---- clients that don't read, or say nothing ----
 
 
-async def test_who_does_not_connect_is_dropped_whatever_it_pings(
+async def test_a_client_without_connect_is_dropped_despite_pings(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with open_broker() as broker:
@@ -340,7 +340,7 @@ async def test_who_does_not_connect_is_dropped_whatever_it_pings(
         assert trio.current_time() - began < 31
 
 
-async def test_publish_buffer_wakes_everybody_even_if_something_comes_in_between() -> None:
+async def test_the_publish_buffer_wakes_all_waiting_connections() -> None:
     async with open_broker() as broker:
         service = broker.service
         service.connections._publish_bytes_max = 100
@@ -367,7 +367,7 @@ async def test_many_small_pending_entries_count_beside_their_bytes() -> None:
         assert not session.backpressure.overloaded
 
 
-async def test_lists_and_watchers_wait_for_a_client_that_reads() -> None:
+async def test_lists_and_watchers_pause_while_the_client_does_not_read() -> None:
     topics = replace(BrokerConfig().topics, pattern_length_max=100)
     async with open_broker(replace(BrokerConfig(), topics=topics)) as broker:
         for number in range(40):

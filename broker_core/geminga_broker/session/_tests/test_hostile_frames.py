@@ -146,7 +146,7 @@ def logged() -> Iterator[Lines]:
 @pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.parametrize("role", ["stranger", "both"])
-async def test_no_field_of_any_command_holds_up_the_broker(role: str) -> None:
+async def test_no_field_of_any_command_blocks_the_loop(role: str) -> None:
     steps = Steps(trio.lowlevel.current_task())
     too_long: list[str] = []
     resident: list[int] = []

@@ -83,7 +83,7 @@ def test_a_handler_without_a_need_is_not_built(handling: Direct | InTask | Openi
 
 
 @pytest.mark.parametrize("kind", [kind for kind in COMMANDS if kind in ROUTES])
-def test_a_handler_that_would_not_ask_is_not_built(kind: int) -> None:
+def test_a_handler_without_a_check_is_not_built(kind: int) -> None:
     need = COMMANDS[kind]
     if need.scope not in (Scope.PUBLIC, Scope.HELD):
         with pytest.raises(UnguardedHandler):
@@ -93,7 +93,7 @@ def test_a_handler_that_would_not_ask_is_not_built(kind: int) -> None:
             build({kind: Opening(start)})
 
 
-def test_only_what_is_public_is_served_before_connect() -> None:
+def test_only_public_commands_are_served_before_connect() -> None:
     early = {kind for kind, route in ROUTES.items() if route.before_connect}
     assert early == {Type.CONNECT, Type.AUTH_RESPONSE, Type.PING, Type.PONG}
     route = build({Type.PING: Direct(start)}, {Type.PING: Need(Scope.HELD)})[Type.PING]
@@ -152,7 +152,7 @@ def _with_topic(topic: str) -> dict[int, bytes]:
 
 
 @pytest.mark.parametrize("kind", _with_topic(""), ids=lambda kind: BaseCommand.Type.Name(kind))
-async def test_long_topic_names_are_refused_before_who_may_is_asked(kind: int) -> None:
+async def test_long_topic_names_are_refused_before_authorization(kind: int) -> None:
     async with secured() as broker:
         client = await login(broker, "stranger")
         answer = await code_of(client, _with_topic(LONGEST + "t")[kind])
@@ -207,7 +207,7 @@ def _long_ones() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("what", _long_ones())
-async def test_what_is_too_long_is_refused_and_leaves_nothing(what: str) -> None:
+async def test_too_long_values_are_refused_without_leftovers(what: str) -> None:
     async with open_broker() as broker:
         client = broker.client()
         await client.connect()
@@ -262,7 +262,7 @@ async def test_before_connect_frames_are_small(size: int) -> None:
         assert (await client.expect(Type.SEND_RECEIPT)).command.send_receipt.producer_id == 1
 
 
-async def test_the_first_frame_after_the_proof_may_be_large() -> None:
+async def test_the_first_frame_after_authentication_may_be_large() -> None:
     async with secured() as broker:
         client = await login(broker, "root")
         record = {"type": "record", "name": "r", "fields": [], "doc": "x" * 200_000}
@@ -294,7 +294,7 @@ async def test_commands_that_wait_are_bounded_by_bytes() -> None:
         assert broker.service.connections.request_bytes == 0
 
 
-async def test_a_connection_that_ends_gives_back_what_its_commands_took() -> None:
+async def test_a_closed_connection_releases_its_commands_share() -> None:
     async with open_broker() as broker:
         client = broker.client()
         await client.connect()
@@ -319,7 +319,7 @@ async def test_an_idle_client_s_last_message_is_not_kept() -> None:
         assert max((each.nbytes for each in views), default=0) < 1_000_000
 
 
-async def test_what_is_made_over_rest_has_the_same_bounds() -> None:
+async def test_rest_has_the_same_bounds() -> None:
     name = "n" * (limits.NAME_BYTES_MAX + 1)
     large = {"k": "v" * limits.PROPERTIES_BYTES_MAX}
     topic, made = "/admin/v2/persistent/public/default/", "t"

@@ -55,7 +55,7 @@ async def test_an_exclusive_subscription_is_taken_from_a_dead_connection_only(
         assert answer.command.error.error == ServerError.ConsumerBusy
 
 
-async def test_names_stay_taken_where_the_check_is_switched_off() -> None:
+async def test_names_stay_taken_if_the_check_is_off() -> None:
     async with open_broker(with_network(liveness_timeout_ms=0)) as broker:
         first, late = broker.client(), broker.client()
         await first.connect()
@@ -66,7 +66,7 @@ async def test_names_stay_taken_where_the_check_is_switched_off() -> None:
         assert answer.error.error == ServerError.ProducerBusy
 
 
-async def test_a_client_that_is_held_back_gets_pongs_meanwhile(
+async def test_a_client_that_is_not_read_gets_pongs(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with open_broker() as broker:

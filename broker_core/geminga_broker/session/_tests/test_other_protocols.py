@@ -17,7 +17,7 @@ from geminga_broker._tests.wire import open_broker
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "TLS"),
     ],
 )
-async def test_other_protocols_are_named(
+async def test_the_log_names_other_protocols(
     first: bytes, named: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_broker() as broker:

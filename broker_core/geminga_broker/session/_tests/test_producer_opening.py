@@ -38,7 +38,7 @@ class Between:
 
 
 @pytest.mark.parametrize("how", ["unload", "delete", "successor"])
-async def test_a_producer_that_was_closed_meanwhile_is_not_told_as_open(
+async def test_a_producer_closed_while_opening_gets_no_success(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_broker() as broker:
@@ -63,7 +63,7 @@ async def test_a_producer_that_was_closed_meanwhile_is_not_told_as_open(
         await client.ask(message(1), Type.SEND_RECEIPT)
 
 
-async def test_a_turn_that_comes_before_the_first_answer_is_told_once(
+async def test_access_granted_before_the_first_response_sends_one_success(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with open_broker() as broker:

@@ -44,7 +44,7 @@ def test_an_opening_that_was_dropped_does_not_finish() -> None:
     assert registry.get(1) == "new"
 
 
-def test_what_nobody_asked_for_is_not_opened() -> None:
+def test_an_unchecked_opening_does_not_finish() -> None:
     registry: Registry[str] = Registry()
     opening = registry.begin(1)
     assert opening is not None

@@ -81,7 +81,7 @@ async def test_a_send_without_payload_is_refused() -> None:
         assert answer.send_error.sequence_id == 5
 
 
-async def test_send_for_a_producer_that_never_was_closes() -> None:
+async def test_send_for_an_unknown_producer_closes_the_connection() -> None:
     async with open_client() as client:
         await client.send(message(0, producer_id=9))
         assert await client.next() is None
@@ -114,7 +114,7 @@ async def test_interleaved_producers_keep_their_orders() -> None:
         assert seen == {1: list(range(0, 20, 2)), 2: list(range(1, 20, 2))}
 
 
-async def test_opening_twice_is_answered_again_and_closing_forgets() -> None:
+async def test_opening_twice_is_confirmed_twice_and_closing_forgets() -> None:
     async with open_client() as client:
         await client.open_producer(TOPIC)
         await client.open_producer(TOPIC)

@@ -56,7 +56,7 @@ async def test_messages(txn: tuple[int, int], domain: str) -> None:
 
 
 @pytest.mark.parametrize("half", [(3, None), (None, 3)])
-async def test_half_an_id_is_none(half: tuple[int | None, int | None]) -> None:
+async def test_half_a_transaction_id_is_no_transaction(half: tuple[int | None, int | None]) -> None:
     async with open_client() as client:
         await client.open_producer(TOPIC)
         await client.ask(send_in(half), Type.SEND_RECEIPT)

@@ -94,7 +94,7 @@ async def test_a_consumer_that_is_closed_in_between_takes_no_more() -> None:
         await client.ask(connection.PING, Type.PONG)
 
 
-async def test_a_set_that_is_too_long_spoils_all_of_a_long_acknowledgement() -> None:
+async def test_a_too_long_ack_set_fails_a_long_acknowledgement() -> None:
     async with open_broker() as broker:
         client = broker.client()
         await client.connect()

@@ -24,7 +24,7 @@ from geminga_protocol.ids import EARLIEST
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 40)), max_size=60))
-def test_pauses_are_those_of_the_rule(steps: list[tuple[int, int]]) -> None:
+def test_pauses_follow_the_rule(steps: list[tuple[int, int]]) -> None:
     """Against the rule written down plainly; whoever is paused no longer was told."""
     limit = BrokerUnackedLimit(50, 0.2)
     counts: dict[int, int] = {}
@@ -56,7 +56,7 @@ def test_it_is_off_by_default() -> None:
     assert broker_unacked_limit(ClientLimits(unacked_per_broker_max=5)) is not None
 
 
-async def test_a_greedy_subscription_waits_while_others_go_on(world: World):
+async def test_a_greedy_subscription_is_paused_and_others_continue(world: World):
     limit = BrokerUnackedLimit(20, 0.5)
     world.environment = replace(world.environment, unacked_limit=limit)
     topic = world.topic()

@@ -29,13 +29,13 @@ from geminga_broker.subscription.catch_up import (
 from geminga_broker.topic.api import InitialPosition, SubType
 
 
-def test_nobody_pauses_while_nothing_is_published():
+def test_no_pauses_while_nothing_is_published():
     catch_up = CatchUp()
     assert not catch_up.busy(10.0)
     assert catch_up.pause_s(100, 1 << 20, 10.0) == 0
 
 
-def test_a_publish_makes_busy_for_a_while():
+def test_a_publish_counts_as_tail_work_for_a_while():
     catch_up = CatchUp()
     catch_up.appended(1, 0)
     assert catch_up.busy(10.0)
@@ -49,7 +49,7 @@ def test_a_publish_makes_busy_for_a_while():
         st.tuples(st.integers(1, 200), st.integers(0, 1 << 20), st.floats(0, 0.01)), min_size=1
     )
 )
-def test_all_together_use_no_more_than_their_share(rounds):
+def test_all_pumps_together_stay_within_their_share(rounds):
     """An oracle of sums: what they cost over all the time that passed, but for one burst."""
     catch_up = CatchUp()
     now_s = used_s = 0.0
@@ -79,7 +79,7 @@ def test_old_entries_are_read_faster_than_new_ones_come(per_s, size):
     assert read > 1.2 * came
 
 
-def test_the_share_follows_how_late_pauses_end():
+def test_late_pauses_lower_the_share():
     catch_up = CatchUp()
     for _ in range(100):
         catch_up.paused(LATE_S * 2)

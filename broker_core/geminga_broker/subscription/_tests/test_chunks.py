@@ -251,7 +251,7 @@ async def test_chunks_go_to_the_next_when_their_consumer_leaves(world: World) ->
     assert sorted([to_two.entries(), to_three.entries()]) == [[], [0, 1]]
 
 
-async def test_chunks_that_were_sent_twice_go_where_the_message_went(world: World) -> None:
+async def test_duplicate_chunks_go_to_the_messages_consumer(world: World) -> None:
     topic = world.topic()
     consumers = [await join(topic, number) for number in (1, 2, 3)]
     for consumer, _ in consumers:
@@ -263,7 +263,7 @@ async def test_chunks_that_were_sent_twice_go_where_the_message_went(world: Worl
     assert got == [[], [0, 1, 2, 4, 5], [3, 6]]
 
 
-async def test_parked_chunks_that_are_acknowledged_are_gone(world: World) -> None:
+async def test_acknowledged_waiting_chunks_are_dropped(world: World) -> None:
     topic = world.topic()
     one, to_one = await join(topic, 1)
     one.flow(1)
@@ -307,7 +307,7 @@ async def test_key_shared_keeps_a_hash_until_the_message_is_whole(world: World) 
     check_subscription(topic.subscriptions["sub"])
 
 
-async def test_key_shared_given_up_chunks_let_their_hash_go(world: World) -> None:
+async def test_key_shared_abandoned_chunks_free_their_hash(world: World) -> None:
     topic = world.topic()
     one, to_one = await join(topic, 1, SubType.Key_Shared)
     one.flow(100)

@@ -115,7 +115,7 @@ def test_it_is_a_set_of_times_and_positions(steps: list[tuple[str, int, int]]) -
 
 
 @small_runs()
-def test_the_next_time_is_that_of_the_least() -> None:
+def test_the_next_time_is_the_earliest() -> None:
     tracker = DelayedTracker()
     for n in range(20):
         tracker.add(1000 - n, at(n), -1)
@@ -125,7 +125,7 @@ def test_the_next_time_is_that_of_the_least() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"GDLY" + bytes(8), b"GDLX\1\0" + bytes(30)])
-def test_what_is_no_snapshot_is_refused(data: bytes) -> None:
+def test_invalid_snapshots_are_refused(data: bytes) -> None:
     with pytest.raises(BadSnapshot):
         decode(data)
 

@@ -93,7 +93,7 @@ async def all_ledgers(storage: Storage) -> set[int]:
 
 
 @pytest.mark.parametrize("kind", [SubType.Shared, SubType.Key_Shared])
-async def test_a_restart_goes_on_from_snapshots(
+async def test_a_restart_continues_from_snapshots(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, kind: int
 ) -> None:
     storage = Storage()
@@ -149,7 +149,9 @@ async def test_a_restart_goes_on_from_snapshots(
 
 
 @pytest.mark.parametrize("kind", [SubType.Shared, SubType.Key_Shared])
-async def test_consumers_that_come_back_get_each_once(autojump_clock: MockClock, kind: int) -> None:
+async def test_returning_consumers_get_each_entry_once(
+    autojump_clock: MockClock, kind: int
+) -> None:
     async with life(Storage()) as broker:
         consumer, connection = await broker.consume(kind)
         await broker.fill()
@@ -164,7 +166,9 @@ async def test_consumers_that_come_back_get_each_once(autojump_clock: MockClock,
         assert len(set(got)) == len(got) == DELAYED
 
 
-async def test_ledgers_go_with_the_cursor_and_with_another_kind(autojump_clock: MockClock) -> None:
+async def test_snapshot_ledgers_are_deleted_with_the_cursor_or_another_type(
+    autojump_clock: MockClock,
+) -> None:
     storage = Storage()
     async with life(storage) as broker:
         await broker.consume(SubType.Shared)

@@ -55,7 +55,7 @@ async def test_damaged_snapshots_stall_nothing(
         assert expected in caplog.text
 
 
-async def test_snapshots_that_stay_unreadable_are_given_up(
+async def test_permanently_unreadable_snapshots_are_abandoned(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An error that may pass is waited for; after a while the log is read instead."""
@@ -124,7 +124,7 @@ async def test_nothing_is_tracked_that_mark_delete_has_passed(
 
 
 @pytest.mark.parametrize("fails", [False, True])
-async def test_a_full_tracker_goes_on_when_it_is_saved(
+async def test_a_full_tracker_continues_after_a_save(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
     gate = trio.Event()
@@ -185,7 +185,7 @@ async def test_a_restart_passes_tracked_and_acknowledged_entries_in_turn(
 
 
 @pytest.mark.parametrize("kind", [SubType.Shared, SubType.Key_Shared])
-async def test_the_wall_clock_may_be_set(autojump_clock: MockClock, kind: int) -> None:
+async def test_the_wall_clock_may_be_adjusted(autojump_clock: MockClock, kind: int) -> None:
     """Forward: what is due then comes within about a second. Backward: nothing comes early."""
     async with life(Storage()) as broker:
         _, connection = await broker.consume(kind)

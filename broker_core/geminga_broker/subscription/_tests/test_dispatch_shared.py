@@ -110,7 +110,7 @@ async def test_acknowledged_while_waiting_is_not_sent_again(world: World) -> Non
     assert consumer.unacked == 2
 
 
-async def test_consumer_close_hands_over(world: World) -> None:
+async def test_a_closed_consumers_entries_go_to_others(world: World) -> None:
     topic = world.topic()
     one, _ = await join(topic, 1)
     one.flow(4)
@@ -208,7 +208,7 @@ async def test_batch_parts_are_acknowledged_and_redelivered_with_ack_sets(world:
     assert topic.subscriptions["sub"].backlog_entries() == 0
 
 
-async def test_batch_parts_mean_nothing_unless_switched_on(world: World) -> None:
+async def test_parts_of_batches_are_ignored_unless_enabled(world: World) -> None:
     topic = world.topic()
     consumer, connection = await join(topic, 1)
     consumer.flow(20)
@@ -267,7 +267,9 @@ async def test_delayed_messages_come_when_due(world: World, kind: int, autojump_
     assert stats.delayed_message_index_size_in_bytes == 0
 
 
-async def test_failover_follows_name_and_priority_and_tells(world: World, autojump_clock) -> None:
+async def test_failover_follows_name_and_priority_and_notifies(
+    world: World, autojump_clock
+) -> None:
     topic = world.topic("persistent://a/b/t-partition-1")
     change = BaseCommand.Type.ACTIVE_CONSUMER_CHANGE
 

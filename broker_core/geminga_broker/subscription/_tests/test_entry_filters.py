@@ -86,12 +86,12 @@ async def test_rescheduled_entries_come_later(world: World, sub_type: int, autoj
     assert sorted(connection.entries()) == [0, 1, 2]
 
 
-async def test_where_order_counts_nothing_is_rescheduled(world: World):
+async def test_ordered_subscriptions_reschedule_nothing(world: World):
     _, connection = await sent_with(world, SubType.Exclusive, ["later", "no", "a"], ByKey())
     assert connection.entries() == [0, 2]
 
 
-async def test_nothing_passes_a_filter_that_fails(world: World):
+async def test_no_entry_passes_a_failing_filter(world: World):
     _, connection = await sent_with(world, SubType.Shared, ["a", "bad"], ByKey())
     assert connection.entries() == []
     assert connection.dropped_consumers == [1]

@@ -54,7 +54,9 @@ async def life(world: World, *, crash: bool, expire: bool = True) -> AsyncIterat
 
 @pytest.mark.parametrize("crash", [False, True])
 @pytest.mark.parametrize("consumed", [False, True])
-async def test_a_restart_is_no_use(autojump_clock: MockClock, crash: bool, consumed: bool) -> None:
+async def test_a_restart_does_not_count_as_use(
+    autojump_clock: MockClock, crash: bool, consumed: bool
+) -> None:
     world = World()
     async with life(world, crash=crash) as topic:
         await topic.create_subscription("sub", EARLIEST)
@@ -78,7 +80,7 @@ async def test_a_restart_is_no_use(autojump_clock: MockClock, crash: bool, consu
 
 
 @pytest.mark.parametrize("expire", [False, True])
-async def test_a_crash_takes_no_used_subscription_for_idle(
+async def test_a_used_subscription_is_not_idle_after_a_crash(
     autojump_clock: MockClock, expire: bool
 ) -> None:
     """A consumer that waits leaves no other trace than that its use is written down."""
@@ -128,7 +130,7 @@ async def test_state_of_an_earlier_version_counts_as_used_now(autojump_clock: Mo
         assert "sub" not in topic.subscriptions
 
 
-async def test_apaches_field_has_it(autojump_clock: MockClock) -> None:
+async def test_the_last_use_is_in_apaches_field(autojump_clock: MockClock) -> None:
     world = World()
     async with life(world, crash=False) as topic:
         consumer, _ = await join(topic, 1, SubType.Shared)

@@ -134,7 +134,7 @@ async def test_a_moved_key_waits_for_its_old_owner(world: World) -> None:
     assert set(keys_of(two_connection)) == moved
 
 
-async def test_keys_of_one_that_leaves_come_first_to_the_next(world: World) -> None:
+async def test_a_leaving_consumers_entries_come_first_to_the_next(world: World) -> None:
     topic = world.topic()
     one, _ = await join(topic, 1)
     two, two_connection = await join(topic, 2)
@@ -209,7 +209,7 @@ async def test_sticky_ranges(world: World) -> None:
     assert topic.stats().subscriptions["sub"].key_shared_mode == "STICKY"
 
 
-async def test_entries_that_nobody_takes_give_way_when_they_are_acknowledged(world: World) -> None:
+async def test_waiting_entries_are_dropped_when_acknowledged(world: World) -> None:
     topic = world.topic(look_ahead_entries_max=10)
     low = KeySharedPolicy(KeySharedMode.STICKY, ((0, 30_000),))
     one, connection = await join(topic, 1, low)
@@ -261,7 +261,7 @@ async def drain(
             consumer.ack([Ack(place) for place in list(consumer.pending)])
 
 
-async def test_batches_acknowledged_in_part_leave_permits_for_those_behind(world: World) -> None:
+async def test_partly_acknowledged_batches_leave_permits_for_later_entries(world: World) -> None:
     topic = world.topic(batch_index_ack=True)
     first = FakeConnection("first")
     request = subscribe_request(first, 1, "sub", sub_type=SubType.Key_Shared)

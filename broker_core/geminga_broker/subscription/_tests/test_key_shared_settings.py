@@ -21,7 +21,7 @@ from geminga_broker.subscription.strategies.key_shared import (
 from geminga_protocol.keys import key_slot
 
 
-async def test_statistics_tell_what_drains(world: World) -> None:
+async def test_statistics_have_draining_hashes(world: World) -> None:
     topic = world.topic(consistent_hashing=False)
     one, connection = await join(topic, 1)
     one.flow(1000)
@@ -86,7 +86,7 @@ def test_settings_come_from_the_configuration() -> None:
     assert options.look_ahead_entries_max == 9
 
 
-async def test_many_consumers_are_given_more_in_a_round(
+async def test_many_consumers_get_more_in_a_round(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = world.topic(dispatch_entries_max=10)

@@ -78,7 +78,7 @@ def test_markers_are_acknowledged_before_the_rest_is_sent() -> None:
     assert effects == [Acknowledge(acks(1)), Send(one, plain, 2), AGAIN]
 
 
-def test_what_was_read_before_a_reset_is_not_sent() -> None:
+def test_entries_read_before_a_reset_are_not_sent() -> None:
     machine = ordered()
     one = join(machine, "one", 5)
     machine.step(BEGIN)
@@ -88,7 +88,7 @@ def test_what_was_read_before_a_reset_is_not_sent() -> None:
     assert one.permits == 5
 
 
-def test_failover_tells_who_is_active_and_pauses() -> None:
+def test_failover_notifies_the_active_consumer_and_pauses() -> None:
     machine = ordered(SubType.Failover, failover_delay_s=3.0)
     one, two = Member("a"), Member("b")
     for member in (one, two):
@@ -115,7 +115,7 @@ def test_a_cumulative_acknowledgement_keeps_parts_only_if_they_are_recorded() ->
         assert machine.step(Acked(one, [ack], True)) == [AcknowledgeUpto(ack, recorded)]
 
 
-def test_reads_go_no_further_than_they_may() -> None:
+def test_reads_respect_readable_upto() -> None:
     machine = ordered()
     join(machine, "one", 5)
     assert machine.step(ReadableUpto(position(3))) == [WAKE]

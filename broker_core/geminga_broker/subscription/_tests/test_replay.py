@@ -52,7 +52,7 @@ keyed_steps = st.lists(
 
 
 @given(keyed_steps)
-def test_each_gets_what_is_its_own_in_order(script: list[tuple[str, int, int]]) -> None:
+def test_each_claimant_gets_its_entries_in_order(script: list[tuple[str, int, int]]) -> None:
     owners = Owners()
     queue: KeyedReplayQueue[str] = KeyedReplayQueue(owners)
     model: dict[int, int] = {}
@@ -96,7 +96,7 @@ def check(queue: KeyedReplayQueue[str], model: dict[int, int], owners: Owners) -
         assert name in claimants or not lines
 
 
-def test_who_was_served_last_comes_last() -> None:
+def test_the_last_served_claimant_is_last() -> None:
     queue: KeyedReplayQueue[str] = KeyedReplayQueue(Owners())
     for entry in range(6):
         queue.add(position(entry), entry)
@@ -105,7 +105,7 @@ def test_who_was_served_last_comes_last() -> None:
     assert queue.claimants() == ["b", "c", "a"]
 
 
-def test_none_is_kept_that_went() -> None:
+def test_no_claimant_is_kept_after_it_left() -> None:
     owners = Owners()
     queue: KeyedReplayQueue[str] = KeyedReplayQueue(owners)
     queue.add(position(1), 0)
@@ -115,7 +115,7 @@ def test_none_is_kept_that_went() -> None:
     assert queue.claimants() == []
 
 
-def test_items_that_hold_no_more_do_not_pile_up() -> None:
+def test_outdated_items_do_not_accumulate() -> None:
     queue: KeyedReplayQueue[str] = KeyedReplayQueue(Owners())
     queue.add(position(10_000), 3)
     for entry in range(10_000, 0, -1):

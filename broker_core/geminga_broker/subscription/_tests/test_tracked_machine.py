@@ -49,7 +49,7 @@ from geminga_broker.subscription.events import (
 )
 
 
-def test_what_nobody_can_take_waits_for_permits() -> None:
+def test_entries_wait_for_permits() -> None:
     machine, _, _ = shared()
     one = join(machine, "one", 2)
     assert sent(read(machine, *entries(0, 1, 2, 3))) == [("one", [0, 1])]
@@ -68,7 +68,7 @@ def test_acknowledged_between_a_read_and_its_result() -> None:
     assert sent(machine.step(EntriesRead(entries(0, 1, 2), 0))) == [("one", [0, 2])]
 
 
-def test_unsent_entries_are_looked_at_again_after_a_replay() -> None:
+def test_unsent_entries_are_checked_again_after_a_replay() -> None:
     """The acknowledgement comes before a replay is read, and the unsent entries go after it."""
     machine, known, _ = shared()
     one = join(machine, "one", 2)
@@ -83,7 +83,7 @@ def test_unsent_entries_are_looked_at_again_after_a_replay() -> None:
     assert sent(machine.step(BEGIN)) == [("one", [3])]
 
 
-def test_given_back_while_a_replay_is_read_is_looked_at_again() -> None:
+def test_entries_given_back_during_a_replay_are_considered() -> None:
     machine, _, _ = shared()
     one = join(machine, "one", 3)
     read(machine, *entries(0, 1, 2))
@@ -108,7 +108,7 @@ def test_a_position_given_back_twice_counts_once() -> None:
     assert machine.holdings.counts == {position(0): 1}
 
 
-def test_who_leaves_hands_over_unless_all_leave() -> None:
+def test_a_leaving_members_entries_are_queued_unless_all_leave() -> None:
     for all_leave in (False, True):
         machine, _, _ = shared()
         one, two = join(machine, "one", 3), join(machine, "two")
@@ -214,7 +214,7 @@ def test_deleted_from_outside_while_it_waits() -> None:
     assert sent(machine.step(BEGIN)) == [("one", [2])]
 
 
-def test_every_read_goes_no_further_than_it_may() -> None:
+def test_every_read_respects_readable_upto() -> None:
     machine, _ = key_shared(dispatch_entries_max=2)
     for number in range(30):
         join(machine, f"m{number}", 50)
@@ -254,7 +254,7 @@ def test_a_pending_acknowledgement_that_is_revoked_brings_the_entry_again() -> N
         assert machine.holdings.counts == {position(0): 1}
 
 
-def test_what_is_pending_is_sent_neither_after_a_reset_nor_from_the_queue() -> None:
+def test_pending_entries_are_not_sent_after_a_reset_or_from_the_queue() -> None:
     machine, _, _ = shared()
     one = join(machine, "one", 3)
     read(machine, *entries(0, 1, 2))
@@ -285,7 +285,7 @@ def test_pending_acknowledgements_end_the_limit_of_the_subscription() -> None:
 # ---- Key_Shared ----
 
 
-def test_what_was_read_before_a_failure_goes_out() -> None:
+def test_entries_read_before_a_failure_are_sent() -> None:
     machine, _ = key_shared(dispatch_entries_max=2)
     members = [join(machine, f"m{number}", 50) for number in range(30)]
     assert machine.step(BEGIN) == [REWIND, Read(2, machine.state.bytes_max)]

@@ -95,7 +95,7 @@ async def test_duplicates_are_answered_and_not_stored(world: World):
     assert topic.stats().msg_in_counter == 3
 
 
-async def test_duplicates_of_what_is_pending_wait_for_it(world: World):
+async def test_duplicates_of_pending_messages_wait_for_them(world: World):
     topic = await topic_with(world)
     world.log.hold = True
     first, second = FakeConnection("a"), FakeConnection("b")
@@ -115,7 +115,7 @@ async def test_duplicates_of_what_is_pending_wait_for_it(world: World):
     assert [e.metadata.sequence_id for e in world.log.entries] == [1, 2, 3]
 
 
-async def test_a_lost_original_sends_its_duplicates_producer_back(world: World):
+async def test_a_lost_original_disconnects_the_duplicates_producer(world: World):
     topic = await topic_with(world)
     world.log.hold = True
     old = await producer_of(topic, FakeConnection("a"))
@@ -137,7 +137,7 @@ async def test_a_lost_original_sends_its_duplicates_producer_back(world: World):
     assert places(again) == [(1, 0)]
 
 
-async def test_after_a_failed_write_nothing_later_makes_a_duplicate_of_it(world: World):
+async def test_after_a_failed_write_its_messages_can_be_resent(world: World):
     topic = await topic_with(world)
     world.log.hold = True
     connection = FakeConnection()
@@ -206,7 +206,7 @@ async def test_snapshots_hold_for_their_position(world: World):
     assert cursor.properties == {"p": 3}
 
 
-async def test_turned_off_the_snapshots_go(world: World):
+async def test_turning_it_off_deletes_the_snapshots(world: World):
     topic = await topic_with(world)
     connection = FakeConnection()
     producer = await producer_of(topic, connection)
@@ -279,8 +279,8 @@ def test_against_a_set(sends: list[tuple[str, int, int]]) -> None:
             assert known.stored(name) == seen[name]
 
 
-def test_what_failed_is_taken_again() -> None:
-    """Also of a producer of which something is stored already."""
+def test_failed_messages_are_accepted_again() -> None:
+    """Also for a producer with stored messages."""
     known = made()
     stored(known, "p", 1, 0)
     assert type(known.take("p", item(2))) is tuple
@@ -336,7 +336,7 @@ async def test_a_replay_that_failed_begins_anew(nursery, monkeypatch: pytest.Mon
         assert len(replayed) == 3
 
 
-def test_sequence_ids_have_a_sign() -> None:
+def test_sequence_ids_are_signed() -> None:
     known = made()
     stored(known, "p", 3, 0)
     assert type(known.take("p", item((1 << 64) - 5))) is deduplication.Duplicate

@@ -48,7 +48,9 @@ async def test_an_epoch_is_known_when_the_topic_is_loaded_again(world: World, mo
     assert (await add(again, "b", mode, topic_epoch=1)).topic_epoch == 1
 
 
-async def test_who_waited_is_told_once_its_epoch_is_durable(world: World, autojump_clock) -> None:
+async def test_a_waiting_producer_is_ready_after_its_epoch_is_durable(
+    world: World, autojump_clock
+) -> None:
     topic = world.topic()
     first = await add(topic, "a", Mode.Exclusive)
     ready: list[str] = []
@@ -64,7 +66,7 @@ async def test_who_waited_is_told_once_its_epoch_is_durable(world: World, autoju
     assert world.log.properties == {EPOCH_PROPERTY: "1"}
 
 
-async def test_who_waited_is_closed_if_its_epoch_cannot_be_kept(world: World) -> None:
+async def test_a_waiting_producer_is_closed_if_its_epoch_cannot_be_stored(world: World) -> None:
     topic = world.topic()
     first = await add(topic, "a", Mode.Exclusive)
     second = await add(topic, "b", Mode.WaitForExclusive)
@@ -84,7 +86,7 @@ async def test_without_a_durable_epoch_there_is_no_exclusive_producer(world: Wor
     await add(topic, "a", Mode.Exclusive)
 
 
-async def test_a_topic_that_another_broker_has_taken_is_given_up(world: World) -> None:
+async def test_a_topic_taken_by_another_broker_is_unloaded(world: World) -> None:
     topic = world.topic()
     world.log.fail = LogFenced("taken")
     assert await refusal(topic, "a", Mode.Exclusive) == ServerError.ServiceNotReady

@@ -26,7 +26,7 @@ def topic_of(world: World) -> NonPersistentTopic:
     return NonPersistentTopic(TopicName.parse("non-persistent://a/b/t"), world.environment)
 
 
-async def test_goes_straight_through_and_the_rest_is_dropped(world: World) -> None:
+async def test_messages_are_dispatched_at_once_or_dropped(world: World) -> None:
     topic = topic_of(world)
     connection = FakeConnection()
     producer = await topic.add_producer(producer_request(connection))
@@ -63,9 +63,7 @@ async def test_shared_and_failover(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", [SubType.Shared, SubType.Key_Shared])
-async def test_no_limit_of_unacknowledged_messages_where_nothing_is_acknowledged(
-    world: World, kind: SubType
-) -> None:
+async def test_no_limit_of_unacknowledged_messages(world: World, kind: SubType) -> None:
     topic = world.passing(unacked_per_consumer_max=5)
     connection = FakeConnection()
     producer = await topic.add_producer(producer_request(connection))

@@ -46,7 +46,7 @@ async def test_a_later_epoch_of_a_generated_name_takes_over(world: World) -> Non
     assert await refusal(topic, "a", user_provided_name=False, epoch=2) == ServerError.ProducerBusy
 
 
-async def test_exclusive_keeps_others_out(world: World) -> None:
+async def test_exclusive_refuses_other_producers(world: World) -> None:
     topic = world.topic()
     first = await add(topic, "a", Mode.Exclusive)
     assert first.topic_epoch == 0
@@ -73,7 +73,7 @@ async def test_an_old_epoch_is_fenced(world: World) -> None:
     assert code == ServerError.ProducerFenced
 
 
-async def test_fencing_throws_out_all(world: World) -> None:
+async def test_fencing_closes_all_producers(world: World) -> None:
     topic = world.topic()
     connections = [FakeConnection(str(n)) for n in range(3)]
     await add(topic, "a", connection=connections[0])
@@ -119,7 +119,7 @@ async def test_waiting_producers_get_their_turn_in_order(world: World) -> None:
     assert waiting[2].topic_epoch == 1
 
 
-async def test_waiting_for_nobody_is_ready_at_once(world: World) -> None:
+async def test_wait_for_exclusive_is_ready_at_once_on_a_free_topic(world: World) -> None:
     topic = world.topic()
     assert (await add(topic, "a", Mode.WaitForExclusive)).ready
 
@@ -133,7 +133,7 @@ async def test_bad_sequence_ids_are_refused_alone(world: World) -> None:
     assert connection.receipts == [(1, 0), (2, 1)]
 
 
-async def test_receipt_of_a_batch_tells_the_highest_sequence_id(world: World) -> None:
+async def test_a_batchs_receipt_has_the_highest_sequence_id(world: World) -> None:
     topic = world.topic()
     connection = FakeConnection()
     producer = await add(topic, "a", connection=connection)

@@ -16,7 +16,7 @@ from geminga_broker.topic.states import (
 GONE = {ProducerState.CLOSED, ProducerState.BROKEN}
 
 
-def test_who_left_never_comes_back() -> None:
+def test_closed_producers_stay_closed() -> None:
     assert set(PRODUCER_TRANSITIONS) == set(ProducerEvent)
     for after in PRODUCER_TRANSITIONS.values():
         assert all(new in GONE for old, new in after.items() if old in GONE)
@@ -27,7 +27,7 @@ def test_a_client_may_close_at_any_time(state: ProducerState) -> None:
     assert state in PRODUCER_TRANSITIONS[ProducerEvent.FINISH]
 
 
-def test_only_one_that_left_is_broken() -> None:
+def test_only_a_closed_producer_can_be_broken() -> None:
     assert set(PRODUCER_TRANSITIONS[ProducerEvent.WRITE_FAILED]) == GONE
 
 

@@ -53,7 +53,7 @@ async def test_receipts_come_in_order_in_one_write_per_run(world: World):
     assert sum(size for _, size in pending) == 0
 
 
-async def test_a_failed_write_closes_its_producer_so_that_nothing_overtakes_it(world: World):
+async def test_a_failed_write_closes_its_producer_to_keep_the_order(world: World):
     topic = world.topic()
     connection = FakeConnection()
     producer = await topic.add_producer(producer_request(connection))
@@ -125,7 +125,7 @@ async def test_latest_starts_at_the_end(world: World):
     assert connection.entries() == [3]
 
 
-async def test_unacked_come_again_to_the_next_exclusive_consumer(world: World):
+async def test_unacked_messages_go_to_the_next_exclusive_consumer(world: World):
     topic = world.topic()
     connection = FakeConnection()
     consumer = await consumer_of(topic, connection)
@@ -163,7 +163,7 @@ async def test_exclusive_refuses_a_second(world: World):
     assert len(topic.subscriptions["sub"].consumers) == 1
 
 
-async def test_type_may_change_when_nobody_is_there(world: World):
+async def test_the_type_may_change_without_consumers(world: World):
     topic = world.topic()
     (await consumer_of(topic, FakeConnection())).close()
     await consumer_of(topic, FakeConnection(), 2, sub_type=SubType.Shared)

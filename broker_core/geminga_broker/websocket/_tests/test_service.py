@@ -134,7 +134,7 @@ async def test_messages_go_around() -> None:
         assert await consumer.hear() == {"endOfTopic": False}
 
 
-async def test_a_consumer_gets_no_more_than_it_may_have() -> None:
+async def test_a_consumer_gets_no_more_than_its_budget() -> None:
     async with service() as open_:
         query = "receiverQueueSize=2&subscriptionType=Shared&negativeAckRedeliveryDelay=50"
         consumer = await open_(f"consumer/{TOPIC}/s", query)
@@ -216,7 +216,7 @@ PRIVATE = "persistent/t/n/top"
 
 
 @pytest.mark.parametrize("by_query", [False, True])
-async def test_callers_do_what_they_may(by_query: bool) -> None:
+async def test_callers_need_their_rights(by_query: bool) -> None:
     async with secured(**ON) as (_, app), opening(app) as open_:
 
         async def attempt(kind: str, role: str | None, **headers: str) -> int:

@@ -78,7 +78,7 @@ def test_round_robin_gives_all_in_order_within_permits(
             assert all(used[m] >= m.permits for m in better)
 
 
-def test_round_robin_goes_on_where_it_stopped() -> None:
+def test_round_robin_continues_after_the_last_consumer() -> None:
     members = [Member("a", 100), Member("b", 100)]
     chooser = RoundRobin(20)
     taken = [chooser.assign([1], members)[0][0].name for _ in range(4)]
@@ -102,7 +102,7 @@ def test_ring_spreads_evenly_and_moves_little() -> None:
         assert new is not members[0]
 
 
-def test_ring_tells_consumers_of_one_name_apart() -> None:
+def test_the_ring_distinguishes_consumers_with_one_name() -> None:
     ring: HashRing[Member] = HashRing()
     one, two = Member("same"), Member("same")
     ring.add(one, ())

@@ -133,7 +133,7 @@ def test_ranges_that_cannot_be_split_are_refused() -> None:
         split.add(Member("y"), ())
 
 
-def test_of_two_on_one_point_the_first_has_it_and_leaves_it_to_the_other() -> None:
+def test_a_shared_point_belongs_to_the_first_consumer_until_it_leaves() -> None:
     ring: HashRing[Member] = HashRing(1)
     names = iter(range(100_000))
     first = Member("first")
