@@ -157,7 +157,7 @@ async def test_the_server_stops_though_a_client_reads_nothing() -> None:
     await stream.aclose()
 
 
-async def test_a_body_that_drips_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_body_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest, "BODY_S", 0.5)
     count = ConnectionCount(10)
     async with served(count) as port:

@@ -119,7 +119,7 @@ def test_a_leaving_members_entries_are_queued_unless_all_leave() -> None:
         assert isinstance(machine.step(BEGIN)[-1], expected)
 
 
-def test_what_was_read_before_a_reset_is_not_sent() -> None:
+def test_entries_read_before_a_reset_are_not_sent() -> None:
     """All left while entries were read: whoever comes next has them read again."""
     machine, _, _ = shared()
     one = join(machine, "one", 3)
