@@ -49,7 +49,7 @@ def send_receipts(
 def joined_receipts(
     producer_id: int, first_sequence_id: int, count: int, ledger_id: int, first_entry_id: int
 ) -> bytes:
-    """The same for consecutive sequence ids and entries, without highest sequence ids: made by
+    """As `send_receipts`, for consecutive sequence ids and entries, without highest ids: made by
     stretches of up to 128, in which only two bytes differ.
     """
     pieces: list[Buffer] = []

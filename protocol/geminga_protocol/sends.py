@@ -1,8 +1,8 @@
-"""SEND commands cut by their shape (spec PR-01, PR-07).
+"""SEND commands recognised by their bytes, without parsing (spec PR-01, PR-07).
 
-The SENDs of one producer, one message each, differ in the lowest seven bits of their sequence ids
-only, for up to 128 of them: what stands around those is compared, not parsed. Whatever isn't
-exactly so is left to the parser, so that each command means what protobuf says.
+Up to 128 neighbouring SENDs of one producer, one message each, differ only in the lowest seven bits
+of their sequence ids: the bytes around these are compared, not parsed. All other bytes are left to
+the parser, so that each command has protobuf's meaning.
 """
 
 from __future__ import annotations
@@ -17,18 +17,17 @@ from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, CommandSend
 
 _crc32c = crc32.iscsi
 _FRONT_BYTES = 6
-"""Magic and checksum of what follows the command."""
+"""Magic and checksum after the command."""
 _SEQUENCE_ID_MIN = 128
-"""Smaller ones take one byte."""
+"""Smaller ids take one byte."""
 _SEQUENCE_ID_MAX = 1 << 62
 _COMMAND_BYTES_MAX = 100
-"""So that its length takes one byte, however long the sequence id becomes."""
+"""So that the command's length takes one byte, whatever the sequence id."""
 
 
 class SendRun(msgspec.Struct, gc=False, eq=False):
     """SENDs of one producer with consecutive sequence ids, one message each, without transaction;
-    the checksums are verified. `payloads` are what followed the commands, views of the received
-    bytes.
+    the checksums are verified. `payloads` are views of the bytes after the commands.
     """
 
     producer_id: int
@@ -37,12 +36,12 @@ class SendRun(msgspec.Struct, gc=False, eq=False):
 
 
 class SendShape:
-    """The bytes of a SEND, and of those that may follow it: `cut` takes them from a stream."""
+    """The bytes of a SEND and its possible successors, which `cut` takes from a stream."""
 
     __slots__ = ("_after", "_before", "_command_bytes", "_next", "_producer_id", "_rest", "_unpack")
 
     def __init__(self, producer_id: int, sequence_id: int, rest: bytes) -> None:
-        """`rest`: what follows the sequence id in the command. The ids are of the last SEND."""
+        """`rest` is the command after the sequence id. The ids are those of the last SEND."""
         self._producer_id = producer_id
         self._rest = rest
         self._next = sequence_id + 1
@@ -59,8 +58,8 @@ class SendShape:
         self._unpack = struct.Struct(f">II{around}2xI").unpack_from
 
     def cut(self, view: memoryview, start: int, total_max: int) -> tuple[int, SendRun | None]:
-        """Take the SENDs at `start` that follow on the last one. Returns where the first other
-        byte stands, and the run; None if there is none.
+        """Take the SENDs at `start` that follow the last one. Returns the index of the first other
+        byte, and the run; None if there is none.
         """
         end = len(view)
         command_bytes = self._command_bytes
@@ -104,7 +103,7 @@ class SendShape:
 
 
 def shape_of(command: BaseCommand, send: CommandSend, encoded: bytes) -> SendShape | None:
-    """The shape of a SEND's followers; None if it isn't a plain one, or oddly encoded."""
+    """The shape of a SEND's successors; None unless it is a plain one in the usual encoding."""
     sequence_id = send.sequence_id
     if (
         not _SEQUENCE_ID_MIN <= sequence_id < _SEQUENCE_ID_MAX
@@ -115,7 +114,7 @@ def shape_of(command: BaseCommand, send: CommandSend, encoded: bytes) -> SendSha
         or send.HasField("txnid_least_bits")
         or send.HasField("txnid_most_bits")
         or encoded[:3] != b"\x08\x06\x32"
-        # Each field once, in the order of their numbers: else a later one may count.
+        # Each field once, in order: otherwise a later duplicate may count.
         or command.SerializeToString() != encoded
     ):
         return None
@@ -124,17 +123,17 @@ def shape_of(command: BaseCommand, send: CommandSend, encoded: bytes) -> SendSha
 
 
 class SendJoiner:
-    """Cuts one stream's SENDs, once two that follow on one another have been parsed."""
+    """Joins the SENDs of one stream, after two consecutive ones were parsed."""
 
     __slots__ = ("_last", "_shape")
 
     def __init__(self) -> None:
         self._last = (-1, -1)
-        """Producer and sequence id of the last SEND that was parsed."""
+        """Producer and sequence id of the last parsed SEND."""
         self._shape: SendShape | None = None
 
     def parsed(self, command: BaseCommand, encoded: bytes) -> None:
-        """A SEND had to be parsed: what follows may look like it."""
+        """A SEND was parsed: its successors may have the same shape."""
         send = command.send
         producer_id, sequence_id = self._last
         self._last = send.producer_id, send.sequence_id

@@ -1,9 +1,8 @@
-"""What a cursor knows of acknowledgements (pure; spec BR-05, BR-06; Apache's ManagedCursorImpl,
-PIP-381).
+"""A cursor's acknowledgements (pure; spec BR-05, BR-06; Apache's ManagedCursorImpl, PIP-381).
 
-Everything up to `mark_delete` is acknowledged. Beyond it stand *holes*: entries acknowledged one by
-one, kept as one compressed bitmap per ledger, so that a million of them take some hundred
-kilobytes; and batches of which a part is acknowledged, kept as the bits still unacknowledged.
+Everything up to `mark_delete` is acknowledged. Beyond it there are *holes*: individually
+acknowledged entries, in one compressed bitmap per ledger, so that a million of them take some
+hundred kilobytes; and partly acknowledged batches, as their unacknowledged bits.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ _SHORT_RUN_ENTRIES = 16
 """Runs up to this length are followed entry by entry, longer ones by doubling steps."""
 
 _ENTRIES_MAX = 1 << 32
-"""Entry ids that a bitmap can hold; a ledger rolls over long before."""
+"""Bound of entry ids in a bitmap; a ledger rolls over long before."""
 
 
 PARTIAL_BYTES_MAX = 32 * 1024 * 1024
-"""Memory for partly acknowledged batches of a cursor; beyond it they count as not acknowledged."""
+"""Memory of a cursor's partly acknowledged batches; further ones count as unacknowledged."""
 
 PARTIAL_OVERHEAD_BYTES = 200
-"""What such a batch takes beside its bits."""
+"""Memory of such a batch beside its bits."""
 
 
 class AckState:
-    """Acknowledgements of one cursor. Positions outside the chain change nothing."""
+    """Acknowledgements of one cursor. Positions outside the chain are ignored."""
 
     __slots__ = (
         "_chain", "_holes", "_partial", "_partial_bytes", "deleted_of", "holes", "mark_delete",
@@ -44,7 +43,7 @@ class AckState:
         self.holes = 0
         self._holes: dict[int, BitMap] = {}
         self.deleted_of = self._holes.get
-        """Entries of the ledger acknowledged beyond mark-delete, or None. Not to be changed."""
+        """A ledger's acknowledged entries beyond mark-delete, or None. Don't change the bitmap."""
         self._partial: dict[int, dict[int, int]] = {}
         self._partial_bytes = 0
 
@@ -63,12 +62,12 @@ class AckState:
         return words.from_bits(partial.get(position[1], 0))
 
     def backlog(self) -> int:
-        """Entries beyond mark-delete that are not acknowledged."""
+        """The number of unacknowledged entries."""
         chain = self._chain
         return chain.entries_between(self.mark_delete, chain.last_position()) - self.holes
 
     def ack(self, acks: Iterable[Ack]) -> list[Position]:
-        """Acknowledge entries or parts of batches; returns what became wholly acknowledged."""
+        """Acknowledge entries or parts of batches; returns the entries that are now complete."""
         done: list[Position] = []
         ledgers = self._chain
         holes = self._holes
@@ -102,10 +101,10 @@ class AckState:
         return done
 
     def ack_cumulative(self, position: Position, ack_words: tuple[int, ...] = ()) -> bool:
-        """Everything up to the position, or up to before it and a part of its batch. Returns
+        """Acknowledge all up to the position, or up to before it and a part of its batch. Returns
         whether anything changed.
 
-        A position beyond the end changes nothing (ManagedCursorImpl.asyncMarkDelete).
+        A position beyond the end is ignored (ManagedCursorImpl.asyncMarkDelete).
         """
         chain = self._chain
         if position > chain.last_position():
@@ -128,7 +127,7 @@ class AckState:
         return True
 
     def reset(self, mark_delete: Position) -> None:
-        """Set mark-delete, backwards too; nothing beyond it stays acknowledged (BR-07)."""
+        """Set mark-delete, also backwards; forget acknowledgements beyond it (BR-07)."""
         self.mark_delete = mark_delete
         self.holes = 0
         self._holes.clear()
@@ -141,11 +140,11 @@ class AckState:
         bitmaps: Iterable[tuple[int, BitMap]],
         partial: Iterable[tuple[Position, tuple[int, ...]]],
     ) -> None:
-        """Add what was persisted: ranges (lower exclusive, upper inclusive), bitmaps per ledger,
+        """Add a persisted state: ranges (lower exclusive, upper inclusive), bitmaps per ledger,
         unacknowledged parts.
 
-        Ranges that span ledgers are split; whatever the chain does not hold, or mark-delete covers,
-        is dropped.
+        Ranges that span ledgers are split; entries outside the chain, or up to mark-delete, are
+        dropped.
         """
         for lower, upper in ranges:
             for ledger in self._chain:
@@ -164,7 +163,7 @@ class AckState:
         self._absorb()
 
     def forget_trimmed(self) -> None:
-        """Drop what is known of ledgers that the chain no longer has."""
+        """Drop the state of ledgers that are no longer in the chain."""
         for ledger_id in [key for key in self._holes if self._chain.get(key) is None]:
             self.holes -= len(self._holes.pop(ledger_id))
         for ledger_id in [key for key in self._partial if self._chain.get(key) is None]:
@@ -189,18 +188,18 @@ class AckState:
         return found
 
     def bitmaps(self) -> Iterator[tuple[int, BitMap]]:
-        """Holes as bitmaps, by ledger in order. Not to be changed."""
+        """Holes as bitmaps, in the order of ledgers. Don't change the bitmaps."""
         for ledger_id in sorted(self._holes):
             yield ledger_id, self._holes[ledger_id]
 
     def partial(self) -> Iterator[tuple[Position, tuple[int, ...]]]:
-        """Partly acknowledged batches, oldest first, with the words of what is unacknowledged."""
+        """Partly acknowledged batches, oldest first, with their ack sets."""
         for ledger_id, partial in self._partial.items():
             for entry_id, bits in partial.items():
                 yield Position(ledger_id, entry_id), words.from_bits(bits)
 
     def first_unacked(self, position: Position) -> Position:
-        """The first unacknowledged entry from the position on; at the end the next written."""
+        """The first unacknowledged entry from the position on, or the next one to be written."""
         chain = self._chain
         position = chain.at_or_after(max(position, chain.next_position(self.mark_delete)))
         while True:
@@ -211,7 +210,7 @@ class AckState:
             position = chain.next_position(Position(position[0], last))
 
     def skip_target(self, entries: int) -> Position:
-        """Where mark-delete must move to so that so many unacknowledged entries fall behind it."""
+        """The mark-delete position after the next `entries` unacknowledged entries."""
         chain = self._chain
         base = chain.ordinal(self.mark_delete)
         ordinal = base + entries
@@ -223,7 +222,7 @@ class AckState:
             ordinal = wanted
 
     def _ack_part(self, position: Position, ack_words: tuple[int, ...], batch_size: int) -> bool:
-        """Take a part of a batch as acknowledged; returns whether nothing is left of it."""
+        """Acknowledge a part of a batch; returns whether the batch is now complete."""
         if self.is_deleted(position) or not self._chain.holds(position):
             return False
         bits = words.to_bits(ack_words) & self._bits(position)
@@ -234,7 +233,7 @@ class AckState:
         return not bits
 
     def _keep_part(self, position: Position, bits: int) -> bool:
-        """Keep what is unacknowledged of a batch; False if there is no room for one more."""
+        """Store a batch's unacknowledged bits; False if there is no room for one more."""
         size = _part_bytes(bits)
         partial = self._partial.get(position[0])
         known = None if partial is None else partial.get(position[1])
@@ -249,7 +248,7 @@ class AckState:
         return True
 
     def _bits(self, position: Position) -> int:
-        """What is known to be unacknowledged of a batch: all ones if nothing is known."""
+        """A batch's unacknowledged bits; all ones if none is acknowledged."""
         return self._partial.get(position[0], {}).get(position[1], -1)
 
     def _drop_partial(self, position: Position) -> None:
@@ -261,7 +260,7 @@ class AckState:
             del self._partial[position[0]]
 
     def _move(self, position: Position) -> None:
-        """Move mark-delete forward over whatever is there."""
+        """Move mark-delete forward."""
         self.mark_delete = position
         for ledger_id in [key for key in self._holes if key <= position[0]]:
             bitmap = self._holes[ledger_id]
@@ -283,7 +282,7 @@ class AckState:
         self._absorb()
 
     def _absorb(self) -> None:
-        """Let mark-delete swallow the holes that touch it, over ledger boundaries too."""
+        """Advance mark-delete over adjacent holes, also into the next ledgers."""
         holes = self._holes
         while holes:
             following = self._chain.next_position(self.mark_delete)
@@ -325,7 +324,7 @@ class AckState:
 
 
 def _part_bytes(bits: int) -> int:
-    """About what it takes to know a batch that is acknowledged in part."""
+    """Approximate memory of a partly acknowledged batch."""
     return PARTIAL_OVERHEAD_BYTES + (bits.bit_length() >> 3)
 
 

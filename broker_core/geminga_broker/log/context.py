@@ -1,4 +1,4 @@
-"""What the parts of one log share."""
+"""State shared by the parts of one log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Spawn = Callable[[Callable[[], Awaitable[None]]], None]
 
 
 class LogContext:
-    """State of one log that more than one part works with."""
+    """The shared state of one log."""
 
     def __init__(
         self,
@@ -41,21 +41,21 @@ class LogContext:
         self.spawn = spawn
         self.state = LogState.ROLLING
         self.writer: LedgerWriter | None = None
-        """Of the open ledger."""
+        """The open ledger's writer."""
         self.unclosed: LedgerWriter | None = None
-        """Of the last ledger, while that is being closed."""
+        """The last ledger's writer, while that ledger is being closed."""
         self.last_position = chain.last_position()
         """The last durable entry."""
         self.mutex = trio.Lock()
         """Held while the chain changes: rolling, trimming, terminating, closing, deleting."""
 
     def enter(self, state: LogState) -> None:
-        """Change the state. Raises AssertionError for a change that can't be."""
+        """Change the state. Raises AssertionError for an invalid change."""
         check_transition(self.state, state)
         self.state = state
 
     def check_open(self) -> None:
-        """Raises LogClosed or LogFenced if the log was given up."""
+        """Raises LogClosed or LogFenced."""
         if self.state is LogState.CLOSED:
             raise LogClosed(f"{self.name} is closed")
         if self.state is LogState.FENCED:

@@ -1,13 +1,13 @@
-"""Where a cursor's state is kept: its node in the metadata store, and a ledger of its own (spec
+"""Storage of a cursor's state: its node in the metadata store, and its own ledger (spec
 BR-05).
 
     closed cursor   node: cursorsLedgerId = -1 and the whole state (too many holes: as below)
     open cursor     node: the ledger's id, and mark-delete when it was made; the ledger's last
                     entry is the state
 
-A new ledger is written first, then named by the node, then the old one is deleted: a crash between
-leaves the old state or the new one, never none. A state that is larger than one entry is written as
-several; if the last of them are missing, the state before counts.
+A new ledger is written first, then named by the node, then the old one is deleted: a crash leaves
+the old state or the new one, never none. A state that is too large for one entry is written as
+several; if the last of them are missing, the state before is used.
 """
 
 from __future__ import annotations
@@ -54,24 +54,24 @@ from geminga_runtime.metadata.api import (
 _log = logging.getLogger(__name__)
 
 SIDE_LEDGERS = "#pulsar.internal.geminga.side-ledgers"
-"""The cursor property that lists them; Apache's broker hides properties that begin so."""
+"""The cursor property that lists them; Apache's broker hides properties with this prefix."""
 
 
 CONSEQUENCE = "acknowledged messages may come again"
-"""What an older state leads to, for the log."""
+"""Effect of an older state, for the log's text."""
 
 _DECODED_IN_LOOP_BYTES_MAX = 128 * 1024
-"""Larger states are decoded in a thread: it takes some ten milliseconds for each megabyte."""
+"""Larger states are decoded in a thread: a megabyte takes some ten milliseconds."""
 
 _DAMAGED_ONE_BY_ONE = 16
-"""So many damaged entries are passed one by one, more by doubling steps."""
+"""Damaged entries that are skipped one by one; further ones by doubling steps."""
 
 
 async def last_state(reader: LedgerReader, about: object) -> CursorSnapshot | None:
-    """The last whole state in a cursor's ledger, None if there is none; `about` names the cursor.
+    """The last complete state in a cursor's ledger, or None; `about` names the cursor.
 
-    A damaged state lets the one before it count, and the log says so. Raises BookkeeperError for
-    what may be readable later.
+    Instead of a damaged state the one before is used, with a warning. Raises BookkeeperError if a
+    retry may succeed.
     """
     last = reader.last_add_confirmed
     damaged = 0
@@ -94,7 +94,7 @@ async def last_state(reader: LedgerReader, about: object) -> CursorSnapshot | No
 async def _state_ending_at(
     reader: LedgerReader, last: int, about: object
 ) -> tuple[CursorSnapshot | None, int]:
-    """The state that ends with this entry, None if none does; and how many entries it has."""
+    """The state that ends with this entry, or None; and its number of entries."""
     [view] = await reader.read(last, last)
     info = decode_position_info(view)
     entries = entries_of_state(info)
@@ -115,14 +115,14 @@ def _decode(views: Sequence[memoryview]) -> CursorSnapshot:
 
 
 class CursorKey(NamedTuple):
-    """Names the cursor."""
+    """Identifies a cursor."""
 
     log_name: str
     cursor_name: str
 
     @property
     def path(self) -> str:
-        """Its node; subscription names are URL-encoded there, as Apache's broker does."""
+        """The node's path; subscription names are URL-encoded, as in Apache's broker."""
         return f"{ROOT}/{self.log_name}/{url_encode(self.cursor_name)}"
 
 
@@ -150,8 +150,8 @@ class CursorStore:
     async def load(self) -> CursorSnapshot | None:
         """The last durable state; None if there is no such cursor. A ledger left open is recovered.
 
-        A ledger that is gone or empty leaves what the node says: older, so acknowledgements may
-        repeat. A damaged state lets the one before it count.
+        If the ledger is missing or empty, the node's older state is used, so messages may be
+        redelivered. Instead of a damaged state the one before is used.
         """
         node = await self._store.get(self.key.path)
         if node is None:
@@ -188,7 +188,7 @@ class CursorStore:
 
     @property
     def has_room(self) -> bool:
-        """Whether there is an open ledger that takes one more state."""
+        """Whether there is an open ledger with room for one more state."""
         writer = self._writer
         if writer is None:
             return False
@@ -205,12 +205,12 @@ class CursorStore:
 
     @property
     def has_ledger(self) -> bool:
-        """Whether a ledger holds the state, open or closed."""
+        """Whether the state is in a ledger, open or closed."""
         return self._ledger_id != NO_LEDGER
 
     @property
     def is_closed(self) -> bool:
-        """Whether the node alone holds the state."""
+        """Whether the state is in the node only."""
         return self._ledger_id == NO_LEDGER and self._version != MUST_NOT_EXIST
 
     def append(
@@ -254,7 +254,7 @@ class CursorStore:
             await self._delete_ledger(old)
 
     async def write_closed(self, info: ManagedCursorInfo) -> None:
-        """Write the whole state to the node; the ledger goes. Raises LogFenced, MetadataError."""
+        """Write the state to the node, and delete the ledger. Raises LogFenced, MetadataError."""
         await self._put(info)
         old, self._ledger_id = self._ledger_id, NO_LEDGER
         self._writer = None
@@ -278,7 +278,7 @@ class CursorStore:
             await writer.close()
 
     async def remove(self) -> None:
-        """Delete side ledgers, node, ledger, in order: each has a name till then. Idempotent."""
+        """Delete side ledgers, node, ledger, in this order, so that none leaks. Idempotent."""
         for ledger_id in self.side_ledgers:
             await self._client.delete(ledger_id)
         try:
@@ -305,7 +305,7 @@ class CursorStore:
                 node = await self._store.get(self.key.path)  # noqa: ASYNC120
                 if node is None or node.value not in (value, self._attempted):
                     raise LogFenced(f"{self.key.path} was changed by another broker") from None
-                # An earlier write of ours, whose outcome was unknown, was done after all.
+                # Our own earlier write, whose outcome was unknown, has succeeded.
                 self._version = node.stat.version
             except BaseException:
                 self._attempted = value
@@ -315,7 +315,7 @@ class CursorStore:
                 return
 
     async def _delete_ledger(self, ledger_id: int) -> None:
-        """Best effort: no cursor names a ledger that stays, and its metadata names its owner."""
+        """Best effort: a remaining ledger is unused, and its metadata name its owner."""
         try:
             await self._client.delete(ledger_id)
         except (BookkeeperError, MetadataError) as error:
@@ -327,5 +327,5 @@ def _encoded(infos: Sequence[PositionInfo]) -> list[tuple[bytes]]:
 
 
 async def cursor_names(store: MetadataStore, log_name: str) -> list[str]:
-    """Encoded names of the cursors that the store knows of a log."""
+    """Encoded names of a log's stored cursors."""
     return list(await store.children(f"{ROOT}/{log_name}"))

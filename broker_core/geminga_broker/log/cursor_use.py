@@ -1,4 +1,4 @@
-"""What waits on a cursor, and when it was last used, over restarts (spec BR-03, BR-38; Apache's
+"""A cursor's waiter, and its last use, over restarts (spec BR-03, BR-38; Apache's
 `lastActive`).
 
 The time is written with each state of the cursor, and when the log is closed.
@@ -11,7 +11,7 @@ from collections.abc import Callable
 import trio
 
 CACHE_GRACE_S = 10.0
-"""A consumer that leaves and comes back within this time finds the log's tail in the cache."""
+"""For this time after a consumer left, the cache keeps the log's tail for its return."""
 
 
 class CursorUse:
@@ -22,17 +22,17 @@ class CursorUse:
     """
 
     def __init__(self, now_ms: Callable[[], int], last_ms: int | None) -> None:
-        """`last_ms` is what was stored; None: used just now."""
+        """`last_ms` is the stored time; None: used just now."""
         self._now_ms = now_ms
         self._last_ms = now_ms() if last_ms is None else last_ms
         self._current = False
         self.written_ms = self._last_ms
-        """What the last write began with."""
+        """The time in the last write."""
         self._wake: Callable[[], None] | None = None
         self._kept_until_s = 0.0
 
     def wait(self, wake: Callable[[], None] | None) -> None:
-        """Call `wake` when the log has new entries; None: nothing waits any more."""
+        """Call `wake` when the log has new entries; None: stop."""
         if wake is None and self._wake is not None:
             self._kept_until_s = trio.current_time() + CACHE_GRACE_S
         self._wake = wake
@@ -51,23 +51,23 @@ class CursorUse:
 
     @property
     def last_ms(self) -> int:
-        """Milliseconds since the epoch."""
+        """The last use, in milliseconds since the epoch."""
         return self._now_ms() if self._current else self._last_ms
 
     @property
     def idle_s(self) -> float:
-        """For how long it has not been used. A clock that was set back makes it 0."""
+        """Seconds since the last use; 0 if the clock was set back."""
         return max(0, self._now_ms() - self.last_ms) / 1000
 
     def begin(self) -> None:
-        """It is in use from now on."""
+        """The cursor is in use."""
         self._current = True
 
     def end(self) -> None:
-        """It is no longer in use."""
+        """The cursor is no longer in use."""
         self._last_ms = self._now_ms()
         self._current = False
 
     def is_stale(self, slack_s: float) -> bool:
-        """Whether what is written is so much older."""
+        """Whether the written time is at least `slack_s` too old."""
         return self.last_ms - self.written_ms > slack_s * 1000

@@ -1,7 +1,7 @@
 """Persisting a cursor: throttled, in order, with its waiters (spec BR-05).
 
-Acknowledgements change the cursor in memory. A timer writes them down, or `persist` does at once.
-One write is under way at a time, and holds all that was known when it began.
+Acknowledgements change the cursor in memory. A timer persists them, or `persist` does at once. Only
+one write runs at a time; it has the state of its beginning.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from geminga_runtime.waiters import Promise
 _log = logging.getLogger(__name__)
 
 _SNAPSHOT_SHARE_MAX = 0.05
-"""At most this share of time goes into writing a cursor's holes: many holes, rarer writes."""
+"""Maximal share of time for writing a cursor's holes: with many holes, writes are rarer."""
 
 
 class _Persisted(Protocol):
-    """The cursor, as far as it is written down."""
+    """The persisted part of a cursor."""
 
     name: str
     state: AckState
@@ -49,7 +49,7 @@ class CursorWriter:
         self, cursor: _Persisted, store: CursorStore | None, options: CursorOptions, spawn: Spawn
     ) -> None:
         self.changes = 0
-        """Grows with every change of the cursor."""
+        """Counts changes of the cursor."""
         self._cursor = cursor
         self._store = store
         self._options = options
@@ -57,10 +57,10 @@ class CursorWriter:
         self._state = CursorState.KEPT if store is not None else CursorState.RELEASED
         self._persisted = 0
         self._writing: trio.Event | None = None
-        """Set when the write that is under way ends; None if none is."""
+        """Set at the end of the running write; None if none runs."""
         self._waiters: list[tuple[int, Promise[None]]] = []
         self._turn = trio.Lock()
-        """Held while the node is written alone: properties, or the whole state."""
+        """Held during writes of the node: of properties, or of the whole state."""
         self._next_write_s = 0.0
 
     @property
@@ -75,13 +75,13 @@ class CursorWriter:
         return self._state is CursorState.KEPT and self._persisted < self.changes
 
     def flush(self) -> None:
-        """Start to write what is not persisted, unless it is too early or a write is under way."""
+        """Start to persist changes, unless it is too early or a write is running."""
         if self.is_dirty and self._writing is None and trio.current_time() >= self._next_write_s:
             self._start()
 
     async def persist(self) -> None:
-        """Return when what changed before the call is durable. Raises LogWriteFailed, also if the
-        cursor is deleted or its log is closed, and LogFenced.
+        """Return when earlier changes are durable. Raises LogFenced; LogWriteFailed, also if the
+        cursor is deleted or its log is closed.
         """
         if self._persisted < self.changes:
             self._check_not_released()
@@ -95,8 +95,8 @@ class CursorWriter:
         await promise.wait()
 
     async def persist_to_node(self) -> None:
-        """Leave the whole state in the metadata store, or, with too many holes, in the closed
-        ledger, as the last that is written: from here on the cursor may be another broker's. Raises
+        """Write the whole state to the metadata store, or, with too many holes, to the ledger,
+        which is closed. This is the last write: the cursor may be another broker's after it. Raises
         LogFenced, LogWriteFailed.
         """
         async with self._alone() as store:
@@ -120,11 +120,11 @@ class CursorWriter:
 
     @property
     def ledger_id(self) -> int | None:
-        """The ledger that holds the state, if one does."""
+        """The ledger with the state, or None."""
         return None if self._store is None else self._store.ledger_id
 
     async def set_side_ledgers(self, ids: tuple[int, ...]) -> None:
-        """Replace them; durable on return. Raises LogWriteFailed, LogFenced."""
+        """Replace the side ledgers; durable on return. Raises LogWriteFailed, LogFenced."""
         async with self._alone() as store:
             if store is None:
                 raise LogWriteFailed(f"cursor {self._cursor.name} is deleted")
@@ -136,9 +136,9 @@ class CursorWriter:
                 raise
 
     async def remove(self) -> None:
-        """Delete what is stored of the cursor. Raises LogWriteFailed; then it may be called again.
+        """Delete the cursor's stored state. Raises LogWriteFailed; then it may be called again.
 
-        Fails the callers that wait for a write.
+        Callers that wait for a write get an error.
         """
         store = self._kept
         if store is None:
@@ -156,11 +156,11 @@ class CursorWriter:
 
     @property
     def _kept(self) -> CursorStore | None:
-        """The store, while it is ours to write."""
+        """The store, while we may write it."""
         return self._store if self._state is CursorState.KEPT else None
 
     def _check_not_released(self) -> None:
-        """Raises LogWriteFailed if it was stored, but is no more ours to write."""
+        """Raises LogWriteFailed if it has a store that we may no longer write."""
         if self._store is not None and self._state is CursorState.RELEASED:
             raise LogWriteFailed(f"cursor {self._cursor.name} is deleted or unloaded")
 
@@ -169,7 +169,7 @@ class CursorWriter:
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[CursorStore | None]:
-        """Nothing else is written meanwhile. Raises LogWriteFailed for what storage raises."""
+        """Exclude other writes. Maps errors of the storage to LogWriteFailed."""
         try:
             async with self._turn:
                 while self._writing is not None:
@@ -185,7 +185,7 @@ class CursorWriter:
             self._settle()
 
     def _take_use(self, store: CursorStore | None) -> int:
-        """When the cursor was last used, for what is written now."""
+        """The last use, for the current write."""
         use = self._cursor.use
         use.written_ms = use.last_ms
         if store is not None:
@@ -233,7 +233,7 @@ class CursorWriter:
         await written.wait()
 
     def _start(self) -> None:
-        """Write to the open ledger, or spawn a task that makes one."""
+        """Write to the open ledger, or spawn a task that creates one."""
         store = self._kept
         assert store is not None
         assert self._writing is None
@@ -269,7 +269,7 @@ class CursorWriter:
         return infos
 
     def _written(self, changes: int, error: Exception | None) -> None:
-        """Persisting what was known at `changes` ended."""
+        """The write of the state at `changes` ended."""
         ended, self._writing = self._writing, None
         if ended is not None:
             ended.set()
@@ -283,8 +283,8 @@ class CursorWriter:
         self._refuse(error)
 
     def _settle(self) -> None:
-        """Release the waiters whose changes are durable, and write on for the others, unless a
-        holder of the turn will do that. If nothing is written any more, fail them.
+        """Wake the waiters whose changes are durable, and write again for the others, unless a
+        holder of `_turn` will do that. If no more writes are allowed, fail them.
         """
         waiters, self._waiters = self._waiters, []
         for wanted, promise in waiters:

@@ -37,15 +37,14 @@ from geminga_runtime.waiters import Promise
 _log = logging.getLogger(__name__)
 
 FLUSH_INTERVAL_MIN_S = 0.05
-"""Cursors are not persisted by the timer more often than this, whatever the options say."""
+"""Minimal interval of the timer that persists cursors, whatever the options."""
 
 
 class ManagedLedgerFactory:
     """The managed ledgers of one broker; an async context manager. Names are
     `tenant/ns/persistent/topic`, encoded.
 
-    Leaving it closes the logs that are still open; cancelled, it just stops, and what is open is
-    recovered later.
+    The exit closes open logs; if cancelled, it just stops, and open logs are recovered later.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class ManagedLedgerFactory:
         self.client = client
         self._store = store
         self.logs: dict[str, TopicLog] = {}
-        """Open logs by name. Not to be changed."""
+        """Open logs by name. Don't change it."""
         self._opening: dict[str, Promise[TopicLog]] = {}
         self._dirty: DirtyCursors = {}
         self._nursery: trio.Nursery | None = None
@@ -86,7 +85,7 @@ class ManagedLedgerFactory:
         return None
 
     async def open(self, name: str, *, create: bool = True) -> TopicLog:
-        """The open log of that name; many callers at once share one opening. Raises LogNotFound,
+        """The open log with that name; concurrent callers share one opening. Raises LogNotFound,
         LogFenced, LogReadFailed (with the cause, storage or metadata), LogClosed.
         """
         log = self.logs.get(name)
@@ -103,12 +102,12 @@ class ManagedLedgerFactory:
             return await promise.wait()
         except LogNotFound:
             if create:
-                # The caller that began this opening did not allow to create it.
+                # The caller that started this opening did not allow to create it.
                 return await self.open(name)  # noqa: ASYNC120
             raise
 
     async def delete(self, name: str) -> None:
-        """Delete the log, if there is one. Raises what `open` and `ManagedLedger.delete` raise."""
+        """Delete the log, if it exists. Raises errors of `open` and `ManagedLedger.delete`."""
         try:
             log = await self.open(name, create=False)
         except LogNotFound:
@@ -135,15 +134,15 @@ class ManagedLedgerFactory:
             await catalog.forget_deletion()
 
     async def exists(self, name: str) -> bool:
-        """Whether the store knows the log."""
+        """Whether the log is in the metadata store."""
         return await LogCatalog(self._store, name).load() is not None
 
     async def names(self, prefix: str) -> list[str]:
-        """Names of all logs right beneath `tenant/ns/persistent`."""
+        """Names of all logs under `tenant/ns/persistent`."""
         return await log_names(self._store, prefix)
 
     async def close_all(self) -> None:
-        """Close every open log, all at once."""
+        """Close all open logs, in parallel."""
         async with trio.open_nursery() as nursery:
             for log in list(self.logs.values()):
                 nursery.start_soon(log.close)
@@ -160,7 +159,7 @@ class ManagedLedgerFactory:
             failure.__cause__ = error
             promise.reject(failure)
         except Exception as error:
-            # A defect here must not take down the other logs.
+            # A defect here must not affect other logs.
             _log.exception("log=%s can't be opened", name)
             failure = LogReadFailed(f"{name} can't be opened: {type(error).__name__}: {error}")
             failure.__cause__ = error
@@ -204,7 +203,7 @@ class ManagedLedgerFactory:
         return log
 
     async def _recover(self, catalog: LogCatalog, chain: LedgerChain) -> int:
-        """Recover and close what was left open; returns the index of the last message."""
+        """Recover and close the open ledger; returns the index of the last message."""
         options = self.options
         password = options.durability.password
         index = int(catalog.properties.get(INDEX_PROPERTY, "-1"))
@@ -231,12 +230,12 @@ class ManagedLedgerFactory:
         return index
 
     def _spawn(self, job: Callable[[], Awaitable[None]]) -> None:
-        """Run it in the background; once the factory is left, nothing is any more."""
+        """Run a job in the background; not after the factory's exit."""
         if self._nursery is not None:
             self._nursery.start_soon(run_guarded, job)
 
     async def _run_flushes(self) -> None:
-        """Persist what was acknowledged (BR-05)."""
+        """Persist acknowledgements (BR-05)."""
         while True:
             await trio.sleep(max(self.options.cursors.flush_interval_s, FLUSH_INTERVAL_MIN_S))
             turns = Turns()
@@ -247,14 +246,14 @@ class ManagedLedgerFactory:
                 try:
                     cursor.writer.flush()
                 except Exception:
-                    # Tried again after the next acknowledgement.
+                    # Retried after the next acknowledgement.
                     _log.exception("a defect: cursor=%s is not persisted", cursor.name)
                     self._dirty.pop(cursor, None)
                 if not cursor.writer.is_dirty:
                     self._dirty.pop(cursor, None)
 
     async def _run_roll_checks(self) -> None:
-        """Idle topics roll over by the clock, without a write (BR-02)."""
+        """Roll over idle logs by the clock (BR-02)."""
         while True:
             await trio.sleep(self.options.roll_check_interval_s)
             turns = Turns()
@@ -267,7 +266,7 @@ class ManagedLedgerFactory:
                     _guarded(log.roll_if_due)
 
     async def _run_retention_checks(self) -> None:
-        """Consumed ledgers grow too old by the clock, without an acknowledgement (BR-04)."""
+        """Trim consumed ledgers that became too old (BR-04)."""
         while True:
             await trio.sleep(self.options.retention_check_interval_s)
             turns = Turns()
@@ -277,7 +276,7 @@ class ManagedLedgerFactory:
 
 
 def _guarded(step: Callable[[], None]) -> None:
-    """Logs a defect in one log's step: the others must have theirs."""
+    """Run one log's step; logs a defect, so that other logs are not affected."""
     try:
         step()
     except Exception:

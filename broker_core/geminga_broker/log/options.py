@@ -1,4 +1,4 @@
-"""How managed ledgers are kept; defaults are those of Apache's `broker.conf`."""
+"""Options of managed ledgers, with the defaults of Apache's `broker.conf`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long consumed ledgers stay (BR-04), by age or size. Negative: unlimited."""
+    """How long consumed ledgers are retained (BR-04), by age or size. Negative: unlimited."""
 
     time_s: float = 0
     size_bytes: int = 0
@@ -21,7 +21,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class LedgerDurability:
-    """Quorums, digest and password of the ledgers that logs and cursors are written to."""
+    """Quorums, digest and password of the ledgers of logs and cursors."""
 
     ensemble_size: int = 1
     write_quorum: int = 1
@@ -58,7 +58,7 @@ class Rollover:
     max_s: float = 14_400
 
     def is_due(self, entries: int, size_bytes: int, age_s: float) -> bool:
-        """Entries, size: only after the minimum time. Maximum time: always. An empty one stays."""
+        """By entries or size after the minimum time, or by the maximum time; never if empty."""
         if not entries:
             return False
         full = entries >= self.entries_max or size_bytes >= self.size_bytes_max
@@ -70,33 +70,33 @@ class CursorOptions:
     """How cursors are persisted (BR-05)."""
 
     flush_interval_s: float = 1.0
-    """Acknowledgements are persisted at most this often; later ones may be delivered again."""
+    """Minimal interval of persisting acknowledgements; a crash causes redelivery of later ones."""
     ledger_entries_max: int = 50_000
     ledger_max_s: float = 14_400
     ranges_to_store_max: int = 1000
-    """A closed cursor's holes go to the metadata store up to so many ranges, else to its ledger."""
+    """A closed cursor's holes are in the metadata store up to this number, else in its ledger."""
     batches_max: int = 10_000
-    """Partly acknowledged batches that are persisted; the others are delivered whole again."""
+    """Partly acknowledged batches that are persisted; others are redelivered whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """Everything about the logs of one factory."""
+    """All options of a factory's logs."""
 
     durability: LedgerDurability = field(default_factory=LedgerDurability)
     rollover: Rollover = field(default_factory=Rollover)
     retention: Retention = field(default_factory=Retention)
     cursors: CursorOptions = field(default_factory=CursorOptions)
     cache_bytes_max: int = 64 * MIB
-    """Bound of the entry cache of all logs together (BR-03)."""
+    """Bound of the entry caches of all logs together (BR-03)."""
     near_tail_entries: int = 1000
-    """A cursor this near the end reads by the cache (managedLedgerCursorBackloggedThreshold)."""
+    """A cursor this near the end uses the cache (managedLedgerCursorBackloggedThreshold)."""
     broker_entry_metadata: bool = False
     """Store append time and index with entries (PR-03; `brokerEntryMetadataInterceptors`)."""
     open_deadline_s: float = 60
     create_retry_s: float = 1.0
-    """After a new ledger could not be made, appends fail for so long before it is tried again."""
+    """After a new ledger could not be created, appends fail for this time before a retry."""
     roll_check_interval_s: float = 60
     retention_check_interval_s: float = 120
-    """Time alone makes consumed ledgers too old (retentionCheckIntervalInSeconds)."""
+    """Interval of checks for too old ledgers (retentionCheckIntervalInSeconds)."""
     now_ms: Callable[[], int] = wall_clock_ms

@@ -1,10 +1,9 @@
-"""What of a cursor is persisted, in Apache's messages (pure; spec BR-05; ManagedCursorImpl).
+"""The persisted form of a cursor, in Apache's messages (pure; spec BR-05; ManagedCursorImpl).
 
-Holes are written as ranges while they are few, else as one bit set per ledger (PIP-381), so that a
-million of them take some hundred kilobytes. What would be too large for one entry is written as
-several, in a form of our own (docs/DATA_FILES.md): each has the mark-delete position and a part of
-the rest, the last one tells a reader that knows nothing of parts the least that is true. All forms
-are read.
+A few holes are written as ranges, many as one bit set per ledger (PIP-381), so that a million of
+them take some hundred kilobytes. A state that is too large for one entry is written as several, in
+our own form (docs/DATA_FILES.md): each has the mark-delete position and a part of the rest, and the
+last one is also valid for a reader that doesn't support parts. All forms are read.
 """
 
 from __future__ import annotations
@@ -27,34 +26,34 @@ from geminga_protocol.pb.managed_ledger_pb2 import (
 )
 
 RANGES_MAX = 1000
-"""Up to so many holes are written as ranges, which are small then and any reader knows."""
+"""Up to this number, holes are written as ranges, which every reader supports."""
 
 WORDS_MAX = 1 << 15
-"""Up to so many words, two million entries from the first to the last hole, bit sets are written;
-beyond that bitmaps of our own, which cost a copy.
+"""Up to this number of words (two million entries from the first to the last hole), bit sets are
+written; above it our own bitmaps, which cost a copy.
 """
 
 PART_BYTES_MAX = 1 << 20
-"""About the size of one entry. Larger states are written as several."""
+"""Approximate bound of one entry. Larger states are written as several."""
 
 _WINDOW_ENTRIES = (PART_BYTES_MAX - (1 << 16)) * 8
-"""Entries of a ledger whose bitmap fits into one part, however it looks."""
+"""Entries of a ledger whose bitmap always fits into one part."""
 
 NO_LEDGER = -1
-"""`cursorsLedgerId` of a cursor whose whole state stands in the metadata store."""
+"""`cursorsLedgerId` of a cursor with its whole state in the metadata store."""
 
 
 _PIECE_MEMBERS = 1 << 16
 _PIECE_BYTES = _PIECE_MEMBERS // 8
 _SPARSE_MEMBERS_MAX = 4096
-"""Pieces up to so many members are lists of them in the roaring format, others are bits."""
+"""In the roaring format, pieces up to this number of members are lists, others are bits."""
 
 _COOKIE = 12346
-"""Begins a bitmap that has no run-length encoded piece."""
+"""First bytes of a bitmap without run-length encoded pieces."""
 
 _RUN_COOKIE = struct.pack("<H", 12347)
 _RUNS_AT = 9
-"""Where the runs of a bitmap with one piece begin, that is run-length encoded."""
+"""Offset of the runs in a bitmap with one run-length encoded piece."""
 
 _HEADER = struct.Struct("<II")
 _ONE = bitarray("1")
@@ -136,13 +135,13 @@ class CursorSnapshot(NamedTuple):
     partial: list[tuple[Position, tuple[int, ...]]]
     properties: dict[str, int]
     last_active_ms: int | None
-    """When the cursor was last used; None: it isn't said."""
+    """When the cursor was last used; None: unknown."""
 
 
 def position_infos(
     state: AckState, properties: Mapping[str, int], batches_max: int
 ) -> list[PositionInfo]:
-    """The entries of the cursor's ledger that hold the state: one, if it isn't very large."""
+    """The entries of the cursor's ledger for the state: one, unless it is very large."""
     ranges = state.ranges(RANGES_MAX)
     words = 0
     if ranges is None:
@@ -161,8 +160,8 @@ def position_infos(
 
 
 def entries_of_state(last: PositionInfo) -> int:
-    """How many entries the state needs that ends with this one, 1 if it is alone; 0 if this one is
-    not the end of a state, because the broker died while it wrote it.
+    """The number of entries of the state that ends with this one; 0 if this one is not the end of a
+    state, because the broker died while writing it.
     """
     if not last.HasField("part"):
         return 1
@@ -207,7 +206,7 @@ def closed_cursor_info(
 
 
 def read_cursor_info(info: ManagedCursorInfo) -> CursorSnapshot:
-    """What the metadata store alone says."""
+    """The state in the metadata store."""
     mark = Position(info.markDeleteLedgerId, info.markDeleteEntryId)
     return _snapshot(mark, info, [])
 
@@ -218,7 +217,7 @@ def _empty(state: AckState) -> PositionInfo:
 
 
 def _parts(state: AckState, properties: Mapping[str, int], batches_max: int) -> list[PositionInfo]:
-    """The state over several entries, each about PART_BYTES_MAX at most."""
+    """The state as several entries of about PART_BYTES_MAX at most."""
     infos = [_empty(state)]
     size = 0
     for ledger_id, data in _windows(state):

@@ -1,6 +1,6 @@
-"""Cursors that the broker keeps for itself. Clients can't subscribe by these names.
+"""The broker's own cursors. Clients can't subscribe by these names.
 
-A replicator's cursors get their prefix here when there is one.
+The prefix of replicators' cursors belongs here, when there are any.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ DEDUPLICATION = "pulsar.dedup"
 """Snapshots of the stored sequence ids (`PersistentTopic.DEDUPLICATION_CURSOR_NAME`)."""
 
 COMPACTION = "__compaction"
-"""Stands at the compaction's horizon (`Compactor.COMPACTION_SUBSCRIPTION`)."""
+"""At the compaction's horizon (`Compactor.COMPACTION_SUBSCRIPTION`)."""
 
 RESERVED_CURSORS: Mapping[str, bool] = MappingProxyType({DEDUPLICATION: False, COMPACTION: True})
 """Each name, and whether admin and statistics show the cursor as a subscription."""

@@ -1,7 +1,7 @@
 """Reading the broker's own ledgers (cursors, snapshots) when some of their entries are damaged.
 
-A damaged entry is one whose checksum doesn't fit, or that no bookie has any more. Trying again
-doesn't help; the entries beside it are as good as ever.
+A damaged entry has a wrong checksum, or no bookie has it any more. A retry doesn't help; other
+entries are not affected.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from geminga_bookie.errors import DigestMismatch, NoSuchEntry, NoSuchLedger
 _log = logging.getLogger(__name__)
 
 DAMAGE = (DigestMismatch, NoSuchEntry, NoSuchLedger)
-"""Errors of reading that stay, however often it is tried."""
+"""Errors of a read that a retry can't solve."""
 
 
 async def open_salvaged(
     client: BookkeeperClient, ledger_id: int, password: bytes, consequence: str
 ) -> LedgerReader:
-    """Open a ledger with recovery. If a damaged or lost entry prevents the recovery: as far as it
-    is confirmed; it stays open, and the log says so with the `consequence`. Raises BookkeeperError,
+    """Open a ledger with recovery. If a damaged or lost entry prevents the recovery, open it up to
+    the last confirmed entry, and log a warning with the `consequence`. Raises BookkeeperError,
     MetadataError.
     """
     try:

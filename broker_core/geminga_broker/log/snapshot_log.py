@@ -1,9 +1,9 @@
-"""Records beside a cursor: what its dispatcher wants to know again after a restart, and could also
-find out by reading the backlog (spec BR-34).
+"""Records beside a cursor: state that its dispatcher restores after a restart, and could also
+rebuild by reading the backlog (spec BR-34).
 
-They stand in ledgers that the cursor's node names, so they go with the cursor. Ledgers that are no
-longer needed are deleted first and then unnamed, and a name without a ledger is harmless: nothing
-leaks. A ledger that was just made is named before it gets its first record.
+They are in ledgers named by the cursor's node, so they are deleted with the cursor. An unneeded
+ledger is deleted before its name, and a new ledger is named before its first record, so that none
+leaks: a name without a ledger is harmless.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from geminga_runtime.metadata.api import MetadataError
 _log = logging.getLogger(__name__)
 
 LEDGER_RECORDS_MAX = 128
-"""Then the next ledger is begun, so that old ones can go."""
+"""Records of one ledger, so that old ledgers can be deleted."""
 
 Place = tuple[int, int]
 """Ledger and entry of a record."""
@@ -50,12 +50,12 @@ class SnapshotLog:
         self._lock = trio.Lock()
 
     async def load(self) -> AsyncIterator[tuple[Place, memoryview]]:
-        """All records in the order of writing. Ledgers that are gone and damaged records are left
-        out: the backlog has it all. Raises LogReadFailed for what may be readable later.
+        """All records in the order of writing, without lost ledgers and damaged records: the
+        backlog has everything. Raises LogReadFailed if a retry may succeed.
         """
         for ledger_id in self._owner.side_ledgers:
             try:
-                # Our own open ledger must not be fenced.
+                # Not `open`, which would fence our own open ledger.
                 reader = self._written(ledger_id) or await self._salvage(ledger_id)
             except DAMAGE as error:
                 _log.warning("cursor=%s: ledger %d is left out: %s", self._names, ledger_id, error)
@@ -95,8 +95,8 @@ class SnapshotLog:
         return view
 
     async def keep(self, places: Collection[Place]) -> None:
-        """Delete the ledgers that hold none of these records, but not the one that is written to.
-        A failure is logged: they are deleted another time. Raises LogFenced.
+        """Delete the ledgers without any of these records, except the open one. Logs a failure; a
+        later call retries. Raises LogFenced.
         """
         async with self._lock:
             needed = {ledger_id for ledger_id, _ in places}
@@ -118,7 +118,7 @@ class SnapshotLog:
     async def _append(self, data: bytes) -> Place:
         writer = self._writer
         if writer is not None and writer.ledger_id not in self._owner.side_ledgers:
-            writer = self._writer = None  # the cursor was deleted or closed meanwhile
+            writer = self._writer = None  # the cursor was deleted or closed
         if writer is not None and writer.last_add_pushed + 1 >= LEDGER_RECORDS_MAX:
             self._writer = None
             await writer.close()
@@ -136,7 +136,7 @@ class SnapshotLog:
         return writer.ledger_id, await append_durably(writer, [(data,)])
 
     def _written(self, ledger_id: int) -> LedgerReader | None:
-        """The open ledger, if it is that."""
+        """The open ledger, if it has this id."""
         writer = self._writer
         return writer if writer is not None and writer.ledger_id == ledger_id else None
 

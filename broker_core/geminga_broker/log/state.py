@@ -1,4 +1,4 @@
-"""States of a log and of its cursors, and what each may become (pure; spec BR-01 to BR-05)."""
+"""States of a log and of its cursors, and their transitions (pure; spec BR-01 to BR-05)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from enum import Enum
 
 
 class LogState(Enum):
-    """Where a log stands. Only OPEN has a ledger that takes entries."""
+    """State of a log. Only OPEN has a ledger that takes entries."""
 
     OPEN = "open"
     ROLLING = "rolling"
-    """The ledger is being closed and the next one made; appends wait."""
+    """The ledger is being closed and the next one created; appends wait."""
     NO_LEDGER = "no ledger"
-    """The next ledger could not be made; a later append tries again."""
+    """The next ledger could not be created; a later append retries."""
     TERMINATED = "terminated"
     FENCED = "fenced"
     CLOSED = "closed"
@@ -39,25 +39,25 @@ TRANSITIONS: dict[LogState, frozenset[LogState]] = {
     LogState.FENCED: frozenset({LogState.CLOSED}),
     LogState.CLOSED: frozenset(),
 }
-"""What may follow each state."""
+"""The states that may follow each state."""
 
 
 def check_transition(old: LogState, new: LogState) -> None:
-    """Raises AssertionError for a change that can't be: a defect, not an outcome."""
+    """Raises AssertionError for an invalid change, which is a defect."""
     assert new in TRANSITIONS[old], f"a log can't go from {old.value} to {new.value}"
 
 
 class CursorState(Enum):
-    """Where a cursor's stored state stands. Only what is KEPT is written."""
+    """State of a cursor's storage. It is written only if KEPT."""
 
     KEPT = "kept"
     REMOVING = "being removed"
     RELEASED = "released"
-    """Never stored, deleted, or left to the log's next owner."""
+    """Not stored, deleted, or left to the log's next owner."""
 
 
 class CursorEvent(Enum):
-    """What happens to a cursor's stored state."""
+    """Events of a cursor's storage."""
 
     REMOVE = "its removal begins"
     REMOVE_FAILED = "its removal failed"
@@ -71,7 +71,7 @@ CURSOR_TRANSITIONS: Mapping[CursorEvent, Mapping[CursorState, CursorState]] = {
     CursorEvent.REMOVE: {_KEPT: _REMOVING},
     CursorEvent.REMOVE_FAILED: {_REMOVING: _KEPT},
     CursorEvent.REMOVED: {_REMOVING: _RELEASED},
-    # The removal may have begun during the last write, and decides.
+    # A removal that began during the last write continues.
     CursorEvent.HANDED_OVER: {_KEPT: _RELEASED, _REMOVING: _REMOVING, _RELEASED: _RELEASED},
 }
-"""The state after each event; an event that a state does not list is a defect."""
+"""The state after each event; an event that isn't listed for a state is a defect."""

@@ -1,4 +1,4 @@
-"""Which ledgers are trimmed, and how (spec BR-04; ManagedLedgerImpl.internalTrimLedgers)."""
+"""Trimming of ledgers (spec BR-04; ManagedLedgerImpl.internalTrimLedgers)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ledgers_to_trim(
 
 
 class LogTrimmer:
-    """Trims one log, in two steps: out of the chain (with a note of it), then deleted."""
+    """Trims one log in two steps: ledgers leave the chain (recorded), then they are deleted."""
 
     def __init__(self, context: LogContext) -> None:
         self.retention = context.options.retention
@@ -51,11 +51,11 @@ class LogTrimmer:
         self._scheduled = False
 
     def watch(self, cursors: LogCursors) -> None:
-        """These cursors hold what they have not passed. Called once, before anything is trimmed."""
+        """Retain what these cursors have not passed. Called once, before the first trim."""
         self._cursors = cursors
 
     def schedule(self) -> None:
-        """Trim soon, in the background. Failures are tried again at the next occasion."""
+        """Trim soon, in the background. The next trim retries failures."""
         if not self._scheduled and self._context.state is not LogState.CLOSED:
             self._scheduled = True
             self._context.spawn(self._trim_quietly)
@@ -79,10 +79,10 @@ class LogTrimmer:
                     try:
                         await context.catalog.save(context.chain.ledgers[len(gone) :])
                     except BaseException:
-                        # They may still be in the chain that the store knows, so they stay.
+                        # The stored chain may still have them: don't delete them.
                         context.catalog.cleared(ledger.ledger_id for ledger in gone)
                         raise
-                # All at once: what is cut off here may leave none that is to be deleted.
+                # No checkpoint here: a cancellation must not lose a ledger to be deleted.
                 for ledger in gone:
                     context.chain.remove(ledger.ledger_id)
                 for ledger in gone:
@@ -92,7 +92,7 @@ class LogTrimmer:
                 raise LogWriteFailed(f"{context.name} can't be trimmed: {error}") from error
 
     async def delete_ledgers(self) -> None:
-        """Delete ledgers that are in no chain any more. The next save of the catalog forgets them.
+        """Delete ledgers that left the chain. The next save of the catalog forgets them.
         Raises BookkeeperError, MetadataError.
         """
         deleting = list(self._context.catalog.deleting)

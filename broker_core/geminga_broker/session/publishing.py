@@ -93,7 +93,7 @@ def publish_run(session: Session, frames: Sequence[Frame], start: int) -> int:
 
 
 def _publish_joined(session: Session, runs: dict[int, Run], sends: SendRun) -> None:
-    """Hand SENDs that came joined to their producer, behind those that came before them."""
+    """Pass joined SENDs to their producer, after its earlier ones."""
     producer_id = sends.producer_id
     producer, items = runs.pop(producer_id) if producer_id in runs else (None, [])
     producer = producer or _producer(session, producer_id)

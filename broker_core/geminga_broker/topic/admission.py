@@ -1,4 +1,4 @@
-"""What each published message must pass, where a topic asks for it (spec BR-20)."""
+"""Checks of published messages, by a topic's policies (spec BR-20)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from geminga_protocol.payload import parse_metadata
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 
 Admission = Callable[[PublishItem], str | None]
-"""Why an item is not taken; None if it is."""
+"""Returns why an item is refused, None if it is accepted."""
 
 
 def admitted(
@@ -19,8 +19,8 @@ def admitted(
     admission: Admission | None,
     refuse: Callable[[int, ServerError, str], None],
 ) -> list[PublishItem]:
-    """The items that are taken. `refuse` is called with the sequence id of each other one, and
-    what to answer with SEND_ERROR.
+    """The accepted items. For all others calls `refuse` with the sequence id, and the code and text
+    for SEND_ERROR.
     """
     taken: list[PublishItem] = []
     for item in items:

@@ -13,7 +13,7 @@ Sent = tuple[int, int, int]
 
 
 class JoinedSents(Sequence[Sent]):
-    """What the receipts of entries with consecutive sequence ids need: the first, and the sizes."""
+    """The data for receipts of consecutive sequence ids: the first id, and the sizes."""
 
     __slots__ = ("first", "sizes")
 

@@ -86,7 +86,7 @@ class Digest:
     def packets(
         self, ledger_id: int, first: int, lac: int, length: int, entries: Sequence[Sequence[Buffer]]
     ) -> tuple[list[bytes], int]:
-        """Packets of consecutive entries, given as the parts of their payloads, behind payloads of
+        """Packets of consecutive entries, given as the parts of their payloads, after payloads of
         `length` bytes; and the length with them.
         """
         made: list[bytes] = []
