@@ -28,7 +28,7 @@ def test_one_for_all_with_the_same_settings() -> None:
     assert client_for(SETTINGS) is not client_for(replace(SETTINGS, listener_name="x"))
 
 
-def test_those_not_used_for_long_are_closed() -> None:
+def test_unused_clients_are_closed() -> None:
     first = client_for(SETTINGS)
     for number in range(CLIENTS_MAX):
         client_for(replace(SETTINGS, listener_name=f"l{number}"))
@@ -53,7 +53,7 @@ def test_bad_settings_name_their_option() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_none_outlives_a_fork() -> None:
+def test_no_client_survives_a_fork() -> None:
     mine = client_for(SETTINGS)
     child = os.fork()
     if child == 0:

@@ -150,20 +150,20 @@ def test_tls(tmp_path: Path) -> None:
         (200, b'{"ledgers": [5], "currentLedgerEntries": 1}', "internalStats"),
     ],
 )
-def test_answers_that_do_not_help(status: int, body: bytes, words: str) -> None:
+def test_invalid_responses(status: int, body: bytes, words: str) -> None:
     with server(lambda _: (status, {}, body)) as host, pytest.raises(InvalidOption) as caught:
         ledgers_by_rest(settings(f"http://{host}"), TOPIC)
     assert caught.value.option == "admin.url"
     assert words in str(caught.value)
 
 
-def test_topics_that_are_not_there() -> None:
+def test_missing_topics_by_rest() -> None:
     with server(lambda _: (404, {}, b"")) as host, pytest.raises(TopicMissing) as caught:
         ledgers_by_rest(settings(f"http://{host}"), TOPIC)
     assert caught.value.topic == TOPIC
 
 
-def test_nobody_answers() -> None:
+def test_no_response() -> None:
     with pytest.raises(InvalidOption) as caught:
         ledgers_by_rest(settings("http://127.0.0.1:1"), TOPIC)
     assert caught.value.option == "admin.url"

@@ -31,7 +31,7 @@ def test_workers_run_the_programs_python(tmp_path: Path) -> None:
         assert environ["PYSPARK_PYTHON"] == own
 
 
-def test_what_is_said_stays(tmp_path: Path) -> None:
+def test_a_chosen_python_is_kept(tmp_path: Path) -> None:
     path = python3_in(tmp_path / "other")
     own = python3_in(tmp_path / "own") + "/python"
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_REMOTE", "PYSPARK_GATEWAY_PORT"):

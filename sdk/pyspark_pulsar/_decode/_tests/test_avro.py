@@ -53,7 +53,7 @@ def topics(draw: st.DrawFn) -> tuple[Any, list[Any], list[str]]:
 @pytest.mark.slow
 @relaxed
 @given(topics(), st.booleans())
-def test_columns_are_what_the_sdk_decodes(
+def test_columns_equal_the_values_decoded_by_the_sdk(
     topic: tuple[Any, list[Any], list[str]], are_many: bool
 ) -> None:
     definition, some, names = topic
@@ -91,7 +91,7 @@ def broken(payload: bytes, chance: random.Random) -> bytes:
 @pytest.mark.slow
 @relaxed
 @given(topics(), st.integers(0, 1 << 32), st.booleans())
-def test_broken_payloads_spoil_nobody_else(
+def test_broken_payloads_do_not_affect_others(
     topic: tuple[Any, list[Any], list[str]], seed: int, are_all: bool
 ) -> None:
     definition, some, _ = topic
@@ -114,7 +114,7 @@ def test_broken_payloads_spoil_nobody_else(
         assert told(rows_of(alone, names)) == told([table[number]])
 
 
-def test_a_length_that_swallows_its_neighbour_is_malformed() -> None:
+def test_a_length_beyond_the_payload_is_malformed() -> None:
     schema = Avro('{"type":"record","name":"R","fields":[{"name":"s","type":"string"}]}')
     first, second = schema.encode({"s": "abc"}), schema.encode({"s": "xyz"})
     lying = bytes([2 * (len(first) - 1 + len(second))]) + first[1:]
@@ -129,7 +129,7 @@ def test_a_length_that_swallows_its_neighbour_is_malformed() -> None:
 
 
 @pytest.mark.parametrize("size", [ITEMS_TOGETHER - 1, ITEMS_TOGETHER, 3 * ITEMS_TOGETHER])
-def test_long_lists_of_few_are_read_alone(size: int) -> None:
+def test_long_lists_of_few_payloads_are_read_one_by_one(size: int) -> None:
     schema = Avro(
         json.dumps(named({"type": "record", "fields": [
             {"name": "a", "type": {"type": "array", "items": {"type": "map", "values": "string"}}},
@@ -160,7 +160,7 @@ def test_blocks_with_sizes_are_read() -> None:
     assert rows_of(reader.columns([payload] * MANY), names) == [{"a": [1, 2, 3]}] * MANY
 
 
-def test_records_within_themselves_can_be_passed_over() -> None:
+def test_recursive_records_can_be_skipped() -> None:
     definition = {
         "type": "record", "name": "Node", "fields": [
             {"name": "id", "type": "long"},
@@ -180,7 +180,7 @@ def test_records_within_themselves_can_be_passed_over() -> None:
 
 @pytest.mark.parametrize("depth", [DEPTH_MAX, DEPTH_MAX + 2, 100_000])
 @pytest.mark.parametrize("count", [1, MANY])
-def test_records_far_within_themselves(depth: int, count: int) -> None:
+def test_deeply_nested_recursive_records(depth: int, count: int) -> None:
     fields = [{"name": "n", "type": ["null", "N"]}, {"name": "i", "type": "long"}]
     text = json.dumps({"type": "record", "name": "N", "fields": fields})
     info = SchemaInfo("", SchemaType.AVRO, text.encode())
@@ -196,7 +196,7 @@ def test_records_far_within_themselves(depth: int, count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [1, MANY])
-def test_which_field_is_wrong_is_told(count: int) -> None:
+def test_errors_name_the_field(count: int) -> None:
     fields = [
         {"name": "id", "type": "long"},
         {"name": "day", "type": {"type": "int", "logicalType": "date"}},
@@ -222,7 +222,7 @@ def test_which_field_is_wrong_is_told(count: int) -> None:
         assert found.notes == {count: reason}
 
 
-def test_everything_missing_and_nothing_wanted() -> None:
+def test_no_wanted_fields() -> None:
     schema = Avro('{"type":"record","name":"R","fields":[{"name":"s","type":"string"}]}')
     reader = reader_of(schema.info, [])
     good = schema.encode({"s": "abc"})

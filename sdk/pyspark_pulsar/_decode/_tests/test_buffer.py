@@ -76,7 +76,7 @@ def test_whole_numbers_of_32_bits() -> None:
     assert at.fault.tolist() == [0, 0, faults.TOO_LARGE]
 
 
-def test_the_first_fault_is_told() -> None:
+def test_the_first_fault_is_reported() -> None:
     at = Cursor.over([b"\x01", b"\x00"])
     at.note(np.array([True, False]), faults.NO_TEXT)
     at.note(np.array([True, True]), faults.NO_BRANCH)

@@ -55,7 +55,7 @@ def test_modes(count: int) -> None:
         assert found.columns[1].to_pylist()[count] is None
 
 
-def test_only_a_null_without_payload_is_one() -> None:
+def test_only_a_null_without_payload_is_null() -> None:
     good = PLAIN.encode({"id": 1, "name": None})
     found = decoder_of(PLAIN.info).decode([b"", good, good], [True, False, True], None, None)
     assert found.columns[0].to_pylist() == [None, 1, 1]
@@ -99,7 +99,7 @@ def test_older_versions_have_nulls_and_defaults(kind: Any, count: int) -> None:
     assert data == [b"\xff"] * count
 
 
-def test_aliases_and_fields_that_are_gone() -> None:
+def test_aliases_and_removed_fields() -> None:
     old = Avro(record(("a", "long"), ("gone", "string")))
     text = json.loads(record(("b", "long")))
     text["fields"][0]["aliases"] = ["a"]
@@ -135,7 +135,7 @@ def test_nested_records_and_unions_change() -> None:
 
 
 @pytest.mark.parametrize("count", [1, MANY])
-def test_unions_that_become_one_type(count: int) -> None:
+def test_unions_reduced_to_one_type(count: int) -> None:
     old, new = Avro(record(("u", ["int", "null", "string"]))), Avro(record(("u", "long")))
     wanted = [each.arrow for each in columns_of(new.info)]
     decoder = Decoder(wanted, versions(old, new).__getitem__, PERMISSIVE)
@@ -177,7 +177,7 @@ def test_readers_of_versions_are_bounded() -> None:
     assert asked[-1] == b"\x00"
 
 
-def test_many_bytes_are_decoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_payload_bytes_are_decoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_decoder, "BYTES_TOGETHER_MAX", 100)
     payloads = [PLAIN.encode({"id": n, "name": "x" * 30}) for n in range(50)] + [b"\x00\x02\xc8"]
     found = decoder_of(PLAIN.info, PERMISSIVE).decode(payloads, [False] * 51, None, None)
@@ -185,7 +185,7 @@ def test_many_bytes_are_decoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
     assert found.malformed == [50]
 
 
-def test_columns_that_may_not_be_null() -> None:
+def test_not_null_columns() -> None:
     wanted = [pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())]
     with pytest.raises(SchemaMismatch, match="id: is NOT NULL"):
         Decoder(wanted, lambda version: PLAIN.info, PERMISSIVE)

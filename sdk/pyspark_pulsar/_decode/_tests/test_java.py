@@ -35,7 +35,7 @@ def told(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("golden", GOLDEN, ids=[each["kind"] for each in GOLDEN])
-def test_columns_of_what_java_wrote(golden: dict[str, Any]) -> None:
+def test_columns_of_the_java_clients_messages(golden: dict[str, Any]) -> None:
     kind, value = samples.samples()[golden["kind"]]
     # The bytes of the key are no part of the recording.
     key = kind._outgoing(value).key

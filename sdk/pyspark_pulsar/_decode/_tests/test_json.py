@@ -55,7 +55,9 @@ def topics(draw: st.DrawFn) -> tuple[Any, list[Any], list[str]]:
 @pytest.mark.slow
 @relaxed
 @given(topics())
-def test_columns_are_what_the_sdk_wrote(topic: tuple[Any, list[Any], list[str]]) -> None:
+def test_columns_equal_the_values_written_by_the_sdk(
+    topic: tuple[Any, list[Any], list[str]],
+) -> None:
     definition, some, names = topic
     assume("inf" not in repr(some))
     schema = Json(json.dumps(definition))
@@ -75,7 +77,7 @@ def test_columns_are_what_the_sdk_wrote(topic: tuple[Any, list[Any], list[str]])
 @pytest.mark.slow
 @relaxed
 @given(topics(), st.integers(0, 1 << 32))
-def test_broken_payloads_spoil_nobody_else(
+def test_broken_payloads_do_not_affect_others(
     topic: tuple[Any, list[Any], list[str]], seed: int
 ) -> None:
     definition, some, _ = topic
@@ -91,7 +93,7 @@ def test_broken_payloads_spoil_nobody_else(
         assert all(told(a) == told(b) for n, (a, b) in enumerate(pairs) if n not in hit)
 
 
-def test_what_java_leaves_out_is_null_or_the_default() -> None:
+def test_fields_omitted_by_java_are_null_or_the_default() -> None:
     fields = [
         {"name": "a", "type": ["null", "string"], "default": None},
         {"name": "b", "type": "long"},
@@ -108,7 +110,7 @@ def test_what_java_leaves_out_is_null_or_the_default() -> None:
     ]
 
 
-def test_numbers_that_json_does_not_have() -> None:
+def test_numbers_without_a_json_form() -> None:
     info = info_of(("a", "double"))
     found = column(info, b'{"a":"NaN"}', b'{"a":"-Infinity"}', b'{"a":1}', b'{"a":1.5e3}')
     assert repr(found) == "[nan, -inf, 1.0, 1500.0]"
@@ -155,7 +157,7 @@ def test_decimals_and_bytes() -> None:
     assert list(read(info_of(("a", money)), b'{"a":"1.505"}', b'{"a":1}').notes) == [0]
 
 
-def test_unions_of_several_are_their_text() -> None:
+def test_unions_of_several_types_are_texts() -> None:
     info = info_of(("a", ["null", "string", "long", {"type": "array", "items": "int"}]))
     found = column(info, b'{"a":"x"}', b'{"a":7}', b'{"a":[1, 2]}', b'{"a":null}', b"{}")
     assert found == ['"x"', "7", "[1, 2]", None, None]
@@ -168,13 +170,13 @@ def test_unions_of_several_are_their_text() -> None:
         b'{"a":2147483648}', b'{"a":true}', b'{"a":[1]}', b"\xff", b'{"a":1,}', b"[" * 100_000,
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_malformed(payload: bytes) -> None:
+def test_unfitting_values_are_malformed(payload: bytes) -> None:
     found = read(info_of(("a", "int")), b'{"a":1}', payload, b'{"a":2}')
     assert list(found.notes) == [1]
     assert found.arrays[0].to_pylist()[::2] == [1, 2]
 
 
-def test_texts_that_are_none() -> None:
+def test_values_that_are_no_texts() -> None:
     info = info_of(("a", "string"), ("b", "string"))
     found = read(info, b'{"a":"\xff"}', b'{"a":"\\ud800","b":"ok"}', b'{"a":"ok"}')
     assert list(found.notes) == [0, 1]

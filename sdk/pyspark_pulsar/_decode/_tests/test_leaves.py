@@ -102,7 +102,7 @@ def test_spread() -> None:
     assert spread(pa.array([], pa.int8()), np.array([], np.int64), 2).to_pylist() == [None, None]
 
 
-def test_bytes_that_are_no_text_keep_their_place() -> None:
+def test_invalid_utf8_keeps_its_row() -> None:
     found, wrong = widened(pa.array([b"a", None, b"\xff"]), pa.string())
     assert found.to_pylist() == ["a", None, ""]
     assert wrong is not None

@@ -37,12 +37,12 @@ SINGLE = Entry(1, 2)
 BATCH = Entry(3, 4, [b"a", b"b", b"c"], indexes=[0, 2, 300], message_count=301, version=b"\x01")
 
 
-def test_the_types_are_those_that_spark_expects() -> None:
+def test_arrow_types_are_those_expected_by_spark() -> None:
     schema = arrow_schema(StructType([each.field for each in METADATA.values()]))
     assert list(schema.types) == [each.arrow for each in METADATA.values()]
 
 
-def test_what_an_entry_tells_is_spread_over_its_messages() -> None:
+def test_values_of_an_entry_are_repeated_for_its_messages() -> None:
     rows = (SINGLE, 0, 1), (BATCH, 1, 3)
     assert column("__topic", *rows) == [TOPIC] * 3
     assert column("__ledgerId", *rows) == [1, 3, 3]
@@ -56,7 +56,7 @@ def test_what_an_entry_tells_is_spread_over_its_messages() -> None:
     assert column("__publishTime", *rows) == [when] * 3
 
 
-def test_what_messages_tell_is_cut_as_they_are() -> None:
+def test_values_of_messages_are_sliced_with_them() -> None:
     entry = Entry(
         1,
         0,
@@ -87,7 +87,7 @@ entries = st.lists(
 
 @settings(deadline=None)
 @given(entries)
-def test_ids_are_those_that_messages_have(
+def test_ids_equal_the_messages_ids(
     shapes: list[tuple[int, int, list[int] | None, bool]],
 ) -> None:
     made = [
@@ -140,5 +140,5 @@ def test_a_column_of_another_type_is_refused() -> None:
         check_columns(StructType([StructField("__key", StringType(), nullable=False)]))
 
 
-def test_no_array_is_made_of_no_rows_only() -> None:
+def test_no_rows() -> None:
     assert pa.array([], pa.int32()) == METADATA["__batchIndex"].make(EntrySlices([]))

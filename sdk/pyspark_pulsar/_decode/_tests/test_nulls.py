@@ -27,7 +27,7 @@ MAP = pa.map_(pa.string(), pa.field("value", STRUCT))
         (pa.field("a", pa.list_(STRUCT)), [[{"x": 1}], [{"x": 2}, {}]], [False, True]),
     ],
 )
-def test_nulls_that_may_not_be(field: pa.Field, values: list[Any], wrong: Any) -> None:
+def test_nulls_in_not_null_parts(field: pa.Field, values: list[Any], wrong: Any) -> None:
     assert has_required(field) == (wrong is not None)
     array = pa.array([values[0], *values], field.type).slice(1)
     if wrong is not None:

@@ -43,7 +43,7 @@ def test_records_are_structs(half: Schema[Order], encoding: KeyValueEncodingType
     ]
 
 
-def test_halves_that_are_missing_are_null() -> None:
+def test_missing_halves_are_null() -> None:
     inline = KeyValue(Int32(), String(), INLINE)
     reader = PairReader(inline.info, fields_of(inline.info))
     payloads = [inline.encode((None, "v")), inline.encode((1, None)), None]
@@ -66,7 +66,7 @@ def test_one_half_only() -> None:
     assert found.arrays[0].to_pylist() == [{"id": 7}]
 
 
-def test_what_is_wrong_with_a_half_is_told() -> None:
+def test_errors_name_the_half() -> None:
     schema = KeyValue(Int32(), String(), INLINE)
     reader = PairReader(schema.info, fields_of(schema.info))
     lying = b"\x00\x00\x00\x04\x00\x00\x00\x01\x00\x00\x00\x09v"
@@ -84,7 +84,7 @@ def test_what_is_wrong_with_a_half_is_told() -> None:
 
 @settings(deadline=None)
 @given(st.binary(max_size=24))
-def test_any_bytes_are_a_pair_or_refused(data: bytes) -> None:
+def test_any_bytes_are_a_pair_or_malformed(data: bytes) -> None:
     try:
         key, value = split(data)
     except ValueError:
@@ -103,7 +103,7 @@ def test_other_columns_are_refused() -> None:
         PairReader(info, [pa.field("key", pa.string())])
 
 
-def test_schemas_that_are_no_pairs() -> None:
+def test_invalid_pair_schemas() -> None:
     info = KeyValue(Int32(), String()).info
     for changed in (
         type(info)(info.name, info.type, b"\x00\x00", info.properties),

@@ -46,7 +46,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_columns_are_what_the_sdk_decodes(name: str) -> None:
+def test_columns_equal_the_values_decoded_by_the_sdk(name: str) -> None:
     kind, strategy = KINDS[name]
     fields = fields_of(kind.info)
     assert [each.name for each in fields] == ["value"]
@@ -72,7 +72,7 @@ def test_columns_are_what_the_sdk_decodes(name: str) -> None:
     check()
 
 
-def test_wrong_sizes_are_told() -> None:
+def test_wrong_sizes_are_reported() -> None:
     kind = schema.Int32()
     found = reader_of(kind.info, fields_of(kind.info)).columns([b"", kind.encode(7), b"12345"])
     assert found.notes == {

@@ -52,7 +52,7 @@ def everything() -> type[Message]:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("t.All"))
 
 
-def test_every_sort_of_field() -> None:
+def test_every_type_of_field() -> None:
     kind = everything()
     info = ProtobufNative(kind).info
     fields = fields_of(info)
@@ -110,14 +110,14 @@ def test_files_that_import_others() -> None:
     assert row["methods"][0]["name"] == "m"
 
 
-def test_messages_within_themselves_are_bytes() -> None:
+def test_recursive_messages_are_bytes() -> None:
     info = ProtobufNative(Struct).info
     assert fields_of(info) == [pa.field("value", pa.binary())]
     found = reader_of(info, fields_of(info), strict=True).columns([b"\x01\x02"])
     assert found.arrays[0].to_pylist() == [b"\x01\x02"]
 
 
-def test_descriptors_that_are_none_are_bytes() -> None:
+def test_invalid_descriptors_are_bytes() -> None:
     junk = json.dumps({"fileDescriptorSet": base64.b64encode(b"\xff\xff").decode()}).encode()
     info = SchemaInfo("", SchemaType.PROTOBUF_NATIVE, junk)
     assert fields_of(info) == [pa.field("value", pa.binary())]

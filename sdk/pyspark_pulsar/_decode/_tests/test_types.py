@@ -180,7 +180,7 @@ def test_messages_that_are_all_null(line: Line) -> None:
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_arrow_types_are_what_spark_wants(line: Line) -> None:
+def test_arrow_types_equal_sparks(line: Line) -> None:
     columns = columns_of(line.kind.info)
     wanted = arrow_schema(StructType([each.spark for each in columns]))
     assert pa.schema([each.arrow for each in columns]) == wanted
@@ -211,7 +211,7 @@ def refused(fields: list[dict[str, Any]]) -> str:
     return str(raised.value)
 
 
-def test_fields_that_no_column_can_be() -> None:
+def test_fields_without_a_column_type() -> None:
     assert refused([{"name": "a", "type": ["null", "R"]}]).startswith(
         "a: the record n.R is recursive"
     )
@@ -241,7 +241,7 @@ def test_fields_that_differ_in_case_only() -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", "[1]", '{"type":"record"}', '{"type":"enum","name":"E"}']
 )
-def test_definitions_that_are_none(text: str) -> None:
+def test_invalid_definitions(text: str) -> None:
     for kind in (SchemaType.AVRO, SchemaType.JSON):
         with pytest.raises(SchemaMismatch):
             columns_of(SchemaInfo("", kind, text.encode()))

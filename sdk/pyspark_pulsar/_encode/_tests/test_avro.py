@@ -35,7 +35,7 @@ def encoded(definition: Any, array: pa.Array) -> list[bytes]:
 @pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(frames())
-def test_each_row_is_what_fastavro_writes(frame: tuple[t.StructType, list[dict[str, Any]]]) -> None:
+def test_each_row_equals_fastavros(frame: tuple[t.StructType, list[dict[str, Any]]]) -> None:
     schema, rows = frame
     definition = Definer().record(schema, "Row", "")
     array = pa.array(rows, arrow_of(schema, ""))
@@ -84,7 +84,7 @@ def one(kind: object, values: list[Any], arrow: pa.DataType, *, null: bool = Fal
     return found
 
 
-def test_types_of_the_topic_may_be_wider() -> None:
+def test_the_topics_types_may_be_wider() -> None:
     assert one("long", [1, -1], pa.int8()) == [b"\x02", b"\x01"]
     assert one(["int", "null"], [1, None], pa.int32()) == [b"\x00\x02", b"\x02"]
     assert one("double", [2], pa.int32()) == [bytes.fromhex("0000000000000040")]
@@ -108,7 +108,7 @@ def test_types_of_the_topic_may_be_wider() -> None:
     assert one(wide, [Decimal("-0.5")], pa.decimal128(3, 1)) == [b"\xff" * 17 + b"\xce"]
 
 
-def test_fields_without_a_column_are_null_where_they_can_be() -> None:
+def test_fields_without_a_column_are_null_if_nullable() -> None:
     definition = {
         "type": "record",
         "name": "R",
@@ -157,7 +157,7 @@ def test_fields_without_a_column_are_null_where_they_can_be() -> None:
         ({"type": "array", "items": "int"}, [[1, None]], pa.list_(pa.int32()), r"column a\[\]"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_names_the_column(
+def test_errors_name_the_column(
     kind: object, values: list[Any], arrow: pa.DataType, told: str
 ) -> None:
     with pytest.raises(SchemaMismatch, match=told):
@@ -173,7 +173,7 @@ def test_columns_and_fields_must_be_the_same() -> None:
         encoded(definition, pa.array([{}], pa.struct([])))
 
 
-def test_items_of_lists_that_are_null_are_left_out() -> None:
+def test_items_of_null_lists_are_left_out() -> None:
     values = pa.array([1, 2, 3], pa.int32())
     offsets = pa.array([0, 2, 3], pa.int32())
     hidden = pa.ListArray.from_arrays(offsets, values, mask=pa.array([True, False]))

@@ -35,7 +35,7 @@ def encoded(ddl: str, columns: dict[str, pa.Array], **given: str) -> Messages:
     return Encoder(frame_of(struct(ddl), options(**given))).encode(batch(columns))
 
 
-def test_all_that_describes_a_message() -> None:
+def test_all_metadata_columns() -> None:
     moment = datetime.datetime(2026, 1, 1, microsecond=1999, tzinfo=datetime.UTC)
     found = encoded(
         "value string, __key string, __topic string, __eventTime timestamp, __partition int,"
@@ -65,7 +65,7 @@ def test_all_that_describes_a_message() -> None:
     assert found.ordering_keys == [b"o", None, "ö".encode()]
 
 
-def test_what_a_frame_has_not_is_none() -> None:
+def test_missing_columns_are_none() -> None:
     found = encoded("value binary", {"value": pa.array([b"a"])})
     assert found == Messages([b"a"])
 
@@ -205,12 +205,12 @@ def test_the_topics_own_schema() -> None:
         ("a string, __key string", {"keyField": "a"}, "keyField: can't be given beside"),
     ],
 )
-def test_what_cannot_be_is_refused_at_once(ddl: str, given: dict[str, str], told: str) -> None:
+def test_invalid_frames_are_refused_at_once(ddl: str, given: dict[str, str], told: str) -> None:
     with pytest.raises((SchemaMismatch, InvalidOption), match=told):
         frame_of(struct(ddl), options(**given))
 
 
-def test_columns_that_are_there_twice() -> None:
+def test_duplicate_columns() -> None:
     twice = t.StructType([t.StructField("a", t.IntegerType())] * 2)
     with pytest.raises(SchemaMismatch, match="column a: appears twice"):
         frame_of(twice, options())
@@ -238,7 +238,7 @@ def test_columns_that_are_there_twice() -> None:
         ),
     ],
 )
-def test_rows_that_cannot_be_messages(column: str, array: pa.Array, told: str) -> None:
+def test_rows_that_are_no_valid_messages(column: str, array: pa.Array, told: str) -> None:
     name = column.split()[0]
     given = {"no_topic": ""} if name == "__topic" else {}
     with pytest.raises(SchemaMismatch, match=told):

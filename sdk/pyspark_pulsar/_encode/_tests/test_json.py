@@ -87,7 +87,7 @@ def test_floats_have_the_shortest_text() -> None:
     assert json_rows(plan, array) == [b'{"a":0.1}']
 
 
-def test_line_ends_within_strings_do_not_part_rows() -> None:
+def test_line_ends_in_strings_do_not_split_rows() -> None:
     definition = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "string"}]}
     array = pa.array([{"a": "x\ny"}, {"a": "\r\n"}])
     assert encoded(definition, array) == [{"a": "x\ny"}, {"a": "\r\n"}]
@@ -95,7 +95,9 @@ def test_line_ends_within_strings_do_not_part_rows() -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 @pytest.mark.parametrize("kind", [("float", pa.float32()), ("double", pa.float64())])
-def test_numbers_that_json_lacks_are_refused(value: float, kind: tuple[str, pa.DataType]) -> None:
+def test_numbers_without_a_json_form_are_refused(
+    value: float, kind: tuple[str, pa.DataType]
+) -> None:
     definition = {"type": "record", "name": "R", "fields": [{"name": "a", "type": kind[0]}]}
     array = pa.array([{"a": 1.0}, {"a": value}], pa.struct([("a", kind[1])]))
     with pytest.raises(SchemaMismatch, match=r"column a: has .*JSON can't represent"):

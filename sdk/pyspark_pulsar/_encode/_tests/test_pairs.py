@@ -52,7 +52,7 @@ def read_again(frame: Frame, found: Any) -> list[tuple[Any, Any]]:
 
 @ENCODINGS
 @pytest.mark.parametrize("kind", ["auto", "json"])
-def test_what_is_written_is_read_again(encoding: str, kind: str) -> None:
+def test_round_trip(encoding: str, kind: str) -> None:
     @settings(max_examples=60, deadline=None)
     @given(st.data(), HALVES, HALVES)
     def check(data: st.DataObject, key: Typed, value: Typed) -> None:
@@ -78,7 +78,7 @@ def test_what_is_written_is_read_again(encoding: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("encoding", [INLINE, SEPARATED])
-def test_as_the_sdk_writes_them(encoding: KeyValueEncodingType) -> None:
+def test_payloads_equal_the_sdks(encoding: KeyValueEncodingType) -> None:
     given = {"keyValueEncoding": encoding.value, "valueSchemaType": "json"}
     frame = pairs("key int, value struct<a: string>", **given)
     assert frame.info.type is SchemaType.KEY_VALUE
@@ -161,7 +161,7 @@ def _other(encoding: KeyValueEncodingType) -> KeyValueEncodingType:
     return INLINE if encoding is SEPARATED else SEPARATED
 
 
-def test_a_record_stays_one_unless_the_topic_has_pairs() -> None:
+def test_key_and_value_are_a_record_unless_the_topic_has_pairs() -> None:
     for info in (None, schemas.String().info):
         made = frame_of(struct("key int, value int"), options(), info)
         assert made.info.type is SchemaType.AVRO
@@ -199,7 +199,7 @@ def test_a_key_beside_the_pairs(encoding: str) -> None:
         ("key int, value map<int,int>", {}, "column value: is map<int,int>"),
     ],
 )
-def test_what_cannot_be_a_pair(ddl: str, given: dict[str, str], told: str) -> None:
+def test_invalid_pairs(ddl: str, given: dict[str, str], told: str) -> None:
     with pytest.raises((SchemaMismatch, InvalidOption), match=told):
         pairs(ddl, **given)
 
@@ -212,7 +212,7 @@ def test_options_of_pairs() -> None:
             options(schemaType="keyvalue", **{name: "topic"})
 
 
-def test_halves_that_frames_cannot_be_written_by() -> None:
+def test_pair_schemas_that_cannot_be_written() -> None:
     kind = SchemaInfo("P", SchemaType.PROTOBUF, b"{}")
     info = schemas.KeyValue(schemas.Int32(), schemas.AlreadyEncoded(kind)).info
     with pytest.raises(SchemaMismatch, match="PROTOBUF, which can't be written"):

@@ -46,7 +46,7 @@ TIMES = [each.time() for each in MOMENTS]
         (schemas.Time(), pa.time64("us"), TIMES),
     ],
 )
-def test_as_the_sdk_writes_them(
+def test_payloads_equal_the_sdks(
     schema: schemas.Schema[Any], kind: pa.DataType, values: list[Any]
 ) -> None:
     info = schema.info

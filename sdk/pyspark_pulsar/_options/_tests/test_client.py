@@ -27,7 +27,7 @@ def refused(options: dict[str, str]) -> InvalidOption:
 @pytest.mark.parametrize(
     "url", ["broker:6650", "kafka://h", "pulsar://", "pulsar:///", "pulsar://u:p@h"]
 )
-def test_service_urls_that_are_none(url: str) -> None:
+def test_invalid_service_urls(url: str) -> None:
     assert refused({"service.url": url, "topic": "t"}).option == "service.url"
 
 
@@ -98,7 +98,7 @@ def test_secrets_are_shown_nowhere(plugin: str, params: str) -> None:
         ("oauth2", json.dumps({"issuerUrl": "http://i", "privateKey": f"data:,{SECRET}"})),
     ],
 )
-def test_secrets_that_spark_would_show_are_refused(plugin: str, params: str) -> None:
+def test_secrets_that_spark_would_display_are_refused(plugin: str, params: str) -> None:
     auth = {CLIENT + "authPluginClassName": plugin, CLIENT + "authParams": params}
     error = refused({**LEAST, **auth})
     assert error.option == CLIENT + "authParams"

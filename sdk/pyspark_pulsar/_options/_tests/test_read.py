@@ -115,7 +115,7 @@ def test_each_option_of_streams(option: str, value: str, name: str, wanted: obje
 @pytest.mark.parametrize(
     "option", ["endingOffsets", "endingTime", "pushdown", "maxRecordsPerPartition"]
 )
-def test_options_of_batches_are_none_of_streams(option: str) -> None:
+def test_batch_options_are_refused_in_streams(option: str) -> None:
     value = {"endingOffsets": "latest", "pushdown": "true"}.get(option, "5")
     error = refused({**LEAST, option: value}, streaming=True)
     assert (error.option, "batch" in error.reason) == (option, True)
@@ -196,7 +196,7 @@ def test_each_fault_names_its_option(option: str, value: str) -> None:
     "option",
     ["minPartitions", "maxBytesPerTrigger", CLIENT + "numIoThreads", READER + "startMessageId"],
 )
-def test_names_are_shown_as_they_are_documented(option: str) -> None:
+def test_errors_show_names_as_documented(option: str) -> None:
     """Spark hands all names on in lower case."""
     assert refused({**LEAST, option.lower(): "x"}).option == option
 
@@ -220,7 +220,7 @@ def test_unknown_options_name_the_nearest(wrong: str, meant: str) -> None:
 
 
 @pytest.mark.parametrize("wrong", ["banana", "kafka.host", "header", READER + "colour"])
-def test_unlike_names_are_not_proposed(wrong: str) -> None:
+def test_dissimilar_names_are_not_suggested(wrong: str) -> None:
     error = refused({**LEAST, wrong: "1"})
     assert error.reason == "is unknown; docs/spark.md lists all under Options"
 
@@ -251,7 +251,7 @@ def test_limits_of_a_trigger_must_fit() -> None:
     assert refused({**LEAST, **limits}, streaming=True).option == "minOffsetsPerTrigger"
 
 
-def test_what_has_to_be_given() -> None:
+def test_required_options() -> None:
     assert refused({"topic": "t"}).option == "service.url"
     assert refused({"service.url": "pulsar://h"}).option == "topic"
 
@@ -312,7 +312,7 @@ def test_ids_in_all_forms(ledger: int, entry: int, index: int, partition: int) -
         assert found == Bound("startingOffsets", Edge.EARLIEST, (("t", place),))
 
 
-def test_ids_that_are_ends() -> None:
+def test_ids_that_mean_the_ends() -> None:
     for form, edge in (
         ("EARLIEST", Edge.EARLIEST),
         ("-1:-1", Edge.EARLIEST),
@@ -346,7 +346,7 @@ def test_errors_pickle() -> None:
 
 @settings(deadline=None)
 @given(st.dictionaries(st.text(max_size=20), st.text(max_size=20), max_size=4), st.booleans())
-def test_anything_else_is_refused_by_name(options: dict[str, str], streaming: bool) -> None:
+def test_any_other_value_is_refused_by_name(options: dict[str, str], streaming: bool) -> None:
     named = {name for name in options if re.sub(r"\W", "", name)} - {"topic", "mode"}
     if named:
         error = refused({**LEAST, **{name: options[name] for name in named}}, streaming=streaming)

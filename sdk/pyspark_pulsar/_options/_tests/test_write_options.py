@@ -28,14 +28,14 @@ def producer(**given: str) -> ProducerSettings:
     return parsed(**{f"pulsar.producer.{name}": value for name, value in given.items()}).producer
 
 
-def test_nothing_but_the_url() -> None:
+def test_only_the_url() -> None:
     found = parsed()
     assert found == WriteOptions(found.client)
     assert pickle.loads(pickle.dumps(found)) == found
     geminga.ProducerOptions(**found.producer.keywords())
 
 
-def test_all_of_the_connectors_own() -> None:
+def test_all_options_of_the_connector() -> None:
     found = parsed(
         TOPIC=" t ",
         schematype="JSON",
@@ -53,7 +53,7 @@ def test_all_of_the_connectors_own() -> None:
     assert found.producer_busy_timeout_s == 5
 
 
-def test_all_of_the_producers() -> None:
+def test_all_options_of_producers() -> None:
     found = parsed(
         **{
             "pulsar.producer.messageRoutingMode": "SinglePartition",
@@ -113,7 +113,7 @@ def test_chunks_are_not_batched() -> None:
         ({"path": "/tmp/x"}, "option path: give topic"),
     ],
 )
-def test_what_is_wrong_is_named(given: dict[str, str], told: str) -> None:
+def test_invalid_options_are_named(given: dict[str, str], told: str) -> None:
     with pytest.raises(InvalidOption, match=told):
         parsed(**given)
 
@@ -135,7 +135,7 @@ def test_what_is_wrong_is_named(given: dict[str, str], told: str) -> None:
         ),
     ],
 )
-def test_what_is_wrong_for_producers_is_named(given: dict[str, str], told: str) -> None:
+def test_invalid_producer_options_are_named(given: dict[str, str], told: str) -> None:
     with pytest.raises(InvalidOption, match=told):
         producer(**given)
 
@@ -150,7 +150,7 @@ def test_batches_by_key_are_not_in_order() -> None:
         parsed(deduplication="true", **{"pulsar.producer.batcherBuilder": "KEY_BASED"})
 
 
-def test_what_is_sparks_own_is_no_mistake_in_a_stream() -> None:
+def test_sparks_own_options_are_accepted_in_a_stream() -> None:
     assert parsed(streaming=True, checkpointlocation="/tmp/c") == parsed(streaming=True)
     with pytest.raises(InvalidOption, match="checkpointLocation: is unknown"):
         parsed(checkpointLocation="/tmp/c")

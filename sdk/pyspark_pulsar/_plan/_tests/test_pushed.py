@@ -143,7 +143,7 @@ def _is_read(found: Narrowing, row: Message) -> int:
 
 @settings(deadline=None)
 @given(st.lists(_comparisons(), max_size=4))
-def test_what_holds_is_read_once(filters: list[Filter]) -> None:
+def test_matching_messages_are_read_once(filters: list[Filter]) -> None:
     found, left = narrow(filters)
     served = [each for each in filters if not any(each is other for other in left)]
     for row in MESSAGES:
@@ -178,12 +178,12 @@ TIME = ("__publishTime",)
         ([EqualTo(("value", "a"), 1)], 28),
     ],
 )
-def test_what_is_not_needed_is_not_read(filters: list[Filter], count: int) -> None:
+def test_other_messages_are_not_read(filters: list[Filter], count: int) -> None:
     found, _ = narrow(filters)
     assert sum(_is_read(found, row) for row in MESSAGES) == count
 
 
-def test_only_what_is_served_to_the_letter_is_not_left() -> None:
+def test_only_exactly_applied_filters_are_not_returned() -> None:
     served = [EqualTo(TOPIC, "a"), In(("__partition",), (1, None)), IsNotNull(("__messageId",))]
     rest = [
         EqualTo(("__key",), "k"),
@@ -204,13 +204,13 @@ def test_publish_times_are_cut_at_whole_milliseconds() -> None:
         assert narrow([LessThan(TIME, here)])[0].publish_ms == Limits(most=77 if us else 76)
 
 
-def test_times_without_zone_narrow_nothing() -> None:
+def test_times_without_zone_do_not_narrow() -> None:
     found, left = narrow([EqualTo(TIME, datetime.datetime(2026, 1, 1))])
     assert found == Narrowing()
     assert len(left) == 1
 
 
-def test_times_beyond_timestamps_are_kept() -> None:
+def test_times_beyond_timestamps_are_read() -> None:
     last = datetime.datetime(9999, 12, 31, 23, 59, 59, 999_000, UTC)
     limits = narrow([GreaterThanOrEqual(TIME, last)])[0].publish_ms
     assert limits.allow(1 << 62)

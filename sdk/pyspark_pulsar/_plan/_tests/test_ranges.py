@@ -99,7 +99,7 @@ def test_times(broker: Broker, kept: tuple[str, list[Position]]) -> None:
     assert resolve(broker, whole) == [TopicRange(topic, -1, at[0], at[-1])]
 
 
-def test_what_comes_next_is_no_fault(broker: Broker, kept: tuple[str, list[Position]]) -> None:
+def test_the_next_position_is_valid(broker: Broker, kept: tuple[str, list[Position]]) -> None:
     topic, at = kept
     after = broker.options(topic, startingOffsets=one(topic, str(at[-1].after)))
     assert resolve(broker, after) == []
@@ -132,7 +132,7 @@ def test_ids_after_the_end(
     assert topic in caplog.text
 
 
-def test_ids_that_are_gone(
+def test_deleted_ids(
     broker: Broker, trimmed: tuple[str, list[Position]], caplog: pytest.LogCaptureFixture
 ) -> None:
     topic, at = trimmed
@@ -152,7 +152,7 @@ def test_ids_that_are_gone(
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_what_is_trimmed_between_planning_and_reading_is_told(
+def test_trimming_between_planning_and_reading_is_reported(
     broker: Broker,
     trimmed: tuple[str, list[Position]],
     fails: bool,
@@ -200,7 +200,7 @@ PARTS = [
 ]
 
 
-def test_a_partitions_own_place_wins() -> None:
+def test_a_partitions_own_position_wins() -> None:
     places = (("a/b/t", AtTime(5)), ("persistent://a/b/t-partition-1", Edge.LATEST))
     bound = Bound("startingOffsets", Edge.EARLIEST, places)
     check_names(bound, PARTS)
@@ -219,7 +219,7 @@ def test_topics_that_are_not_read_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets", "startingTimestamp"])
-def test_they_are_refused_as_soon_as_a_read_is_described(option: str) -> None:
+def test_unread_topics_are_refused_when_the_schema_is_read(option: str) -> None:
     given = {"service.url": "pulsar://h", "topic": "a/b/t", option: '{"other": 5}'}
     given = given if option == "startingTimestamp" else {**given, option: '{"other": "1:1"}'}
     with pytest.raises(InvalidOption, match=f"option {option}: names other, which is not one of"):

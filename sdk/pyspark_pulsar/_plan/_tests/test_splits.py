@@ -80,7 +80,7 @@ def test_parts_by_ids_cover_the_range_too(
 
 @settings(deadline=None)
 @given(layouts(), st.integers(1, 30), st.lists(st.booleans(), min_size=6, max_size=6))
-def test_parts_begin_at_entries_that_are_surely_there(
+def test_parts_begin_at_existing_entries(
     spans: list[LedgerSpan], count: int, sure: list[bool]
 ) -> None:
     """What is guessed too large only makes parts uneven."""
@@ -141,7 +141,7 @@ def test_ranges_of_one_topic_are_cut_each_by_itself() -> None:
     assert starts == [Position(1, 0), Position(1, 20), Position(1, 40), Position(1, 80)]
 
 
-def test_a_part_is_not_smaller_than_told() -> None:
+def test_parts_have_the_minimal_size() -> None:
     whole, layout = _of("t", 250)
     assert len(split([whole], {"t": layout}, count=10, entries_least=100)) == 2
     assert split([whole], {"t": layout}, count=10, entries_least=251) == [whole]

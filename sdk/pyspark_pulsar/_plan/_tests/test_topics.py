@@ -73,7 +73,7 @@ def test_patterns(broker: Broker) -> None:
     assert refused.value.option == "subscribePattern"
 
 
-def test_reading_makes_no_topic(broker: Broker) -> None:
+def test_reading_creates_no_topic(broker: Broker) -> None:
     parted = broker.topic(partitions=1)
     for name in (broker.topic(), f"{parted}-partition-1", f"{broker.topic()}-partition-0"):
         with pytest.raises(TopicMissing) as missing:
@@ -83,7 +83,7 @@ def test_reading_makes_no_topic(broker: Broker) -> None:
         assert name not in listed
 
 
-def test_names_that_are_none(broker: Broker) -> None:
+def test_invalid_names(broker: Broker) -> None:
     for name in (
         "non-persistent://public/default/t",
         "persistent://only-this",
@@ -140,7 +140,7 @@ def test_samples_of_batches(broker: Broker) -> None:
     assert TopicProbe(broker.client).messages_per_entry(topic, BEGIN) == 30 / len(entries)
 
 
-def test_layout_of_one_ledger_is_known_without_asking(broker: Broker) -> None:
+def test_the_layout_of_one_ledger_needs_no_request(broker: Broker) -> None:
     start, stop = Position(7, 3, 1), Position(7, 9)
     topic = "persistent://public/default/not-there"
     assert layout(broker.client, topic, broker.options(topic), start, stop) == [LedgerSpan(7, 3, 9)]
@@ -166,9 +166,7 @@ def test_layout_by_ids(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == spans(entries[4:24])
 
 
-def test_sizes_of_ledgers_are_found_about_right(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sizes_of_ledgers_are_estimated(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = broker.topic()
     entries = positions(broker.publish(topic, [b"x"] * 30))
     for guess in (1, 3, 64, 5000, 50_000):
@@ -200,7 +198,7 @@ def test_probes_are_bounded(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> 
     assert found[-1] == spans(entries)[-1]
 
 
-def test_rest_that_does_not_answer_is_named(broker: Broker) -> None:
+def test_an_unreachable_rest_api_is_named(broker: Broker) -> None:
     topic = broker.topic()
     entries = positions(broker.publish(topic, [b"x"] * 12))
     for url in ("http://127.0.0.1:1", broker.web_url + "/metrics"):

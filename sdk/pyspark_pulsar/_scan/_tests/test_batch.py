@@ -64,7 +64,7 @@ def test_parts_read_everything_once(broker: Broker, readings: str, count: int) -
     assert {row["__partition"] for row in rows} == {0, 1}
 
 
-def test_few_entries_are_one_part_unless_told(broker: Broker, readings: str) -> None:
+def test_few_entries_are_one_part_by_default(broker: Broker, readings: str) -> None:
     _, parts = read(source(broker, readings))
     assert len(parts) == 2
     _, parts = read(source(broker, readings, maxRecordsPerPartition="10"))
@@ -94,7 +94,7 @@ def test_columns_that_are_asked_for(broker: Broker, readings: str) -> None:
     assert set(rows[0]) == {"degrees", "__key"}
 
 
-def test_filters_are_taken_only_if_asked_for(broker: Broker, readings: str) -> None:
+def test_filters_are_taken_only_with_pushdown(broker: Broker, readings: str) -> None:
     """With `pushFilters` on the reader, Spark fails every read unless its own setting is on."""
     reader = source(broker, readings).reader(StructType())
     assert not isinstance(reader, NarrowedBatchReader)
@@ -107,7 +107,7 @@ def test_filters_are_taken_only_if_asked_for(broker: Broker, readings: str) -> N
             wishing.reader(StructType())
 
 
-def test_streams_are_cut_the_same_way_again(broker: Broker) -> None:
+def test_streams_are_split_the_same_way_again(broker: Broker) -> None:
     """Whatever became of the topic; nothing is asked for it."""
     nobody = {"service.url": "pulsar://127.0.0.1:1", "topic": "t"}
     wanted = TopicRange("t", 0, Position(4, 10), Position(4, 29))
@@ -159,7 +159,7 @@ def test_topics_with_different_schemas(broker: Broker) -> None:
         (StructField("value", StringType()), ["column value", "sensor"]),
     ],
 )
-def test_columns_that_can_not_be_had(
+def test_unavailable_columns(
     broker: Broker, readings: str, field: StructField, words: list[str]
 ) -> None:
     with pytest.raises(SchemaMismatch) as caught:

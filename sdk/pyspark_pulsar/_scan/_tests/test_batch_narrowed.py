@@ -33,7 +33,7 @@ FILTERS: list[tuple[list[Filter], int]] = [
 
 
 @pytest.mark.parametrize(("filters", "topics"), FILTERS)
-def test_filters_leave_what_they_need(
+def test_filters_keep_matching_messages(
     broker: Broker, readings: str, filters: list[Filter], topics: int
 ) -> None:
     made = source(broker, readings, pushdown="true")

@@ -39,7 +39,7 @@ class Topic:
         return [Position(entry.ledger_id, entry.entry_id) for entry, _, _ in slices]
 
 
-def test_it_looks_a_little_back_first() -> None:
+def test_it_goes_back_a_little_first() -> None:
     topic = Topic(Position(8, 4960), Position(8, 5000))
     assert topic.search(Position(8, 5000)) == [Position(8, 5000)]
     assert topic.opened == [Position(8, 4936)]
@@ -62,6 +62,6 @@ def test_a_message_without_a_beginning_is_logged(caplog: pytest.LogCaptureFixtur
     assert "the first chunks of message 8:40 are gone" in caplog.text
 
 
-def test_others_are_not_given_again() -> None:
+def test_other_messages_are_not_repeated() -> None:
     topic = Topic(Position(1, 0), Position(8, 50))
     assert topic.search(Position(8, 50)) == [Position(8, 50)]

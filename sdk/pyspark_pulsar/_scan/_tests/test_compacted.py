@@ -80,7 +80,7 @@ def trimmed(broker: Broker) -> tuple[str, list[Position]]:
     return topic, at
 
 
-def test_a_batch_of_what_is_left(broker: Broker, trimmed: tuple[str, list[Position]]) -> None:
+def test_a_batch_of_compacted_messages(broker: Broker, trimmed: tuple[str, list[Position]]) -> None:
     topic, at = trimmed
     options = batch(broker, topic, **COMPACTED)
     assert planned(broker, options) == [TopicRange(full(topic), -1, BEGIN, at[-1])]
@@ -88,7 +88,7 @@ def test_a_batch_of_what_is_left(broker: Broker, trimmed: tuple[str, list[Positi
     assert read(broker, batch(broker, topic)) == []
 
 
-def test_times_and_ids_are_those_of_what_is_left(
+def test_times_and_ids_of_compacted_messages(
     broker: Broker, trimmed: tuple[str, list[Position]]
 ) -> None:
     topic, at = trimmed
@@ -106,7 +106,7 @@ def test_times_and_ids_are_those_of_what_is_left(
     assert read(broker, batch(broker, topic, startingTimestamp=later, **COMPACTED)) == []
 
 
-def test_who_reads_compacted_begins_by_an_id() -> None:
+def test_compacted_reads_start_at_an_id() -> None:
     """From the earliest on it can't tell that there is something while nothing has come."""
     assert start_id(BEGIN, read_compacted=True) == MessageId(0, 0)
     assert start_id(BEGIN, read_compacted=False) == EARLIEST
@@ -114,7 +114,7 @@ def test_who_reads_compacted_begins_by_an_id() -> None:
 
 
 @pytest.mark.parametrize("by_rest", [False, True])
-def test_parts_of_what_is_left(
+def test_parts_of_compacted_messages(
     broker: Broker, trimmed: tuple[str, list[Position]], by_rest: bool
 ) -> None:
     topic, _ = trimmed
@@ -126,7 +126,9 @@ def test_parts_of_what_is_left(
     ]
 
 
-def test_a_stream_of_what_is_left(broker: Broker, trimmed: tuple[str, list[Position]]) -> None:
+def test_a_stream_of_compacted_messages(
+    broker: Broker, trimmed: tuple[str, list[Position]]
+) -> None:
     query = Query(broker.options(trimmed[0], **COMPACTED))
     assert query.rest() == [b"%d" % n for n in range(24, 30)]
 

@@ -28,7 +28,7 @@ class Topic:
         return Reader(self._entries, at, silent=self._silent, ends=self._ends, late=self._late)
 
 
-def test_a_read_that_goes_on_in_its_ledger_lost_nothing() -> None:
+def test_a_read_that_continues_in_its_ledger_lost_nothing() -> None:
     topic = Topic(Entry(5, 7))
     check_start(topic, TOPIC, Position(5, 3), Position(5, 7), fails=True)
     check_start(topic, TOPIC, BEGIN, Position(5, 7), fails=True)
@@ -45,7 +45,7 @@ def test_a_caught_up_read_is_no_loss() -> None:
     check_start(Topic(Entry(5, 2)), TOPIC, Position(5, 3), None, fails=True)
 
 
-def test_silence_is_no_loss_while_the_broker_has_something() -> None:
+def test_silence_is_no_loss_while_messages_are_available() -> None:
     """A ledger ends, or the topic moves to another broker: nothing comes for many seconds."""
     topic = Topic(Entry(5, 2), Entry(8, 0), late=60)
     check_start(topic, TOPIC, Position(5, 3), Position(8, 0), fails=True)
@@ -53,24 +53,24 @@ def test_silence_is_no_loss_while_the_broker_has_something() -> None:
         check_start(Topic(Entry(8, 0), late=60), TOPIC, Position(5, 3), Position(8, 0), fails=True)
 
 
-def test_silence_that_lasts_is_an_error_of_its_own() -> None:
+def test_lasting_silence_is_a_timeout() -> None:
     with pytest.raises(
         OperationTimeoutError, match="it is unknown whether messages were lost; pollTimeoutMs"
     ):
         check_start(Topic(ends=False), TOPIC, Position(5, 3), None, fails=False, waits_max_s=20.0)
 
 
-def test_chunks_whose_end_does_not_come_are_something() -> None:
+def test_chunks_without_an_arriving_end_are_no_loss() -> None:
     topic = Topic(silent=(Position(5, 0), Position(5, 1)), ends=False)
     check_start(topic, TOPIC, Position(5, 0), None, fails=True)
 
 
-def test_chunks_without_an_end_are_something() -> None:
+def test_chunks_without_an_end_are_no_loss() -> None:
     topic = Topic(silent=(Position(5, 0), Position(5, 1)))
     check_start(topic, TOPIC, Position(5, 0), None, fails=True)
 
 
-def test_a_message_whose_first_chunk_is_there_is_something() -> None:
+def test_a_message_with_its_first_chunk_is_no_loss() -> None:
     """Its other chunks are in the next ledger, and so is its id."""
     topic = Topic(Entry(8, 1, first_chunk=MessageId(5, 2)))
     check_start(topic, TOPIC, Position(5, 3), Position(8, 1), fails=True)
@@ -79,7 +79,7 @@ def test_a_message_whose_first_chunk_is_there_is_something() -> None:
         check_start(topic, TOPIC, Position(4, 3), Position(8, 1), fails=True)
 
 
-def test_a_ledger_that_is_gone_is_a_loss() -> None:
+def test_a_deleted_ledger_is_a_loss() -> None:
     topic = Topic(Entry(8, 0))
     with pytest.raises(DataLoss, match="messages from 5:3 to before 8:0 are gone"):
         check_start(topic, TOPIC, Position(5, 3), Position(8, 0), fails=True)
@@ -90,13 +90,13 @@ def test_an_empty_topic_is_a_loss() -> None:
         check_start(Topic(), TOPIC, Position(5, 3), None, fails=True)
 
 
-def test_a_loss_may_be_only_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_loss_may_just_be_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "pyspark_pulsar"):
         check_start(Topic(Entry(8, 0)), TOPIC, Position(5, 3), Position(8, 0), fails=False)
     assert "messages from 5:3" in caplog.text
 
 
-def test_a_read_over_ledgers_that_are_there() -> None:
+def test_a_read_over_existing_ledgers() -> None:
     topic = Topic(Entry(5, 2), Entry(8, 0), Entry(9, 0))
     look = Continuity(topic, TOPIC, fails=True, clock=lambda: 0.0)
     for ledger in (5, 5, 8, 9):
@@ -107,7 +107,7 @@ def test_a_read_over_ledgers_that_are_there() -> None:
     assert topic.opened[1:] == [Position(9, 0)], "who ends early looks again"
 
 
-def test_ledgers_that_go_away_under_a_read() -> None:
+def test_ledgers_deleted_during_a_read() -> None:
     now_s = 0.0
     look = Continuity(Topic(Entry(9, 0)), TOPIC, fails=True, clock=lambda: now_s)
     look.came_to(5)
@@ -123,7 +123,7 @@ def test_ledgers_that_go_away_under_a_read() -> None:
 
 
 @pytest.mark.parametrize("left", [(), (Entry(9, 0),)])
-def test_a_read_that_ends_early_as_all_went_away(left: tuple[Entry, ...]) -> None:
+def test_a_read_that_ends_early_after_a_deletion(left: tuple[Entry, ...]) -> None:
     look = Continuity(Topic(*left), TOPIC, fails=True)
     look.came_to(5)
     with pytest.raises(DataLoss):

@@ -8,20 +8,20 @@ from hypothesis import strategies as st
 from pyspark_pulsar._scan._pace import STEP, Prefetch
 
 
-def test_it_begins_with_one_and_then_fits() -> None:
+def test_the_queue_begins_with_one_and_is_then_sized() -> None:
     queue = Prefetch(1000, 10_000)
     assert queue.queue_size == 1
     assert queue.took(1, 100, more=True)
     assert queue.queue_size == 100
 
 
-def test_little_is_read_with_one() -> None:
+def test_few_entries_are_read_with_one() -> None:
     queue = Prefetch(1000, 10_000)
     assert not queue.took(1, 100, more=False)
     assert queue.queue_size == 1
 
 
-def test_large_messages_keep_it_small() -> None:
+def test_large_messages_keep_the_queue_small() -> None:
     queue = Prefetch(1000, 10_000)
     assert not queue.took(1, 50_000, more=True)
     assert queue.queue_size == 1

@@ -35,13 +35,13 @@ def range_reader(
 SINGLES = [Entry(1, n) for n in range(4)] + [Entry(3, n) for n in range(4)]
 
 
-def test_both_ends_are_in_it() -> None:
+def test_both_ends_are_included() -> None:
     made, found = range_reader(Reader(SINGLES, Position(1, 2)), Position(1, 2), Position(3, 1))
     assert found == [Position(1, 2), Position(1, 3), Position(3, 0), Position(3, 1)]
     assert made.first_found == Position(1, 2)
 
 
-def test_it_ends_without_waiting_behind_its_stop() -> None:
+def test_it_ends_without_waiting_after_its_stop() -> None:
     reader = Reader(SINGLES)
     range_reader(reader, BEGIN, Position(3, 1))
     assert reader.waits == []
@@ -59,7 +59,7 @@ def test_a_batch_with_gaps_is_cut_by_index() -> None:
     assert found == [Position(1, 0, 5)]
 
 
-def test_it_ends_where_the_topic_has_no_more() -> None:
+def test_it_ends_when_the_topic_has_no_more() -> None:
     _, found = range_reader(Reader(SINGLES[:2]), BEGIN, Position(3, 1))
     assert found == [Position(1, 0), Position(1, 1)]
 
@@ -71,7 +71,7 @@ def test_it_ends_when_its_last_entry_came_without_a_message() -> None:
     assert reader.waits[-1] == 0.0
 
 
-def test_a_message_that_comes_while_it_is_asked_is_taken() -> None:
+def test_a_message_that_arrives_during_the_check_is_read() -> None:
     class Late(Reader):
         def has_message_available(self) -> bool:
             if not self.waits[1:]:
@@ -82,12 +82,12 @@ def test_a_message_that_comes_while_it_is_asked_is_taken() -> None:
     assert found == [Position(1, 0), Position(1, 1), Position(1, 2)]
 
 
-def test_waiting_for_what_never_comes_ends_with_an_error() -> None:
+def test_waiting_for_missing_messages_times_out() -> None:
     with pytest.raises(OperationTimeoutError, match=r"up to 1:9; pollTimeoutMs"):
         range_reader(Reader(SINGLES[:2], ends=False), BEGIN, Position(1, 9), waits_max_s=3.0)
 
 
-def test_a_broker_that_is_away_is_waited_for() -> None:
+def test_an_unreachable_broker_is_waited_for() -> None:
     class Away(Reader):
         asked = 0
 
@@ -139,7 +139,7 @@ def test_exactly_the_messages_between_the_ends(
 
 
 @pytest.mark.parametrize("last", [1, 3])
-def test_short_ranges_pay_too(last: int) -> None:
+def test_short_ranges_are_throttled_too(last: int) -> None:
     """What was taken of the range itself, before it is handed out."""
     pauses: list[float] = []
     throttle = Throttle(10.0, None, clock=lambda: 0.0, sleep=pauses.append)

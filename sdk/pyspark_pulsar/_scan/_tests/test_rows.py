@@ -103,7 +103,7 @@ def test_batches_are_bounded_by_bytes_but_have_a_row() -> None:
     assert [each.num_rows for each in made] == [2, 2, 1]
 
 
-def test_payloads_are_left_alone_for_metadata() -> None:
+def test_payloads_are_not_decoded_for_metadata() -> None:
     entry = Entry(1, 0, [b"not json"])
     assert lines(read([entry], columns(__entryId=LongType()))) == [{"__entryId": 0}]
     assert entry.reads == 0
@@ -117,7 +117,7 @@ def test_fail_fast_names_the_message() -> None:
         read(BAD)
 
 
-def test_permissive_gives_nulls_and_what_did_not_fit() -> None:
+def test_permissive_gives_nulls_and_the_malformed_payload() -> None:
     options = replace(
         OPTIONS, parse_mode=ParseMode.PERMISSIVE, corrupt_record_column="_corrupt_record"
     )
@@ -131,7 +131,7 @@ def test_permissive_gives_nulls_and_what_did_not_fit() -> None:
     assert raw[1] == {"a": None, "_corrupt_record": b"{"}
 
 
-def test_drop_malformed_leaves_them_out() -> None:
+def test_drop_malformed_drops_rows() -> None:
     options = replace(OPTIONS, parse_mode=ParseMode.DROPMALFORMED)
     assert [row["a"] for row in lines(read(BAD, options=options))] == [0, 2]
     assert read([Entry(1, 0, [b"{"])], options=options) == []

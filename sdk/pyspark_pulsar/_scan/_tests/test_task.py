@@ -131,7 +131,7 @@ def send_chunked(client: geminga.blocking.Client, topic: str, name: bytes) -> No
 
 
 @pytest.mark.slow
-def test_messages_in_chunks_are_read_once_wherever_a_split_cuts_them(
+def test_chunked_messages_are_read_once_wherever_they_are_split(
     url: geminga.testing.BrokerUrl, client: geminga.blocking.Client
 ) -> None:
     """Two producers' chunks are mixed; messages are cut in the middle, over ledgers too."""
@@ -161,14 +161,14 @@ def test_messages_in_chunks_are_read_once_wherever_a_split_cuts_them(
     assert sorted(value for part in parts for value in values(part)) == whole
 
 
-def test_a_stop_that_the_topic_does_not_reach(url: str, client: geminga.blocking.Client) -> None:
+def test_a_stop_after_the_topics_end(url: str, client: geminga.blocking.Client) -> None:
     send(client, "short", 3)
     options = options_of(url, "short")
     end = TopicProbe(client).last_position(full("short")) or BEGIN
     assert len(rows(options, BEGIN, Position(end.ledger_id, end.entry_id + 5))) == 3
 
 
-def test_data_that_is_gone_at_the_start(url: str, client: geminga.blocking.Client) -> None:
+def test_lost_data_at_the_start(url: str, client: geminga.blocking.Client) -> None:
     options = options_of(url, "gone")
     send(client, "gone", 3)
     end = TopicProbe(client).last_position(full("gone")) or BEGIN
@@ -178,7 +178,7 @@ def test_data_that_is_gone_at_the_start(url: str, client: geminga.blocking.Clien
     assert len(rows(replace(options, fail_on_data_loss=False), before_it, end)) == 3
 
 
-def test_filters_leave_out_before_decoding(url: str, client: geminga.blocking.Client) -> None:
+def test_filters_apply_before_decoding(url: str, client: geminga.blocking.Client) -> None:
     options = options_of(url, "keyed")
     with client.create_producer("keyed", batching_max_publish_delay_s=30.0) as producer:
         for n in range(9):
@@ -235,7 +235,7 @@ def test_a_null_message_has_null_values(url: str, client: geminga.blocking.Clien
     ]
 
 
-def test_queues_fit_the_messages(
+def test_queue_sizes_fit_the_messages(
     url: str, client: geminga.blocking.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Small messages, then large ones: what is fetched ahead stays bounded by bytes."""

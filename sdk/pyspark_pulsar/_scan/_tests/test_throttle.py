@@ -38,7 +38,7 @@ def test_both_limits_hold() -> None:
     assert clock.now_s - 100.0 >= 200 / 100 - BURST_S
 
 
-def test_a_pause_earns_no_more_than_a_burst() -> None:
+def test_a_pause_allows_at_most_one_burst() -> None:
     clock = Clock()
     throttle = Throttle(None, 1000.0, clock=clock, sleep=clock.sleep)
     clock.now_s += 3600
@@ -56,7 +56,7 @@ def test_without_limits_nothing_pauses() -> None:
     assert throttle.chunk_bytes == float("inf")
 
 
-def test_little_is_taken_at_once_under_a_low_rate() -> None:
+def test_a_low_rate_takes_little_at_once() -> None:
     assert Throttle(None, 4000.0).chunk_bytes == 4000 * BURST_S
 
 

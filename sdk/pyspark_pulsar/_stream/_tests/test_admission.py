@@ -30,7 +30,7 @@ def test_shares_are_even() -> None:
     assert found.ends == {"a": Position(1, 9), "b": Position(1, 9)}
 
 
-def test_what_one_leaves_is_the_others() -> None:
+def test_unused_shares_go_to_other_topics() -> None:
     topics = {"a": queue((1, 10)), "b": queue(*[(1, 10)] * 50)}
     found = admit(topics, Limit(messages=20), turn=0)
     assert found.messages == 20
@@ -64,7 +64,7 @@ def test_an_entry_larger_than_its_share_fits_into_what_is_left() -> None:
     assert found.ends == {"a": Position(1, 0)}
 
 
-def test_what_cannot_be_read_is_passed() -> None:
+def test_unreadable_ranges_are_skipped() -> None:
     found = admit({"a": queue()}, Limit(messages=5), turn=0)
     assert found.ends == {"a": END}
     assert found.messages == 0

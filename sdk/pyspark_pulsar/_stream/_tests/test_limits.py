@@ -43,7 +43,7 @@ def test_limits_of_bytes_and_all_at_once(broker: Broker) -> None:
     assert len(query.read(query.at, end)) == 9
 
 
-def test_too_little_waits_for_more(broker: Broker) -> None:
+def test_too_few_messages_wait_for_more(broker: Broker) -> None:
     topic = broker.topic("least")
     broker.send(topic, b"0")
     options = broker.options(topic, minMessagesPerTrigger="4", maxTriggerDelay="3600000")
@@ -61,7 +61,7 @@ def test_too_little_waits_for_more(broker: Broker) -> None:
     assert query.batch() == [b"5"]
 
 
-def test_available_now_ends_where_it_began(broker: Broker) -> None:
+def test_available_now_ends_at_the_ends_of_its_start(broker: Broker) -> None:
     topic = broker.topic("now")
     broker.send(topic, *numbers(0, 10))
     query = Query(broker.options(topic, maxMessagesPerTrigger="4", minMessagesPerTrigger="3"))

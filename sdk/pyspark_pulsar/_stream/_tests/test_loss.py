@@ -49,7 +49,7 @@ def test_a_topic_that_is_deleted(broker: Broker, fails: bool) -> None:
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_a_topic_that_is_made_again_between_two_batches(broker: Broker, fails: bool) -> None:
+def test_a_topic_recreated_between_two_batches(broker: Broker, fails: bool) -> None:
     topic = broker.topic("remade")
     broker.send(topic, *numbers(0, 5))
     query = Query(broker.options(topic, failOnDataLoss=str(fails)))
@@ -63,7 +63,7 @@ def test_a_topic_that_is_made_again_between_two_batches(broker: Broker, fails: b
         assert query.rest() == [b"new"]
 
 
-def test_trimming_behind_a_query_is_no_loss(thrifty: Broker) -> None:
+def test_trimming_of_read_messages_is_no_loss(thrifty: Broker) -> None:
     """Ledgers end and go while the query has read all; the anchor's last one stays."""
     topic = thrifty.topic("trimmed")
     thrifty.send(topic, b"0")

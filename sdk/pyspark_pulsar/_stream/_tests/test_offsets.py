@@ -27,14 +27,14 @@ some = st.dictionaries(st.sampled_from([A, B]), positions)
 
 @settings(deadline=None)
 @given(some, st.none() | st.text(max_size=5), st.none() | some)
-def test_the_text_gives_the_same_back(
+def test_offsets_round_trip(
     found: dict[str, Position], name: str | None, began: dict[str, Position] | None
 ) -> None:
     offsets = Offsets(found, name, began)
     assert Offsets.parse(json.loads(json.dumps(offsets.as_json()))) == offsets
 
 
-def test_the_text_is_one_for_one_meaning() -> None:
+def test_equal_offsets_have_equal_texts() -> None:
     one = Offsets({A: Position(1, 2), B: BEGIN}, "s").as_json()
     other = Offsets({B: BEGIN, A: Position(1, 2)}, "s").as_json()
     assert json.dumps(one) == json.dumps(other)
@@ -48,12 +48,12 @@ def test_odd_names_beside_topics_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("value", [7, None, "x", "1", "1:2:3:4", {"a": 1}])
-def test_what_no_query_wrote_is_refused(value: object) -> None:
+def test_invalid_offsets_are_refused(value: object) -> None:
     with pytest.raises(OffsetOutOfRange, match="b: the checkpoint"):
         Offsets.parse({B: value})
 
 
-def test_a_range_begins_behind_the_last_position() -> None:
+def test_a_range_begins_after_the_last_position() -> None:
     start = Offsets({A: Position(1, 2), B: Position(4, 0, 1)})
     end = Offsets({A: Position(3, 0), B: Position(4, 0, 7)})
     assert ranges(start, end) == [
@@ -62,7 +62,7 @@ def test_a_range_begins_behind_the_last_position() -> None:
     ]
 
 
-def test_new_topics_begin_at_their_beginning_and_gone_ones_are_left_out() -> None:
+def test_new_topics_start_at_their_beginning_and_deleted_ones_are_left_out() -> None:
     start, end = Offsets({A: Position(1, 2)}), Offsets({B: Position(5, 1)})
     assert ranges(start, end) == [TopicRange(B, -1, BEGIN, Position(5, 1))]
 
@@ -72,7 +72,7 @@ def test_a_topic_without_anything_new_has_no_range() -> None:
     assert ranges(same, same) == []
 
 
-def test_a_topic_that_went_back_is_another() -> None:
+def test_a_topic_that_ends_earlier_was_recreated() -> None:
     found = ranges(Offsets({B: Position(9, 9)}), Offsets({B: Position(2, 1)}))
     assert found == [TopicRange(B, -1, BEGIN, Position(2, 1))]
 

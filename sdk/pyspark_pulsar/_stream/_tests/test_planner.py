@@ -25,7 +25,7 @@ def broker() -> Iterator[Broker]:
         yield found
 
 
-def test_a_query_reads_on_from_its_checkpoint(broker: Broker) -> None:
+def test_a_query_continues_from_its_checkpoint(broker: Broker) -> None:
     topic = broker.topic("on")
     options = broker.options(topic)
     broker.send(topic, *numbers(0, 25))
@@ -130,7 +130,7 @@ def test_an_empty_first_batch_keeps_the_place(broker: Broker) -> None:
     assert second.latest() == third
 
 
-def test_names_that_are_not_there(broker: Broker) -> None:
+def test_missing_topics(broker: Broker) -> None:
     with pytest.raises(TopicMissing, match="no-such"):
         Query(broker.options("no-such"))
     topic = broker.topic("there")
@@ -149,7 +149,7 @@ def test_new_partitions_are_read_from_their_beginning(broker: Broker) -> None:
     assert sum("://" in name for name in query.at) == 3
 
 
-def test_new_topics_of_a_pattern_and_those_that_go(broker: Broker) -> None:
+def test_new_and_deleted_topics_of_a_pattern(broker: Broker) -> None:
     mark = uuid.uuid4().hex[:6]
     options = broker.selecting(
         topicsPattern=f"persistent://public/default/{mark}-.*",
@@ -182,7 +182,7 @@ def test_a_pattern_whose_first_topic_comes_later(broker: Broker) -> None:
     assert again.rest() == [b"3"]
 
 
-def test_an_older_spark_tells_no_start(broker: Broker) -> None:
+def test_an_older_spark_passes_no_start(broker: Broker) -> None:
     topic = broker.topic("older")
     broker.send(topic, *numbers(0, 10))
     planner = StreamPlanner(broker.options(topic, maxMessagesPerTrigger="6"))
@@ -195,7 +195,7 @@ def test_an_older_spark_tells_no_start(broker: Broker) -> None:
     assert one != two == three
 
 
-def test_a_broker_that_is_away_is_waited_for_a_while(
+def test_an_unreachable_broker_is_waited_for_a_while(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = broker.topic("away")
@@ -218,7 +218,7 @@ def test_a_broker_that_is_away_is_waited_for_a_while(
     assert query.batch() == [b"1"]
 
 
-def test_available_now_does_not_end_while_the_broker_is_away(
+def test_available_now_does_not_end_while_the_broker_is_unreachable(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spark ends such a query when its offset stays."""

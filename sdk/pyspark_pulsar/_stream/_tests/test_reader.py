@@ -76,11 +76,11 @@ def planned() -> tuple[PulsarStreamReader, Planner]:
         ({"minOffsetsPerTrigger": "2"}, ReadMinRows(2)),
     ],
 )
-def test_spark_hears_of_one_limit(options: dict[str, str], limit: object) -> None:
+def test_spark_gets_one_limit(options: dict[str, str], limit: object) -> None:
     assert reader_of(**options).getDefaultReadLimit() == limit
 
 
-def test_limits_hold_unless_a_trigger_wants_all(
+def test_limits_apply_unless_a_trigger_reads_all(
     planned: tuple[PulsarStreamReader, Planner],
 ) -> None:
     reader, planner = planned
@@ -94,7 +94,7 @@ def test_limits_hold_unless_a_trigger_wants_all(
 @pytest.mark.parametrize(
     "limits", [{}, {"maxMessagesPerTrigger": "7"}, {"maxBytesPerTrigger": "1k"}]
 )
-def test_one_micro_batch_is_told_of(
+def test_one_micro_batch_is_warned_about(
     limits: dict[str, str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Where available-now ends at the limits."""
@@ -120,7 +120,7 @@ def test_micro_batches_pass_as_offsets(planned: tuple[PulsarStreamReader, Planne
     reader_of().stop()
 
 
-def test_tasks_get_a_copy_that_connects_to_nobody() -> None:
+def test_tasks_get_a_copy_that_does_not_connect() -> None:
     copy = cloudpickle.loads(cloudpickle.dumps(reader_of(maxMessagesPerTrigger="7")))
     assert copy.getDefaultReadLimit() == ReadMaxRows(7)
     assert copy._planner is None

@@ -45,7 +45,7 @@ def marks(url: geminga.testing.BrokerUrl, topic: str) -> dict[str, str]:
     return {name: cursor["markDeletePosition"] for name, cursor in stats["cursors"].items()}
 
 
-def test_it_holds_all_and_stands_before_the_last_message_that_was_read(
+def test_it_retains_all_messages_from_the_last_read_one_on(
     url: geminga.testing.BrokerUrl, client: geminga.blocking.Client
 ) -> None:
     at = publish(client, "held", 5)
@@ -57,7 +57,7 @@ def test_it_holds_all_and_stands_before_the_last_message_that_was_read(
         assert marks(url, "held") == {"mark": f"{at[0].ledger_id}:{n - 1}"}
 
 
-def test_it_never_goes_back_and_knows_parts_of_batches(
+def test_it_never_moves_back_and_supports_parts_of_batches(
     url: geminga.testing.BrokerUrl, client: geminga.blocking.Client
 ) -> None:
     at = publish(client, "parts", 5)
@@ -96,7 +96,7 @@ def test_a_restarted_query_finds_its_mark_again(
     assert marks(url, "again") == {"mark": f"{at[0].ledger_id}:3"}
 
 
-def test_somebody_elses_subscription_is_refused(
+def test_a_subscription_in_use_is_refused(
     client: geminga.blocking.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_retention, "BUSY_S", 0.3)
@@ -107,7 +107,7 @@ def test_somebody_elses_subscription_is_refused(
         RetentionSubscription(client, "mark").hold([full("busy")])
 
 
-def test_one_that_leaves_soon_is_waited_for(client: geminga.blocking.Client) -> None:
+def test_a_leaving_consumer_is_waited_for(client: geminga.blocking.Client) -> None:
     consumer = client.subscribe("soon", "mark")
     leaving = threading.Timer(0.4, consumer.close)
     leaving.start()
@@ -115,7 +115,7 @@ def test_one_that_leaves_soon_is_waited_for(client: geminga.blocking.Client) -> 
     leaving.join()
 
 
-def test_a_move_that_fails_is_made_up_for(
+def test_a_failed_move_is_retried(
     url: geminga.testing.BrokerUrl,
     client: geminga.blocking.Client,
     monkeypatch: pytest.MonkeyPatch,

@@ -94,7 +94,7 @@ def test_a_topic_that_is_deleted_and_made_again(broker: Broker) -> None:
     ends.close()
 
 
-def test_all_partitions_are_gone(broker: Broker) -> None:
+def test_all_partitions_are_deleted(broker: Broker) -> None:
     topic = broker.topic("gone", partitions=2)
     broker.send(topic, *numbers(0, 4))
     for n in range(2):
@@ -104,9 +104,7 @@ def test_all_partitions_are_gone(broker: Broker) -> None:
         Query(broker.options(topic))
 
 
-def test_a_batch_whose_partitions_are_gone(
-    broker: Broker, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_batch_with_deleted_partitions(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
     topic = broker.topic("batch", partitions=2)
     broker.send(topic, *numbers(0, 40))
     options = parse_read({"service.url": broker.url, "topic": topic}, streaming=False)
@@ -126,7 +124,7 @@ def test_a_batch_whose_partitions_are_gone(
 
 
 @pytest.mark.parametrize("anchor", ["true", "false"])
-def test_one_partition_is_gone(
+def test_one_partition_is_deleted(
     broker: Broker, caplog: pytest.LogCaptureFixture, anchor: str
 ) -> None:
     topic = broker.topic("one", partitions=2)
@@ -147,7 +145,7 @@ def test_one_partition_is_gone(
 
 @pytest.mark.parametrize("fails", [True, False])
 @pytest.mark.parametrize("anchor", ["true", "false"])
-def test_a_partition_that_goes_away_under_a_query(broker: Broker, fails: bool, anchor: str) -> None:
+def test_a_partition_deleted_during_a_query(broker: Broker, fails: bool, anchor: str) -> None:
     topic = broker.topic("under", partitions=2)
     broker.send(topic, *numbers(0, 40))
     query = Query(broker.options(topic, failOnDataLoss=str(fails), anchor=anchor))

@@ -30,7 +30,7 @@ def again(query: Query, broker: Broker, topic: str, **more: str) -> Query:
 @pytest.mark.parametrize("fails", [True, False])
 @pytest.mark.parametrize("anchor", ["true", "false"])
 @pytest.mark.parametrize("limited", [False, True])
-def test_a_cluster_that_is_set_up_anew(
+def test_a_recreated_cluster(
     fails: bool, anchor: str, limited: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It counts its ledgers from the same number on: the new topic has the old one's positions, and
@@ -58,7 +58,7 @@ def test_a_cluster_that_is_set_up_anew(
     close_clients()
 
 
-def test_while_a_query_runs(broker: Broker) -> None:
+def test_a_topic_recreated_during_a_query(broker: Broker) -> None:
     topic = broker.topic("running")
     broker.send(topic, *numbers(0, 5))
     query = Query(broker.options(topic))
@@ -91,7 +91,7 @@ def test_a_mark_is_in_the_ledger_of_the_offset(broker: Broker) -> None:
     assert newest != first
 
 
-def test_offsets_of_earlier_versions_go_on(
+def test_offsets_of_earlier_versions_are_continued(
     broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = broker.topic("old")

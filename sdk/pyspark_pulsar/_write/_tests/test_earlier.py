@@ -50,7 +50,7 @@ def of(*values: int) -> pa.RecordBatch:
 
 
 @pytest.mark.parametrize("batching", ["true", "false"])
-def test_rows_that_come_in_another_order_are_told(client: Client, url: str, batching: str) -> None:
+def test_rows_in_another_order_are_reported(client: Client, url: str, batching: str) -> None:
     """As behind a shuffle, whose blocks come as they are fetched."""
     topic = fresh()
     given = {"topic": topic, "pulsar.producer.batchingEnabled": batching}
@@ -68,7 +68,7 @@ def test_rows_that_come_in_another_order_are_told(client: Client, url: str, batc
     assert numbers(client, topic) == list(range(60))
 
 
-def test_a_row_in_the_middle_of_a_batch_is_told(client: Client, url: str) -> None:
+def test_a_differing_row_in_a_batch_is_reported(client: Client, url: str) -> None:
     topic = fresh()
     with pytest.raises(RuntimeError):
         task(client, url, "value string", who("q"), topic=topic).run(failing(*batches(30, 30)))
@@ -98,7 +98,7 @@ def test_each_partition_is_compared(client: Client, url: geminga.testing.BrokerU
         ("__orderingKey", "binary", pa.array([b"o", None]), pa.array([None, b"o"])),
     ],
 )
-def test_all_that_makes_a_message_counts(
+def test_all_parts_of_a_message_are_compared(
     client: Client, url: str, column: str, kind: str, first: pa.Array, second: pa.Array
 ) -> None:
     topic = fresh()
@@ -144,7 +144,7 @@ def test_the_order_may_be_trusted(client: Client, url: str) -> None:
     assert numbers(client, topic) == list(range(5))
 
 
-def test_what_cannot_be_compared_is_a_warning(
+def test_incomparable_messages_are_a_warning(
     client: Client,
     url: str,
     caplog: pytest.LogCaptureFixture,
@@ -162,7 +162,7 @@ def test_what_cannot_be_compared_is_a_warning(
     assert "the messages are encrypted" in told
 
 
-def test_messages_that_were_trimmed_are_a_warning(
+def test_trimmed_messages_are_a_warning(
     client: Client, url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = fresh()
@@ -175,7 +175,7 @@ def test_messages_that_were_trimmed_are_a_warning(
     assert numbers(client, topic) == list(range(10))
 
 
-def test_they_are_found_among_others_however_long_ago(client: Client, url: str) -> None:
+def test_earlier_messages_are_found_however_old(client: Client, url: str) -> None:
     """The clock stands for time that passed."""
     topic = fresh()
     for epoch in range(3):
@@ -200,7 +200,7 @@ def test_they_are_found_among_others_however_long_ago(client: Client, url: str) 
     empty.close()
 
 
-def test_rows_that_others_wrote_meanwhile_cost_no_more_than_reading_them(
+def test_other_producers_messages_only_cost_their_reading(
     client: Client, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is read where there was no earlier attempt."""

@@ -54,7 +54,7 @@ def test_a_stream_is_its_query_and_micro_batch(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     "properties", [{}, {"queryId": "q"}, {"batchId": "1"}, {"queryId": "q", "batchId": "x"}]
 )
-def test_a_stream_that_spark_does_not_tell(
+def test_a_stream_without_sparks_properties(
     monkeypatch: pytest.MonkeyPatch, properties: dict[str, str]
 ) -> None:
     within(monkeypatch, Context(**properties))

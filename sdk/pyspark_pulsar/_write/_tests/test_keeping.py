@@ -39,7 +39,7 @@ def written(
 
 
 @pytest.mark.parametrize("partitions", [0, 2])
-def test_a_topic_that_keeps_nothing(
+def test_a_topic_without_retention(
     caplog: pytest.LogCaptureFixture, url: geminga.testing.BrokerUrl, partitions: int
 ) -> None:
     topic = fresh()
@@ -62,7 +62,7 @@ def test_a_topic_with_retention(caplog: pytest.LogCaptureFixture) -> None:
         close_clients()
 
 
-def test_without_the_rest_api_a_new_topic_is_told(
+def test_without_the_rest_api_a_new_topic_is_warned_about(
     caplog: pytest.LogCaptureFixture, url: str
 ) -> None:
     topic = fresh()
@@ -94,7 +94,7 @@ def test_columns_by_kafkas_names(caplog: pytest.LogCaptureFixture, url: str) -> 
     assert "__key" not in pairs
 
 
-def test_a_stream_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stream_is_warned_about_once(caplog: pytest.LogCaptureFixture) -> None:
     options = parse_write(
         {"service.url": "pulsar://localhost", "schemaType": "auto"}, streaming=True
     )

@@ -53,6 +53,6 @@ def test_the_column_goes_before_the_key_and_the_key_before_the_turn() -> None:
     assert told.tolist() == [2, -1, -1, 0, -1]
 
 
-def test_a_partition_that_is_not_there() -> None:
+def test_a_missing_partition() -> None:
     with pytest.raises(SchemaMismatch, match="column __partition: has 3, but the topic has 3"):
         router(3).choose(2, None, np.array([3, 0]))

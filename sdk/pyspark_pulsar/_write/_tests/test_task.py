@@ -84,7 +84,7 @@ def numbers(client: Client, topic: str) -> list[int]:
     return [int(each.data) for each in read(client, topic)]
 
 
-def test_all_rows_with_all_that_describes_them(client: Client, url: str) -> None:
+def test_all_rows_with_all_metadata(client: Client, url: str) -> None:
     topic, other = fresh(), fresh()
     columns = {
         "value": pa.array(["a", None, "c"]),
@@ -129,7 +129,7 @@ def test_keys_go_where_the_sdk_sends_them(client: Client, url: geminga.testing.B
 
 
 @pytest.mark.parametrize("batching", ["true", "false"])
-def test_an_attempt_after_another_writes_what_is_left(
+def test_a_second_attempt_writes_the_rest(
     client: Client, url: geminga.testing.BrokerUrl, batching: str
 ) -> None:
     topic = partitioned(url, 3)
@@ -207,7 +207,7 @@ def test_without_deduplication_at_the_broker_the_task_fails(
         assert Counter(numbers(other, topic)) == Counter([*range(5), *range(5)])
 
 
-def test_an_attempt_waits_until_the_one_before_it_is_gone(
+def test_an_attempt_waits_for_the_end_of_the_one_before(
     client: Client, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = fresh()
@@ -254,7 +254,7 @@ def test_each_message_that_fails_fails_the_task(client: Client, url: str) -> Non
         task(client, url, "value binary", who(), topic=topic).run([batch])
 
 
-def test_what_the_broker_refuses_is_known_at_once(
+def test_refusals_of_the_broker_are_reported_at_once(
     client: Client, url: geminga.testing.BrokerUrl
 ) -> None:
     topic = fresh()

@@ -25,7 +25,7 @@ def options(**given: str) -> WriteOptions:
     return parse_write({**URL, **given}, streaming=True)
 
 
-def test_what_a_topic_holds_stays() -> None:
+def test_a_topics_messages_cannot_be_replaced() -> None:
     with pytest.raises(InvalidOption, match="mode: must be append"):
         make_writer(struct("value string"), options(), overwrite=True)
     with pytest.raises(InvalidOption, match="outputMode: must be append or update"):
@@ -50,7 +50,7 @@ def test_a_stream_is_planned_without_the_broker(monkeypatch: pytest.MonkeyPatch)
     assert isinstance(old, _writer.PulsarRowStreamWriter)
 
 
-def test_rows_are_what_arrow_would_be() -> None:
+def test_rows_equal_arrow_batches() -> None:
     schema = struct("a timestamp, b map<string,int>, c struct<d: array<string>>, e decimal(5,2)")
     naive = datetime.datetime(2026, 1, 2, 3, 4, 5, 6)
     row = t.Row(a=naive, b={"x": 1, "y": None}, c=t.Row(d=["p", None]), e=None)

@@ -36,7 +36,7 @@ def run(broker: Broker, *arguments: str) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
-def test_a_stream_that_is_gone(broker: Broker, tmp_path: Path) -> None:
+def test_a_stream_that_ended(broker: Broker, tmp_path: Path) -> None:
     topic = broker.topic("gone", partitions=2)
     broker.send(topic, *numbers(0, 10))
     query = Query(broker.options(topic))
@@ -54,7 +54,7 @@ def test_a_stream_that_is_gone(broker: Broker, tmp_path: Path) -> None:
     assert broker.cursors(parts[0]) == {}
 
 
-def test_one_whose_name_was_given(broker: Broker, tmp_path: Path) -> None:
+def test_a_stream_with_a_named_subscription(broker: Broker, tmp_path: Path) -> None:
     topic = broker.topic("named")
     broker.send(topic, *numbers(0, 3))
     query = Query(broker.options(topic, subscriptionName="mine"))
@@ -71,7 +71,7 @@ def test_one_whose_name_was_given(broker: Broker, tmp_path: Path) -> None:
     assert broker.cursors(topic) == {}
 
 
-def test_one_that_is_in_use_stays(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_subscription_in_use_stays(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyspark_pulsar._stream._retention.BUSY_S", 0.0)
     topic = broker.topic("used")
     with broker.client.subscribe(topic, "mine"):
@@ -81,7 +81,7 @@ def test_one_that_is_in_use_stays(broker: Broker, monkeypatch: pytest.MonkeyPatc
         assert "mine" in broker.cursors(topic)
 
 
-def test_what_is_no_checkpoint(broker: Broker, tmp_path: Path) -> None:
+def test_invalid_checkpoints(broker: Broker, tmp_path: Path) -> None:
     code, told = run(broker, str(tmp_path))
     assert code == 1
     assert "has no offsets: is" in told

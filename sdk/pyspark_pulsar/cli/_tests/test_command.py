@@ -34,7 +34,7 @@ def test_wrong_options_are_usage_errors(arguments: list[str], complaint: str) ->
     assert complaint in done.output
 
 
-def test_secrets_of_a_file_are_not_told(tmp_path: Path) -> None:
+def test_secrets_of_a_file_are_not_shown(tmp_path: Path) -> None:
     file = tmp_path / "options"
     file.write_text("# who\n\npulsar.client.authParams=token:hush\nnothing like hush\n")
     done = CliRunner().invoke(sql, ["--options-file", str(file)])

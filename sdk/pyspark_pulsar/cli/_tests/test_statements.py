@@ -26,7 +26,7 @@ def is_empty(statement: str) -> bool:
 
 @settings(deadline=None)
 @given(st.lists(STATEMENTS, max_size=5), STATEMENTS)
-def test_what_was_joined_is_cut_again(ended: list[str], rest: str) -> None:
+def test_joined_statements_are_split_again(ended: list[str], rest: str) -> None:
     found, left = split_statements("".join(f"{each};" for each in ended) + rest)
     assert found == [each.strip() for each in ended if not is_empty(each)]
     assert left == ("" if is_empty(rest) else rest.strip())
@@ -35,7 +35,7 @@ def test_what_was_joined_is_cut_again(ended: list[str], rest: str) -> None:
 @pytest.mark.parametrize(
     "opened", ["select 'a;", 'select "a;', "select `a;", "select /* a;", "/*;"]
 )
-def test_what_is_not_closed_ends_nothing(opened: str) -> None:
+def test_an_unclosed_text_ends_no_statement(opened: str) -> None:
     assert split_statements(f"one; {opened}") == (["one"], opened)
 
 
