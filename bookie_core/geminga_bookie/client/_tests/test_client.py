@@ -289,7 +289,9 @@ async def test_a_writer_that_heard_less_does_not_close_over_a_recovery(world: Wo
 
 
 @pytest.mark.parametrize("failure", [UnknownLedgerState("unclean stop"), StorageFailed("disk")])
-async def test_recovery_without_a_quorum_fails(world: World, failure: BookkeeperError) -> None:
+async def test_recovery_fails_while_the_end_is_unknown(
+    world: World, failure: BookkeeperError
+) -> None:
     writer = await written(world, [b"a"])
     world.bookie.read_failure = failure
     with pytest.raises(UnknownLedgerState):

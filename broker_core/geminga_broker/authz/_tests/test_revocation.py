@@ -259,7 +259,7 @@ async def test_invented_names_are_bounded_in_memory_and_log(
     "path",
     ["acme%2Fapp/x/topics", "acme/app%2Fx/topics", "acme/app%2F../topics"],
 )
-async def test_rule_and_handler_split_names_alike(path: str) -> None:
+async def test_names_with_an_encoded_slash_are_refused(path: str) -> None:
     async with secured() as broker:
         app = create_app(broker.service)
         assert (await call(app, "GET", f"/admin/v2/namespaces/{path}", "boss")).status == 412

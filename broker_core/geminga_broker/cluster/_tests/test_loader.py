@@ -149,7 +149,7 @@ async def test_waiting_loads_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
         nursery.cancel_scope.cancel()
 
 
-async def test_a_creating_request_joins_a_load_that_may_not_create() -> None:
+async def test_a_load_without_creation_does_not_refuse_a_creating_request() -> None:
     async with loader() as (topics, logs), trio.open_nursery() as nursery:
         logs.gate.set()
         found: list[object] = []

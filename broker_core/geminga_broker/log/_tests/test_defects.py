@@ -145,7 +145,7 @@ async def test_a_cancelled_close_releases_the_logs_memory(
         assert await drain(again.open_reader("r2", EARLIEST)) == [*numbered(2), "late"]
 
 
-async def test_a_cancelled_trim_deletes_its_ledgers(
+async def test_a_cancelled_trim_keeps_the_record_of_its_ledgers(
     world: World, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
     """A later change of the chain would write such ledgers down again."""

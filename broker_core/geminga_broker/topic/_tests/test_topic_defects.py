@@ -33,7 +33,7 @@ async def test_the_end_of_a_reader(world: World, caplog: pytest.LogCaptureFixtur
     await _publishes(world, topic)
 
 
-async def test_granting_access_to_a_waiting_producer(
+async def test_a_defect_in_granting_access_is_logged(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = world.topic()

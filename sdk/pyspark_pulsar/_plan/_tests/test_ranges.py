@@ -219,7 +219,7 @@ def test_topics_that_are_not_read_are_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets", "startingTimestamp"])
-def test_unread_topics_are_refused_when_the_schema_is_read(option: str) -> None:
+def test_topics_that_are_not_read_are_refused_early(option: str) -> None:
     given = {"service.url": "pulsar://h", "topic": "a/b/t", option: '{"other": 5}'}
     given = given if option == "startingTimestamp" else {**given, option: '{"other": "1:1"}'}
     with pytest.raises(InvalidOption, match=f"option {option}: names other, which is not one of"):
