@@ -1,4 +1,4 @@
-"""The child of the kill test: a bookie under load that writes down what was acknowledged,
+"""The child of the kill test: a bookie under load that reports acknowledged entries,
 unbuffered."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the bookie's tests share: packets, a collector of completions, a disk that fails on
+"""Helpers of the bookie's tests: packets, a collector of completions, a disk that fails on
 demand."""
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def packet(ledger_id: int, entry_id: int, lac: int = -1, size: int = 100) -> byt
 
 
 def packets(ledger_id: int, ids: Iterable[int], size: int = 100) -> list[bytes]:
-    """Packets with the LAC one behind each entry."""
+    """Packets, each with the LAC of the entry before it."""
     return [packet(ledger_id, entry_id, entry_id - 1, size) for entry_id in ids]
 
 
@@ -93,7 +93,7 @@ async def read_all(bookie: BookiePort, ledger_id: int, first: int, last: int) ->
 
 
 def small_options(directory: Path, **changes: object) -> BookieOptions:
-    """A bookie with small files and long intervals, so that tests decide when what happens."""
+    """A bookie with small files and long intervals, so that tests decide when it acts."""
     values: dict[str, object] = {
         "bookie_id": "bookie-1:3181",
         "journal_dirs": (directory / "journal",),
@@ -132,7 +132,7 @@ def _marks(directory: Path) -> dict[Path, bytes]:
 
 
 def ledgers(*ids: int) -> Callable[[], AsyncIterator[int]]:
-    """What metadata knows."""
+    """The ledgers with metadata."""
 
     async def live() -> AsyncIterator[int]:
         for ledger_id in ids:
@@ -170,7 +170,7 @@ class _WatchedFile:
 
 
 class FaultyDisk(OsDisk):
-    """Real files; operations that `fault` names fail, and the room is what the test says."""
+    """Real files; operations named by `fault` fail, and the test sets the free space."""
 
     def __init__(self) -> None:
         self.fault: Callable[[str, Path], int] = lambda _operation, _path: 0

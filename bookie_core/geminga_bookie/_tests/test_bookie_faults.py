@@ -1,4 +1,4 @@
-"""Full disks, failing disks, a slow flush: what is refused, what goes on, and the way back (BK-03,
+"""Full disks, failing disks, a slow flush: refusals, service and recovery (BK-03,
 BK-10)."""
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ async def test_a_stop_with_a_full_disk_leaves_it_to_the_journal(
 
 
 class SlowFlush:
-    """Entry log writes stop until told."""
+    """Entry log writes wait until the test lets them."""
 
     def __init__(self, disk: FaultyDisk) -> None:
         self.go = threading.Event()

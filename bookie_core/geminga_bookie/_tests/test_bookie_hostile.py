@@ -1,4 +1,4 @@
-"""What goes wrong beside the disk being full: threads that raise, a damaged index, metadata away,
+"""Faults other than a full disk: failing threads, a damaged index, unreachable metadata,
 kills at bad moments (BK-01, BK-02, BK-06, BK-12)."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Restarts and crashes of a bookie on disk (BK-02): what was acknowledged is there, whatever the
+"""Restarts and crashes of a bookie on disk (BK-02): acknowledged entries survive, whatever the
 moment was."""
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from geminga_bookie.inprocess import InProcessBookie, open_bookie
 async def test_a_log_with_an_unreadable_block_is_not_compacted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The block is still there for who can mend it; the entries beside it are served."""
+    """The block is kept for a later repair; other entries are served."""
     options = small_options(tmp_path)
     async with open_bookie(options) as port:
         for ledger_id in (1, 2, 3):

@@ -1,4 +1,4 @@
-"""A bookie that starts on a full disk: read-only, with what it takes to be read (BK-10)."""
+"""A bookie that starts on a full disk: read-only, but able to serve reads (BK-10)."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _ballasts(directory: Path) -> list[int]:
 
 
 class _FullDisk(FaultyDisk):
-    """Only what the ballast gives can be written."""
+    """Only the ballast's space can be written."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__()

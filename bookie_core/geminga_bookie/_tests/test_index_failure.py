@@ -20,7 +20,7 @@ MORE = [Location(2, first, 1, first, 5, 1) for first in range(5000)]
 
 @contextmanager
 def _no_room() -> Iterator[None]:
-    """No file can grow: what RocksDB makes of it, it makes of a full disk too."""
+    """No file can grow, which has the same effect in RocksDB as a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
     try:

@@ -143,7 +143,7 @@ async def test_a_log_with_a_fence_only_is_not_removed(tmp_path: Path) -> None:
 
 
 async def test_a_log_with_unreadable_blocks_is_kept(tmp_path: Path) -> None:
-    """Nobody knows which ledgers its damaged blocks belong to."""
+    """The ledgers of its damaged blocks are unknown."""
     copy = tmp_path / "b"
     async with open_bookie(small_options(tmp_path / "a")) as port:
         bookie = cast(InProcessBookie, port)

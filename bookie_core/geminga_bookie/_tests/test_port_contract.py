@@ -206,7 +206,7 @@ _TOO_LARGE = 1 << 63
 
 
 class TestWhatNoLedgerCanHave:
-    """Ids and keys that the files have no room for are refused, and harm nobody else (BK-09)."""
+    """Ids and keys that the files can't hold are refused, without effect on others (BK-09)."""
 
     @pytest.mark.parametrize(
         ("ledger_id", "key", "first"),

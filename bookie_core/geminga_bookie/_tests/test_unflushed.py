@@ -1,4 +1,4 @@
-"""What is not on disk in its place yet: it is neither forgotten nor overtaken."""
+"""Unflushed data is neither lost nor overtaken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk in memory that loses power: what was not synced is there by pages and by chance."""
+"""A disk in memory that loses power: unsynced pages survive at random."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients that do anything in any order, and the books that are kept on what they see.
+"""Clients with random actions, and records of all that they see.
 
 A `Peer` is one connection. What must hold for it alone is checked as frames come in; what must hold
 over all of them is in `Books`.
@@ -42,7 +42,7 @@ ORDERED = (SubType.Exclusive, SubType.Failover)
 
 @dataclass
 class Books:
-    """What was sent, stored, and acknowledged; a part of a message is (position, batch index)."""
+    """Sent, stored and acknowledged messages; a part of a message is (position, batch index)."""
 
     rng: Random
     sent: dict[bytes, str] = field(default_factory=dict)
@@ -182,7 +182,7 @@ class Peer:
         elif frame.type == Type.ACTIVE_CONSUMER_CHANGE:
             consumer = self.consumers[body.consumer_id]
             assert consumer.kind == SubType.Failover
-            consumer.steps_back += body.is_active  # it goes on from what is acknowledged
+            consumer.steps_back += body.is_active  # it continues at the mark-delete
         elif frame.type == Type.PRODUCER_SUCCESS and body.request_id not in self.waiting:
             producer = self.producers[body.request_id]
             assert body.producer_ready
@@ -336,7 +336,7 @@ class Peer:
         done: set[tuple[Position, int]] = set()
         for position, keep in parts:
             bits, size = consumer.held.get(position, (1, 1))
-            # What is told may say less than what is known already; both together count.
+            # An ack set may have fewer acknowledgements than are known; both add up.
             keep &= (1 << size) - 1
             ids.append(MessageId(*position, ack_set=ack_sets.from_bits(keep)))
             keep &= bits

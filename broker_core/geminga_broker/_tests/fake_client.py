@@ -1,4 +1,4 @@
-"""A client's connection for topic tests: understands what is written to it."""
+"""A client's connection for topic tests, which parses written frames."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, MessageMetadata
 
 
 class FakeConnection:
-    """Keeps what is written to it, parsed."""
+    """Keeps written frames, parsed."""
 
     def __init__(self, name: str = "client:1") -> None:
         self.address = name

@@ -1,4 +1,4 @@
-"""`geminga standalone` as a process: ready line, a sentence for what is wrong, clean end."""
+"""`geminga standalone` as a process: ready line, errors in one sentence, clean end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configuration: Apache's keys, types, bounds, and sentences for what is wrong."""
+"""Configuration: Apache's keys, types, bounds, and errors in one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random clients against a whole broker: what must hold whatever they do (BR-24, BR-30..36)."""
+"""Random clients against a whole broker: invariants of all their actions (BR-24, BR-30..36)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def config() -> BrokerConfig:
     )
 
 
-# ---- what clients do ----
+# ---- actions of clients ----
 
 
 class Actor:
@@ -260,7 +260,7 @@ def alive(*kinds: type) -> list[object]:
 
 @pytest.fixture
 def audit(monkeypatch: pytest.MonkeyPatch) -> Iterator[Audit]:
-    # Records that pytest keeps refer to what they tell of, which then looks like a leak.
+    # pytest's log records refer to their arguments, which would look like leaks.
     logging.disable(logging.CRITICAL)
     yield install(monkeypatch, Books(Random(0)))
     logging.disable(logging.NOTSET)

@@ -1,4 +1,4 @@
-"""The broker's listeners with TLS: ports, addresses, client certificates, and what is refused."""
+"""The broker's listeners with TLS: ports, addresses, client certificates, refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The web server outlives what single connections do to it (spec OP-08)."""
+"""Errors of single connections don't end the web server (spec OP-08)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What clients of the web port may try (spec OP-08, PX-24)."""
+"""Attacks on the web port (spec OP-08, PX-24)."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ async def test_concurrent_requests_share_a_page() -> None:
         await trio.testing.wait_all_tasks_blocked()
         go.set()
     assert (made, found) == (1, [b"1"] * 50)
-    # Who makes it may fail or leave: the others have it made again.
+    # The creating request may fail or leave: another one creates the page then.
     found.clear()
     go = trio.Event()
     async with trio.open_nursery() as nursery:

@@ -32,7 +32,7 @@ SubType = CommandSubscribe.SubType
 
 
 class WireClient:
-    """Sends frames and reads them. Not a client library: every step stands in the test."""
+    """Sends and reads frames. Not a client library: every step is in the test."""
 
     def __init__(self, stream: trio.abc.Stream) -> None:
         self.stream = stream

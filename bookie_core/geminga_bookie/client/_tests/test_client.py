@@ -66,7 +66,7 @@ class FlakyBookie(MemoryBookie):
 
 
 class Answers(list[tuple[int, int, BookkeeperError | None]]):
-    """Collects what a writer answers."""
+    """Collects the results of appends."""
 
     def __call__(self, first: int, count: int, error: BookkeeperError | None) -> None:
         self.append((first, count, error))

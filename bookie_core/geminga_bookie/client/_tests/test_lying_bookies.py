@@ -1,4 +1,4 @@
-"""What a ledger's clients make of answers that come late, twice, damaged or in another order."""
+"""A ledger's clients with late, repeated, damaged or reordered responses of bookies."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def answer(world: World, number: int, error: StorageFailed | None = None) -> Non
 
 
 async def test_entries_tell_of_what_is_confirmed_only(world: World) -> None:
-    """Recovery begins at the last add confirmed that it is told, and needs that entry."""
+    """Recovery starts at the bookies' last add confirmed, and needs that entry."""
     writer, _ = await held(world, [b"a", b"b"])
     answer(world, 0)
     writer.append([(b"c",), (b"d",)], Answers())

@@ -1,4 +1,4 @@
-"""REST calls are let through for those who may, as an Apache broker was seen to do (spec PX-22)."""
+"""Authorization of REST calls, as recorded from an Apache broker (spec PX-22)."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ async def test_roles_are_allowed_as_by_apache() -> None:
             path = path.format_map(PARTS)
             for role, sign in zip(SEEN["roles"], seen, strict=True):
                 if sign == "+" and method != "GET":
-                    continue  # what is let through would be done
+                    continue  # an allowed call would take effect
                 answer = await call(app, method, path, None if role == "None" else role, body={})
                 through = answer.status not in (401, 403)
                 assert through == (sign == "+"), (row, role, answer)

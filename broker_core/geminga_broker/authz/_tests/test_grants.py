@@ -1,4 +1,4 @@
-"""What policies grant, against the rules written out once more (spec PX-22)."""
+"""Grants in policies, against a second form of the rules (spec PX-22)."""
 
 from __future__ import annotations
 

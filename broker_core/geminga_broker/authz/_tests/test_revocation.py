@@ -1,4 +1,4 @@
-"""Rights that end while something is under way, and what hostile peers say (spec PX-22, PX-24)."""
+"""Rights revoked during an operation, and hostile peers (spec PX-22, PX-24)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def set_grants(broker: WireBroker, grants: Mapping[str, object]) -> None:
 
 
 class SlowTopics:
-    """Topics load only when told to."""
+    """Topics load only when a test lets them."""
 
     def __init__(self, broker: WireBroker, monkeypatch: pytest.MonkeyPatch) -> None:
         self.go = trio.Event()

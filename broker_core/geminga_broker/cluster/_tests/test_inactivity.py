@@ -1,4 +1,4 @@
-"""When a topic that nobody uses may be deleted (BR-04)."""
+"""When an inactive topic may be deleted (BR-04)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAME = TopicName.parse("persistent://public/default/t")
 
 
 async def unused(idle_s: float, **changes: object) -> SimpleNamespace:
-    """A topic that has been idle for so long."""
+    """A topic that was idle for that time."""
     policies = SimpleNamespace(inactivity=Inactivity(True, 100), retention=Retention(0, 0))
     given = {
         "policies": policies,
@@ -64,7 +64,7 @@ async def test_use_and_subscriptions_keep_a_topic() -> None:
 async def test_a_topic_that_is_used_again_in_the_last_moment_stays(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
-    """Its deletion waits for others' work on it; meanwhile a client may come."""
+    """A client may come while the deletion waits for other work on the topic."""
     config = BrokerConfig()
     topics = replace(config.topics, delete_inactive=True, delete_inactive_period_s=10)
     answers = [True, False]

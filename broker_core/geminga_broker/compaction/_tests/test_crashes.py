@@ -42,7 +42,7 @@ NEW = [("b", b"2"), ("a", b"5"), ("d", b"6")]
 
 
 class Faults:
-    """Storage does so many steps more; at the next one `act` is called, before or after it."""
+    """Storage does that many steps; at the next one `act` is called, before or after it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.left: int | None = None
@@ -97,7 +97,7 @@ async def ledgers_of(topic: PersistentTopic) -> tuple[set[int], int | None]:
 
 
 async def prepare(world: World) -> None:
-    """A topic with a result, and more behind it; a subscription keeps all of it."""
+    """A topic with a result, and later messages; a subscription retains all."""
     async with open_topic(world) as topic:
         await topic.create_subscription("holds", EARLIEST)
         await append(topic, FIRST)
@@ -106,7 +106,7 @@ async def prepare(world: World) -> None:
 
 
 async def check(world: World, *expected: list[KeyValue]) -> None:
-    """Loaded anew, readers see one of these; another compaction ends well and leaves one ledger."""
+    """After a reload readers see one of these; a new compaction succeeds and leaves one ledger."""
     async with open_topic(world) as topic:
         await topic.compaction.recover()
         assert await read_all(topic) in expected
@@ -255,7 +255,7 @@ async def test_truncating_also_deletes_compacted_messages(autojump_clock: MockCl
 async def test_a_killed_truncation_restores_no_message(
     faults: Faults, autojump_clock: MockClock, afterwards: bool
 ) -> None:
-    """All as before; or what was compacted is gone, and what is left is the log's. Never compacted
+    """Either all is as before, or only the log's rest is left. Never compacted
     messages without the newer ones.
     """
     hits = 0

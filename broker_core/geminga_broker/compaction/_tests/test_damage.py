@@ -1,4 +1,4 @@
-"""Damage to compacted ledgers, and to the cursor that names them, never hides what is intact."""
+"""Damage to compacted ledgers, or to the cursor that names them, hides no intact message."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KEYS = 12
 
 
 async def compacted(world: World) -> int:
-    """A topic with so many keys compacted, one message behind them; the compacted ledger."""
+    """A topic with that many compacted keys and one later message; the compacted ledger."""
     async with open_topic(world) as topic:
         for n in range(KEYS):
             await append(topic, [single(f"k{n}", b"v", time_ms=1000 + n)])

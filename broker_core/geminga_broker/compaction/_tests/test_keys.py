@@ -1,4 +1,4 @@
-"""What stays of entries, and what an entry of a compacted ledger looks like."""
+"""Remaining parts of entries, and the form of entries in a compacted ledger."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def entries_of(datas: list[bytes]) -> list[LogEntry]:
 
 
 def compacted(datas: list[bytes], *, retain_null_key: bool = False) -> dict[int, bytes]:
-    """What is left, by entry id."""
+    """The remaining entries, by id."""
     keys = LatestKeys(retain_null_key)
     entries = entries_of(datas)
     for entry in entries:

@@ -1,4 +1,4 @@
-"""Random publishes, compactions, roll-overs and restarts: a reader sees what a dumb oracle says."""
+"""Random publishes, compactions, roll-overs and restarts: readers agree with a simple oracle."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ class Oracle:
             self.horizon = self.messages[-1][0]
 
     def view(self) -> list[tuple[Position, str | None, bytes]]:
-        """What is read from the beginning."""
+        """All messages, read from the beginning."""
         behind = [m for m in self.messages if self.horizon is None or m[0] > self.horizon]
         return self.compacted + behind
 
     def read(self, start: Position) -> list[KeyValue]:
-        """What is read from an entry on."""
+        """Messages read from an entry on."""
         return [(key, value) for at, key, value in self.view() if at >= start]
 
 
@@ -88,7 +88,7 @@ class Play:
     @asynccontextmanager
     async def _opened(self, crash: bool) -> AsyncIterator[PersistentTopic]:
         async with open_topic(self._world, self._policy, crash=crash) as topic:
-            # Something always holds the log, so that what readers miss isn't by trimming.
+            # A cursor always retains the log, so that readers miss nothing by trimming.
             if "holds" not in topic.subscriptions:
                 await topic.create_subscription("holds", Position(-1, -1))
             yield topic
@@ -137,7 +137,7 @@ class Play:
         ]
 
     def _forget_trimmed(self, topic: PersistentTopic) -> None:
-        """What nobody holds is gone, unless it was compacted."""
+        """Trimmed entries are gone, unless they were compacted."""
         ledgers = {each.ledger_id for each in topic.log.statistics().ledgers}
         behind = self.oracle.messages[-1:]
         self.oracle.messages = [m for m in self.oracle.messages if m[0].ledger_id in ledgers]

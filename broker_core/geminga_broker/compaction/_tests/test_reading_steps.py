@@ -1,4 +1,4 @@
-"""What happens between two steps of a compaction, and of a compacted read (BR-50)."""
+"""Events between two steps of a compaction, and of a compacted read (BR-50)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Compacted:
 
 
 class Log:
-    """What is behind, whatever the walk's end is."""
+    """The later entries, whatever the walk's end is."""
 
     async def read_range(
         self, first: Position, *, entries_max: int, bytes_max: int

@@ -329,7 +329,7 @@ async def test_a_lost_compacted_ledger_is_reported(autojump_clock: MockClock) ->
         assert (info.ledger_id, info.entries, info.size) == (lost, -1, -1)
         await compact(topic)
         assert topic.compaction.outcome.status is Status.ERROR
-        # As with Apache's broker: give the result up, and compact what the log still has.
+        # As with Apache's broker: drop the result, and compact the rest of the log.
         await topic.delete_subscription(COMPACTION)
         await compact(topic)
         assert await read_all(topic) == [("a", b"2")]

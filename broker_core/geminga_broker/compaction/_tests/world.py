@@ -69,7 +69,7 @@ def batch(messages: Sequence[KeyValue], *, time_ms: int = 1, **more: object) -> 
 
 
 def messages_of(data: bytes) -> list[KeyValue]:
-    """What a client takes out of an entry."""
+    """An entry's messages, as a client reads them."""
     view = memoryview(data)
     metadata = payload.parse_metadata(view)
     body = payload.split(view).payload

@@ -61,7 +61,7 @@ class HeldStore(MemoryMetadataStore):
 
 
 class HeldBookie(MemoryBookie):
-    """While `holding`, what is added is neither stored nor answered."""
+    """While `holding`, adds are neither stored nor completed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class HeldBookie(MemoryBookie):
             store()
 
     def release(self, error: BookkeeperError | None = None) -> None:
-        """Store what is held, or answer it with the error; hold nothing any more."""
+        """Store held adds, or fail them with the error; stop holding."""
         self.holding = False
         held, self._held = self._held, []
         for store, refuse in held:

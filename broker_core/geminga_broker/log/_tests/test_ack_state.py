@@ -146,7 +146,7 @@ def test_a_cumulative_ack_beyond_the_end_changes_nothing(target: Position, part:
 
 
 def test_parts_of_batches_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What finds no room counts as not acknowledged: its batch comes again as a whole."""
+    """Parts without room count as unacknowledged: the whole batch is redelivered."""
     bytes_max = 1 << 20
     monkeypatch.setattr(ack_state, "PARTIAL_BYTES_MAX", bytes_max)
     chain = chain_of([100_000])
@@ -160,7 +160,7 @@ def test_parts_of_batches_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -
     assert len(list(state.partial())) == fit
     assert state.ack_set(pos(3, fit))
     assert not state.ack_set(pos(3, fit + 1))
-    # All of one is refused, what comes before it is not.
+    # The whole batch counts as unacknowledged, but not earlier entries.
     assert state.ack_cumulative(pos(3, 2 * fit), left)
     assert state.mark_delete == pos(3, 2 * fit - 1)
     state.reset(pos(3, -1))

@@ -1,4 +1,4 @@
-"""What is appended is answered, and stored, in the order in which it came."""
+"""Appends complete, and are stored, in their order."""
 
 from __future__ import annotations
 

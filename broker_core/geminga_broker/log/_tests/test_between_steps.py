@@ -177,7 +177,7 @@ async def test_what_a_failed_trim_has_kept_is_not_deleted_later(autojump_clock: 
 async def test_properties_are_stored_before_what_they_tell_of_is_trimmed(
     autojump_clock: MockClock,
 ) -> None:
-    """Deduplication finds what it has not stored in the entries behind: there are none then."""
+    """Deduplication replays later entries, which would be missing otherwise."""
     world = World()
     async with world.broker(KEEP, crash=True) as broker:
         log = await broker.open(NAME)
@@ -213,7 +213,7 @@ async def test_a_deletion_that_was_cut_off_is_carried_on(autojump_clock: MockClo
 
 
 async def test_a_fenced_log_leaves_its_cursors_to_the_new_owner(autojump_clock: MockClock) -> None:
-    """Who has not written a cursor yet must be able to."""
+    """The new owner must be able to write a cursor that it hasn't written yet."""
     world = World()
     async with world.broker(KEEP, crash=True) as first, world.broker(KEEP) as second:
         old = await first.open(NAME)

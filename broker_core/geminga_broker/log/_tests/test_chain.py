@@ -14,7 +14,7 @@ def pos(ledger_id: int, entry_id: int) -> Position:
 
 
 def chain_of(sizes: list[int]) -> LedgerChain:
-    """Ledgers 3, 5, 7, ... with so many entries each."""
+    """Ledgers 3, 5, 7, ... with these numbers of entries."""
     chain = LedgerChain()
     for index, entries in enumerate(sizes):
         chain.add(LedgerInfo(3 + 2 * index, entries, 10 * entries, 1))

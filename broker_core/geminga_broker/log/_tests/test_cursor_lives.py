@@ -1,4 +1,4 @@
-"""Cursors that are made, deleted and unloaded while something else goes on."""
+"""Cursors that are created, deleted and unloaded during other operations."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ async def test_a_cursor_can_be_persisted_after_a_failed_deletion(
                 await store.reached.wait()
                 bookie.release()
                 await trio.sleep(2)
-                # Nothing is written while it may go, and nobody is refused while it may stay.
+                # While the deletion is undecided, nothing is written and no caller fails.
                 assert persists.ends == {left[0]: None}
                 store.release()
         assert persists.ends == {left[0]: None, left[1]: None}

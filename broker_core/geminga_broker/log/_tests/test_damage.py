@@ -22,7 +22,7 @@ STATES = 6
 
 
 async def write(world: World, *, crash: bool) -> int:
-    """A cursor whose ledger has so many states, each with one acknowledgement more; its id."""
+    """A cursor whose ledger has that many states, each with one more acknowledgement; its id."""
     async with world.broker(IN_LEDGER, crash=crash) as broker:
         log = await broker.open(NAME)
         cursor = await log.open_cursor("s", initial=EARLIEST)
@@ -93,7 +93,7 @@ async def test_invalid_bytes_count_as_damage(
 async def test_a_lost_state(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture, crash: bool, lost: list[int]
 ) -> None:
-    """The state before it counts, or the one behind it if that can be found."""
+    """The state before it is used, or the one after it if that can be found."""
     world = World()
     ledger_id = await write(world, crash=crash)
     entries = world.bookie._ledgers[ledger_id].entries

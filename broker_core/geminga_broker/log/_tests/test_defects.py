@@ -1,4 +1,4 @@
-"""A defect in one log's background work: the broker and its other logs go on."""
+"""A defect in one log's background work doesn't affect the broker and other logs."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_failures_of_background_work_do_not_affect_other_logs(
         assert broken.count(ZeroDivisionError) <= 5
         assert broken.count(AssertionError) >= 4
         await publish(other, numbered(2))
-        # What was not persisted is, once that works again.
+        # Unpersisted changes are persisted when that works again.
         cursor.ack([Ack(positions[1])])
         await cursor.persist()
     async with world.broker() as broker:

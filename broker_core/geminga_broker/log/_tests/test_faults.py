@@ -28,7 +28,7 @@ AddDone = Callable[[int, int, BookkeeperError | None], None]
 
 
 class Fault(Enum):
-    """What happens at the chosen step."""
+    """The event at the chosen step."""
 
     CRASH_BEFORE = "crash before"
     CRASH_AFTER = "crash after"
@@ -60,7 +60,7 @@ class Faults:
         self.crash()
         self._died = True
         await trio.lowlevel.checkpoint()
-        # Whoever carries something through in spite of the cancellation must not wait for ever.
+        # A shielded operation must not wait for ever.
         raise StoreUnavailable("dead")
 
 
@@ -155,7 +155,7 @@ class FaultyBookie(MemoryBookie):
         if self.dead:
 
             def answer(first: int, count: int, _: object) -> None:
-                """Nobody is there to hear it."""
+                """Ignored: the caller is gone."""
 
         super().add(ledger_id, master_key, first_entry_id, packets, answer, recovery=recovery)
 
@@ -169,7 +169,7 @@ OPTIONS = LogOptions(
 
 
 class Witness:
-    """What was promised to clients of the log."""
+    """Promises to clients of the log."""
 
     def __init__(self, *, leaves_some: bool = True) -> None:
         """Some messages are left unacknowledged, or all ledgers but the last are consumed."""
@@ -196,7 +196,7 @@ class Witness:
             at += size
 
     async def run(self, broker: ManagedLedgerFactory) -> None:
-        """The script. Errors of the log are a client's to see; it goes on."""
+        """The script. It continues after errors of the log, which a client would get."""
         try:
             log = await broker.open(NAME)
         except LogError:
@@ -227,7 +227,7 @@ class Witness:
         await log.close()
 
     async def check(self, broker: ManagedLedgerFactory) -> None:
-        """What must hold for whoever opens the log next."""
+        """Invariants for the log's next owner."""
         log = await broker.open(NAME)
         found: list[str] = []
         indexes: list[int] = []
@@ -297,7 +297,7 @@ async def test_every_step_may_be_the_last_or_fail(fault: Fault, autojump_clock: 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", Fault)
 async def test_trimming_at_every_step(fault: Fault, autojump_clock: MockClock) -> None:
-    """Consumed ledgers are deleted on the way; what was not acknowledged stays."""
+    """Consumed ledgers are deleted meanwhile; unacknowledged entries stay."""
     options = replace(OPTIONS, retention=Retention())
     untrimmed, _ = await play(None, 0, OPTIONS)
     steps, leaked = await play_trimmed(None, 0, options)

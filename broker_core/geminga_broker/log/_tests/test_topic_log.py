@@ -263,7 +263,7 @@ def refuse_add(
     packets: Sequence[bytes],
     done: Callable[[int, int, BookieReadOnly], None],
 ) -> None:
-    """What a bookie on a full disk does."""
+    """As a bookie with a full disk."""
     done(first, len(packets), BookieReadOnly("disk full"))
 
 

@@ -1,4 +1,4 @@
-"""What may be trimmed."""
+"""Rules of trimming."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_retention_by_time_and_size() -> None:
 
 
 def test_what_is_passed_while_it_is_kept_stays_until_the_block_ends_well() -> None:
-    """What stands for the passed entries is stored in the block: until then they are needed."""
+    """The block stores a replacement of the passed entries: until then they are needed."""
     state = AckState(chain_of([2, 2, 2]), pos(3, -1))
     passed: list[Position] = []
     hold = TrimHold(chain_of([2, 2, 2]), state, lambda: passed.append(hold.mark))

@@ -104,7 +104,7 @@ async def test_a_chain_is_not_changed_by_its_old_owner(autojump_clock: MockClock
 async def test_a_save_whose_outcome_is_unknown_is_settled_before_the_next(
     meanwhile: bool, autojump_clock: MockClock
 ) -> None:
-    """It was done: it is no other broker's. What another has written over it is."""
+    """Our own save that succeeded is no conflict; another broker's later one is."""
     store = HeldStore()
     path = NAME.rpartition("/")[2]
     catalog = LogCatalog(store, NAME)

@@ -37,7 +37,7 @@ def text_of(entry: Entry) -> str:
 
 
 class Answers:
-    """Collects what a log answers to appends."""
+    """Collects the results of appends."""
 
     def __init__(self) -> None:
         self.runs: list[tuple[Position, int, LogError | None]] = []

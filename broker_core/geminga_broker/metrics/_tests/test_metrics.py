@@ -1,4 +1,4 @@
-"""The text for Prometheus: it parses, and what it says is what the statistics say (OP-05)."""
+"""The text for Prometheus: it parses, and agrees with the statistics (OP-05)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker does for its topics from time to time."""
+"""Periodic work on topics."""
 
 from __future__ import annotations
 

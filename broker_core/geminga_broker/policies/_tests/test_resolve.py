@@ -1,4 +1,4 @@
-"""What policies of the broker, a namespace and a topic mean together."""
+"""Resolution of policies of broker, namespace and topic."""
 
 from __future__ import annotations
 

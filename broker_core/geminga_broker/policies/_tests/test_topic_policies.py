@@ -48,7 +48,7 @@ NP = TopicName.parse("non-persistent://public/default/t")
 
 
 class Disk:
-    """What outlives a broker."""
+    """Storage that survives a broker."""
 
     def __init__(self) -> None:
         self.store = MemoryMetadataStore()

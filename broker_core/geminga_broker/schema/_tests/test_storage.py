@@ -1,4 +1,4 @@
-"""Versions in ledgers: what is written, races, and crashes at every step."""
+"""Versions in ledgers: written bytes, races, and crashes at every step."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_versions_have_apaches_paths() -> None:
 
 
 def test_bytes_equal_apaches_classes() -> None:
-    """Golden: what `SchemaRegistryFormat` and `SchemaStorageFormat` of Pulsar 4.0.7 write."""
+    """Golden bytes of `SchemaRegistryFormat` and `SchemaStorageFormat` of Pulsar 4.0.7."""
     info = bytes.fromhex(
         "0a107075626c69632f64656661756c742f7412026d651805220522696e74222880d095ffbc3130003a060a016b"
         "120176"
@@ -178,7 +178,7 @@ async def test_a_lost_ledger_loses_its_version_only() -> None:
 async def test_a_damaged_version_is_left_out(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, undecodable: bool
 ) -> None:
-    """The others are told, and new ones registered; a damaged end is still an end."""
+    """The others are listed, and new ones registered; a damaged end is still an end."""
     world = World()
     registry = world.registry()
     await registry.register(ID, json_schema("a"), Strategy.FULL)
@@ -202,7 +202,7 @@ async def test_a_damaged_version_is_left_out(
 
 
 async def script(registry: SchemaRegistry, done: list[int]) -> None:
-    """What is interrupted: two versions, an end, all deleted, another one."""
+    """The interrupted script: two versions, an end, all deleted, another one."""
 
     async def step(n: int) -> None:
         try:

@@ -33,7 +33,7 @@ def avro(*fields: str) -> Schema:
 
 
 class Users:
-    """Comers to one topic; each try answers "" or what it was refused with."""
+    """Clients of one topic; each attempt returns "" or the text of its refusal."""
 
     def __init__(self, broker: WireBroker, client: WireClient) -> None:
         self.service = broker.service
@@ -77,7 +77,7 @@ class Users:
 
 @asynccontextmanager
 async def open_users() -> AsyncIterator[Users]:
-    """A broker of its own, and comers to it."""
+    """A broker, and clients of it."""
     async with open_broker() as broker:
         client = broker.client()
         await client.connect()

@@ -25,7 +25,7 @@ _DATA_FILLINGS = (b"x", b"[", b'{"type":"record","fields":[')
 
 
 class Case(NamedTuple):
-    """A field of a command, or of a message in it, and what it is filled with."""
+    """A field of a command, or of a message in it, and its values."""
 
     kind: int
     fields: tuple[FieldDescriptor, ...]
@@ -39,7 +39,7 @@ class Case(NamedTuple):
         return f"{SUBMESSAGE[self.kind]}.{names}:{self.filling[:3].hex()}"
 
     def frame(self, size: int) -> bytes:
-        """A frame whose command has about so many bytes and not more."""
+        """A frame with a command of about, but at most, that size."""
         overhead = len(self._command(0)) + 5 * (len(self.fields) + 1)
         command = self._command(max(size - overhead, 0) // len(self.filling))
         assert len(command) <= max(size, overhead)
@@ -94,7 +94,7 @@ def _entries(field: FieldDescriptor, values: Values) -> Iterator[bytes]:
 
 
 def _others(message: Descriptor, without: str, values: Values) -> bytes:
-    """What a message needs besides one field, and what values are given for."""
+    """A message's other required fields, and its fields with given values."""
     return b"".join(
         _value(field, values)
         for field in message.fields

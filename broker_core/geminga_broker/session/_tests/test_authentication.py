@@ -1,4 +1,4 @@
-"""Who is let in, and what for, at the wire (spec PX-20, PX-22, PX-24)."""
+"""Authentication and authorization at the wire (spec PX-20, PX-22, PX-24)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lookups, lists, schemas and transactions at the wire, and what is refused."""
+"""Lookups, lists, schemas and transactions at the wire, and refusals."""
 
 from __future__ import annotations
 

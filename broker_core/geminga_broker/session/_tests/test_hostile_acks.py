@@ -65,7 +65,7 @@ async def test_long_sets_are_refused() -> None:
             assert answer.HasField("error") == refused
         await client.send(consuming.seek(1, 8, message_id=longer))
         assert (await client.expect(Type.ERROR)).command.error.request_id == 8
-        # Without a receipt there is nothing to answer; the connection goes on.
+        # Without a requested receipt there is no response; the connection stays open.
         await client.send(consuming.ack(1, [longer]))
         await client.ask(connection.PING, Type.PONG)
 

@@ -1,4 +1,4 @@
-"""Whatever one frame brings, the broker goes on for everybody else (PR-16, PX-22)."""
+"""No frame of one client affects other clients (PR-16, PX-22)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ GROWN_BYTES_MAX = 48 << 20
 
 
 class Steps(trio.abc.Instrument):
-    """The longest step of a task, in seconds of CPU: what else the machine does doesn't count."""
+    """The longest step of a task, in seconds of CPU: other load doesn't count."""
 
     def __init__(self, own: trio.lowlevel.Task) -> None:
         self._own = own
@@ -64,7 +64,7 @@ class Steps(trio.abc.Instrument):
 
 
 class Lines(logging.Handler):
-    """What is logged; records themselves would keep what they are about."""
+    """Logged texts; records would keep their arguments alive."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ def machine_factor() -> float:
 
 
 async def enter(broker: WireBroker, role: str) -> WireClient:
-    """A client with what it may have open, and something to acknowledge."""
+    """A client with all that it may open, and something to acknowledge."""
     client = await login(broker, role)
     if role == "both":
         producer = producing.producer(TOPIC, 1, 101)
@@ -100,7 +100,7 @@ async def enter(broker: WireBroker, role: str) -> WireClient:
 
 
 async def attack(broker: WireBroker, client: WireClient, role: str, frame: bytes) -> WireClient:
-    """Send it; what comes is an answer or the end. Returns a client that goes on."""
+    """Send it; expect a response or the end. Returns a client for the next attack."""
     try:
         await client.send(frame, connection.PING)
         while (answer := await client.next()) is not None:
@@ -131,7 +131,7 @@ def sizes_of(case: Case) -> list[int]:
 
 @contextmanager
 def logged() -> Iterator[Lines]:
-    """All that is logged; nobody else keeps it, pytest neither."""
+    """Collect all logs, without pytest's handlers, which would keep the records."""
     found, root = Lines(), logging.getLogger()
     others, level = root.handlers[:], root.level
     root.handlers[:] = [found]

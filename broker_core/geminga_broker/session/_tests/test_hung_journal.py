@@ -1,4 +1,4 @@
-"""A journal whose disk hangs: what waits for it is bounded, each entry counted with its objects."""
+"""A journal with a hanging disk: waiting entries are bounded, including their objects."""
 
 from __future__ import annotations
 

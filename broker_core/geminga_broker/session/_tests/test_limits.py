@@ -1,4 +1,4 @@
-"""What one command may bring, and what it needs (PR-16, PX-22)."""
+"""Bounds and rights of commands (PR-16, PX-22)."""
 
 from __future__ import annotations
 

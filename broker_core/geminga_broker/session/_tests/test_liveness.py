@@ -81,7 +81,7 @@ async def test_a_client_that_is_not_read_gets_pongs(
             if frame.type == Type.PONG:
                 pongs_s.append(trio.current_time())
         # The last two: the PING that was read at last, and the end of that third of an interval.
-        # At the end of the pause the keeper may wake before the reader, and tells it once more.
+        # At the end of the pause the keeper may run before the reader, and send one more PONG.
         told = [*range(10, 100, 10), 100, 100]
         assert [round(at_s) for at_s in pongs_s] in (told, [*told, 110])
         assert trio.current_time() > 150

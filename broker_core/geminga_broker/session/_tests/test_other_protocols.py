@@ -1,4 +1,4 @@
-"""What the log says of clients that come with another protocol, or with wrong tokens."""
+"""Log lines about clients with another protocol, or with invalid tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may happen to a producer between its entry into the topic and PRODUCER_SUCCESS (BR-20)."""
+"""Events between a producer's registration in the topic and PRODUCER_SUCCESS (BR-20)."""
 
 from __future__ import annotations
 

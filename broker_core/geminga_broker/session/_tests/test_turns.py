@@ -59,7 +59,7 @@ async def test_long_acknowledgements_are_taken_in_turns(
             ids.append(MessageId(found.ledgerId, found.entryId))
         turns = CountedTurns()
         monkeypatch.setattr(broker.service.connections, "turn", turns)
-        # Sent again, all of them; what stands behind it in the same read comes after it.
+        # All are resent; the response to the next frame of the same read follows.
         again = consuming.redeliver_unacknowledged(1, ids)
         await client.send(again, consuming.flow(1, many))
         for _ in range(many):
@@ -133,7 +133,7 @@ async def test_many_small_commands_are_begun_in_turns(monkeypatch: pytest.Monkey
 async def test_many_small_acknowledgements_are_taken_in_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each has a few ids, but a read brings many; receipts and what stands behind keep order."""
+    """Each has a few ids, but a read has many; receipts and later frames keep their order."""
     many = 8 * STEP_IDS
     async with open_broker() as broker:
         client = broker.client()
@@ -176,5 +176,5 @@ async def test_reads_that_bring_many_commands_get_smaller(monkeypatch: pytest.Mo
         await client.send(connection.PING * 60_000)
         await trio.testing.wait_all_tasks_blocked()
         assert sum(counts) == 60_000
-        assert counts[0] > READ_FRAMES  # the one that tells
+        assert counts[0] > READ_FRAMES  # without a bound
         assert max(counts[6:]) <= READ_FRAMES

@@ -1,4 +1,4 @@
-"""What is looked at inside the broker while random clients use it: each dispatch, each ack."""
+"""Checks inside the broker while random clients use it: at each dispatch and each ack."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Audit:
                 highest[key] = entry.position
         for other in subscription.consumers:
             if other is not consumer:
-                # What the same step gave to others, and is yet to be sent, has no key here.
+                # Entries that the same step gave to others, not sent yet, have no key here.
                 theirs = {self._keys.get((topic, position)) for position in other.pending}
                 mine = {entry.metadata.partition_key for entry in entries}
                 assert not theirs & mine, "a key at two consumers at once"

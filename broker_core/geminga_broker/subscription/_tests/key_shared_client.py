@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 
 class ModelConnection:
-    """Takes everything; the model says when it is full."""
+    """Takes everything; the model decides when it is full."""
 
     def __init__(self, name: str) -> None:
         self.address = self.client_version = name

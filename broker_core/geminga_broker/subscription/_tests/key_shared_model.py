@@ -59,7 +59,7 @@ STICKY_PARTS = 10
 
 
 class ModelCursor:
-    """A cursor over what the model published."""
+    """A cursor over the model's messages."""
 
     name = "model"
     durable = True
@@ -139,7 +139,7 @@ class Line:
 
 
 class Model:
-    """The machine, what it works with, and the oracle."""
+    """The machine, its environment, and the oracle."""
 
     def __init__(self, seed: int, nursery: trio.Nursery) -> None:
         rng = self.rng = random.Random(seed)
@@ -185,7 +185,7 @@ class Model:
         """How many entries this round may read ahead."""
         self._numbers = 0
 
-    # ---- what the broker does ----
+    # ---- the broker's actions ----
 
     def post(self, event: Event[Consumer]) -> None:
         for effect in self.machine.step(event):
@@ -224,7 +224,7 @@ class Model:
             self.post(EntriesReadAgain(effect.positions, found, 0))
 
     def resume(self, times: int) -> bool:
-        """Let rounds go on for so many steps; whether there is nothing left to do."""
+        """Run rounds for that many steps; returns whether there is nothing left to do."""
         for _ in range(times):
             if self.reading is None:
                 if not self.woken or not self.members:
@@ -264,7 +264,7 @@ class Model:
             del line.todo[0]
             line.held[number] = consumer
 
-    # ---- what clients do ----
+    # ---- clients' actions ----
 
     def publish(self, count: int) -> None:
         for _ in range(count):
@@ -328,7 +328,7 @@ class Model:
         self.post(Resolved([position(number) for number in numbers], committed))
 
     def hold_reads(self, upto: int | None) -> None:
-        """The log grows, but only what is up to there may be read."""
+        """The log grows, but only entries up to this one may be read."""
         if isinstance(self.reading, Read) and self._found is None:
             self._found = self._look_up(self.reading)
         self.readable = upto

@@ -1,4 +1,4 @@
-"""Random steps of `key_shared_model`, and what must hold between them. By hand, any number:
+"""Random steps of `key_shared_model`, and invariants between them. Any number of steps by:
 
 python -m geminga_broker.subscription._tests.key_shared_steps --steps 1000000 --seed 1
 """
@@ -100,12 +100,12 @@ def check_books(model: Model) -> None:
     if model.reading is None and not model.machine.state.epochs.stale:
         queued = {place.entry_id for place in model.strategy.replay._hashes}
         assert queued - model.pending == set(waiting)
-    # Some of these were acknowledged for good meanwhile.
+    # Some of these were finally acknowledged meanwhile.
     assert {place.entry_id for place in model.machine.state.provisional} >= model.pending
 
 
 def drain(model: Model) -> None:
-    """Everybody takes and acknowledges: all must come to its end in as many turns as there are
+    """All consumers take and acknowledge: this must end in at most as many turns as there are
     entries.
     """
     while None in model.owners.values():
@@ -133,7 +133,7 @@ def drain(model: Model) -> None:
 
 
 async def run(seed: int, steps: int) -> Model:
-    """So many random steps; all that was published comes to its end now and then."""
+    """That many random steps; from time to time all messages are consumed."""
     async with trio.open_nursery() as nursery:
         model = Model(seed, nursery)
         for number in range(1, steps + 1):

@@ -1,4 +1,4 @@
-"""What scripts of a subscription's machine need: members, entries, and a cursor's knowledge."""
+"""Helpers for scripts of a subscription's machine: members, entries, a cursor's state."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BEGIN = RoundBegun(0.0)
 
 @dataclass
 class Known:
-    """What the cursor has recorded."""
+    """The cursor's acknowledgements."""
 
     deleted: set[Position] = field(default_factory=set)
     ack_sets: dict[Position, tuple[int, ...]] = field(default_factory=dict)

@@ -25,7 +25,7 @@ from geminga_protocol.ids import EARLIEST
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 40)), max_size=60))
 def test_pauses_follow_the_rule(steps: list[tuple[int, int]]) -> None:
-    """Against the rule written down plainly; whoever is paused no longer was told."""
+    """Against a plain form of the rule; a subscription is woken at the end of its pause."""
     limit = BrokerUnackedLimit(50, 0.2)
     counts: dict[int, int] = {}
     full, paused = False, set()

@@ -1,4 +1,4 @@
-"""Readers of old entries leave the loop to what comes in now."""
+"""Readers of old entries leave the loop to new messages."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_publish_counts_as_tail_work_for_a_while():
     )
 )
 def test_all_pumps_together_stay_within_their_share(rounds):
-    """An oracle of sums: what they cost over all the time that passed, but for one burst."""
+    """An oracle of sums: their cost over the passed time, minus one burst."""
     catch_up = CatchUp()
     now_s = used_s = 0.0
     for entries, size, late_s in rounds:
@@ -130,6 +130,6 @@ async def test_a_pump_that_reads_ledgers_goes_slower_beside_publishes(
     busy = 1
     await take(200)
     sizes.clear()
-    # Work takes no virtual time, so what passes is the pauses.
+    # Work takes no virtual time: only pauses do.
     assert await take(2000) == pytest.approx(2000 * ENTRY_S / SHARE_MAX, rel=0.2)
     assert max(sizes) <= ROUND_ENTRIES

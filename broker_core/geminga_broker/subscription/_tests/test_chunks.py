@@ -121,7 +121,7 @@ class Group:
 
 
 def interleaved(rng: Random) -> list[Chunk | None]:
-    """What several producers stored, chunks among plain messages."""
+    """Messages of several producers, chunks among plain ones."""
     lines: list[list[Chunk | None]] = []
     for message in range(rng.randint(1, 8)):
         count = rng.choice((1, 2, 3, 9))
@@ -161,7 +161,7 @@ def test_every_message_is_complete_at_one_consumer(seed: int) -> None:
             member.room = max(member.room, 2)
         group.round()
     for member in list(group.members):
-        group.redeliver(member)  # parts of what was split by a redelivery in the middle
+        group.redeliver(member)  # parts of a message that a redelivery has split
     for _ in range(100):
         for member in group.members:
             member.room = max(member.room, 2)

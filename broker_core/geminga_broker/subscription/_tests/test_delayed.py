@@ -53,7 +53,7 @@ class Disk:
                 return found
 
     def restart(self, oracle: dict[Position, tuple[int, int]]) -> None:
-        """A new tracker from the snapshots; what was not in one is read again from the log."""
+        """A new tracker from the snapshots; other entries are reread from the log."""
         needed = self.tracker.places()
         self.tracker = DelayedTracker()
         for place in needed:

@@ -1,4 +1,4 @@
-"""Delayed delivery over a real log: snapshots, restarts, and what is left of them (BR-34)."""
+"""Delayed delivery over a real log: snapshots, restarts, leftovers (BR-34)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def small_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Broker:
-    """One life of a broker with the topic; its clock stands still."""
+    """One run of a broker with the topic; its clock doesn't move."""
 
     def __init__(self, log: TopicLog, nursery: trio.Nursery) -> None:
         self.log = log
@@ -208,7 +208,7 @@ async def test_lost_snapshots_send_nothing_twice(
         await settle()
         assert "delayed entries are read again" in caplog.text
         assert len(set(received(connection))) == len(received(connection)) == DELAYED + PLAIN
-        # What is given back goes out once more, and nothing is counted that nobody holds.
+        # Returned entries are sent once more, and no entry without holder is counted.
         consumer.redeliver(held[1:3])
         consumer.flow(5000)
         await settle()

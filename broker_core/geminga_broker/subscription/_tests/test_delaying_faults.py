@@ -186,7 +186,7 @@ async def test_a_restart_passes_tracked_and_acknowledged_entries_in_turn(
 
 @pytest.mark.parametrize("kind", [SubType.Shared, SubType.Key_Shared])
 async def test_the_wall_clock_may_be_adjusted(autojump_clock: MockClock, kind: int) -> None:
-    """Forward: what is due then comes within about a second. Backward: nothing comes early."""
+    """Forward: entries that are due then come within about a second. Backward: none comes early."""
     async with life(Storage()) as broker:
         _, connection = await broker.consume(kind)
         await publish(broker.topic, 3, deliver_at=START_MS + 3_600_000)

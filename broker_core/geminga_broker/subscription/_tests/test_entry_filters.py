@@ -1,4 +1,4 @@
-"""Entry filters: what is sent, what is acknowledged, what comes later."""
+"""Entry filters: sent, acknowledged and rescheduled entries."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ steps = st.lists(
 
 
 class Model:
-    """What the client saw: counts what came to each consumer, from the bytes."""
+    """The client's view: counts each consumer's messages, from the bytes."""
 
     def __init__(self, world: World, kind: int) -> None:
         self.kind = kind

@@ -32,7 +32,7 @@ def test_replays_come_by_position(script: list[tuple[str, int]]) -> None:
 
 
 class Owners:
-    """Who may have a hash: three of them, or nobody."""
+    """The owner of a hash: one of three, or none."""
 
     def __init__(self) -> None:
         self.by_hash: dict[int, str | None] = {}

@@ -1,4 +1,4 @@
-"""What stays of a subscription's work when its consumers leave (BR-03, BR-33)."""
+"""State of a subscription after its consumers left (BR-03, BR-33)."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_a_leaving_members_entries_are_queued_unless_all_leave() -> None:
 
 
 def test_entries_read_before_a_reset_are_not_sent() -> None:
-    """All left while entries were read: whoever comes next has them read again."""
+    """All members left during a read: the next member's round reads the entries again."""
     machine, _, _ = shared()
     one = join(machine, "one", 3)
     assert machine.step(BEGIN) == [REWIND, Read(3, machine.state.bytes_max)]

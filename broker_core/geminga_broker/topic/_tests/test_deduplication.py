@@ -265,7 +265,7 @@ async def test_no_more_names_are_kept_than_allowed() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 6), st.integers(0, 2))))
 def test_against_a_set(sends: list[tuple[str, int, int]]) -> None:
-    """What is taken has a sequence id above all that its producer sent before."""
+    """Accepted messages have a higher sequence id than all earlier ones of the producer."""
     known = made()
     seen: dict[str, int] = {}
     for entry, (name, sequence_id, more) in enumerate(sends):
@@ -305,7 +305,7 @@ def test_chunks_of_an_unfinished_message_are_replayed_as_such() -> None:
 
 
 async def test_a_replay_that_failed_begins_anew(nursery, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cursor has gone on meanwhile."""
+    """The failed replay has moved the cursor."""
     monkeypatch.setattr(deduplication, "_REPLAY_ENTRIES_MAX", 1)
     stores = storage.World()
     options = DeduplicationOptions(entries_interval=100)
@@ -344,7 +344,7 @@ def test_sequence_ids_are_signed() -> None:
 
 @pytest.mark.parametrize("crash", [True, False])
 async def test_restarts_find_what_was_stored(nursery, crash: bool):
-    """Some of it in a snapshot, some behind it; all of it twice sent, once stored."""
+    """Some are in a snapshot, some after it; all are sent twice and stored once."""
     stores = storage.World()
     environment = TopicEnvironment(nursery)
     sent = 0

@@ -1,4 +1,4 @@
-"""Damage to what deduplication keeps, or has to read again, never keeps a topic from loading."""
+"""A topic loads despite damage to deduplication's snapshots or the entries to replay."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ async def deduplicated(world: World, topic: PersistentTopic, publish: Callable[[
 async def deduplicated_from_now_on(
     world: World, topic: PersistentTopic, publish: Callable[[], None]
 ) -> None:
-    """What is on its way was given to the log before anything was known."""
+    """Pending messages were appended before deduplication was on."""
     world.log.hold = True
     publish()
     topic.deduplication = await open_deduplication(world.log, DeduplicationOptions(), 0.0)

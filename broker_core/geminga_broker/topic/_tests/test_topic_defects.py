@@ -1,4 +1,4 @@
-"""Defects in a topic's background work are logged, and the broker goes on."""
+"""Defects in a topic's background work are logged, and the broker continues."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ TOPIC = "persistent/public/default/t"
 
 
 class Peer:
-    """A client: what it sends and what it is told."""
+    """A client: its messages and the service's."""
 
     def __init__(self) -> None:
         self.to_app, self._app_receives = trio.open_memory_channel[Message](100)

@@ -189,7 +189,7 @@ def test_common_entries_need_no_parsing() -> None:
 
 @pytest.mark.alone
 def test_many_sticky_ranges_are_taken_fast() -> None:
-    """What a frame can bring; those that are there aren't moved for each."""
+    """As many as fit in a frame; existing ranges aren't moved for each new one."""
     members = [Member(f"m{number}") for number in range(6)]
     taken = [tuple((n * 6 + number, n * 6 + number) for n in range(10_000)) for number in range(6)]
     took_s = [1e9] * len(members)

@@ -1,4 +1,4 @@
-"""Who owns a Key_Shared hash (BR-31), compared with what Apache 4.0.7 shows in its statistics."""
+"""Owners of Key_Shared hashes (BR-31), compared with Apache 4.0.7's statistics."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_ranges_as_an_operator_sees_them() -> None:
 def test_only_hashes_in_the_ranges_move(
     make: Callable[[], Selector[Member]], script: list[tuple[bool, int]]
 ) -> None:
-    """What `ranges` says and what `owner` says is the same, and nothing else moves."""
+    """`ranges` and `owner` agree, and no other hash moves."""
     selector = make()
     there: list[Member] = []
     slots = [*range(1, KEY_SLOTS, 997), KEY_SLOTS - 1]
