@@ -1,4 +1,4 @@
-"""A broker for the tests that need one, with small ledgers that are kept."""
+"""A broker for tests, with small ledgers that are retained."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEEPING = {"defaultRetentionTimeInMinutes": "-1", "defaultRetentionSizeInMB": "-
 
 
 class Broker:
-    """The broker and what tests do with it."""
+    """The broker, and tests' operations on it."""
 
     def __init__(self, url: str, web_url: str) -> None:
         self.url = url
@@ -52,7 +52,7 @@ class Broker:
     def publish(
         self, topic: str, values: Sequence[bytes], *, per_batch: int = 1
     ) -> list[geminga.MessageId]:
-        """Sends them, so many an entry, one entry after the other: full ledgers are closed."""
+        """Send messages, some in each entry, one entry after the other: full ledgers are closed."""
         batching = per_batch > 1
         with self.client.create_producer(
             topic,

@@ -12,7 +12,7 @@ TOPIC = "persistent://public/default/t-partition-2"
 
 
 class Entry:
-    """What a scan needs of a EntryBatch. A batch if `indexes` are given."""
+    """The part of an EntryBatch that a scan needs. A batch if `indexes` are given."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class Entry:
 
 
 class Reader:
-    """Gives entries from a place on, at most `at_once` at a time; those in `silent` are there, but
+    """Returns entries from a position on, at most `at_once` at a time; those in `silent` exist, but
     no message comes of them. Nothing comes for the first `late` times.
     """
 

@@ -35,7 +35,7 @@ def rows_of(batches: Iterable[pa.RecordBatch], rows_max: int) -> list[Row]:
 
 
 class Query:
-    """One checkpoint and whoever works with it. `rows` are those of each micro-batch."""
+    """One checkpoint and its drivers and tasks. `rows` are those of each micro-batch."""
 
     def __init__(self, options: Mapping[str, str], rng: random.Random) -> None:
         self.options = dict(options)
@@ -73,7 +73,7 @@ class Query:
         return self._reader
 
     def die(self) -> None:
-        """The driver is gone, the checkpoint stays."""
+        """The driver dies, the checkpoint stays."""
         self._reader = None
 
     def prepare_available_now(self) -> None:
@@ -125,7 +125,7 @@ class Query:
         self._dies(dies, "committed")
 
     def _copies(self, part: InputPartition) -> tuple[PulsarStreamReader, InputPartition]:
-        """As a task gets them: of a reader that nothing was asked of yet."""
+        """As a task gets them: of an unused reader."""
         source = PulsarDataSource(dict(self.options))
         assert self._schema is not None
         made: tuple[PulsarStreamReader, InputPartition] = pickle.loads(

@@ -72,7 +72,7 @@ class Broker:
         return [Position(each.ledger_id, each.entry_id, each.batch_index) for each in ids]
 
     def roll(self, topic: str) -> None:
-        """Have the topic begin a new ledger, and what nobody holds trimmed."""
+        """Roll the topic's ledger over, and trim what no cursor retains."""
         for _ in range(2):
             self.ask("PUT", f"{topic}/unload")
             self.send(topic, b"roll")

@@ -1,4 +1,4 @@
-"""The REST API as `admin.url` reaches it: credentials, TLS, redirects, and what goes wrong."""
+"""The REST API of `admin.url`: credentials, TLS, redirects, and errors."""
 
 from __future__ import annotations
 

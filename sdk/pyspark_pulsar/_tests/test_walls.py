@@ -1,4 +1,4 @@
-"""What the connector may import, and how light its own import is."""
+"""The connector's allowed imports, and the cost of importing it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOTS = {
 
 
 def imports(path: Path) -> Iterator[str]:
-    """Full names of what a file imports."""
+    """Full names of a file's imports."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (each.name for each in node.names)

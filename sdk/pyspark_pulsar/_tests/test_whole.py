@@ -46,7 +46,7 @@ def client(url: str) -> Iterator[geminga.blocking.Client]:
 
 
 def reading(rng: random.Random, url: geminga.testing.BrokerUrl, topic: str) -> dict[str, str]:
-    """Options of a read that must not change what is read."""
+    """Options that must not change the messages of a read."""
     found = {"service.url": str(url), "topic": topic, "pollTimeoutMs": "20000"}
     for name, values in (
         ("minPartitions", ["1", "2", "5", "17"]),
@@ -90,7 +90,7 @@ def test_a_stream_has_each_message_once(
         for _ in range(rng.randint(0, 2)):
             action = rng.choice(["publish", "publish", "publish", "unload", "grow"])
             if is_thrifty and (query.first is None or action == "grow"):
-                # What comes before the query's subscription is nobody's.
+                # Messages before the query's subscription may be lost.
                 continue
             getattr(world, action)()
         if rng.random() < 0.2:
@@ -121,7 +121,7 @@ def limits(rng: random.Random) -> dict[str, str]:
 
 
 def published(world: World, query: Query, topic: str) -> list[Sent]:
-    """What came behind the place where a query began."""
+    """The messages after a query's start."""
     first = {} if query.first is None else json.loads(query.first)
     begin = Position.parse(str(first.get(topic, "-1:-1")))
     if begin == BEGIN:
@@ -136,7 +136,7 @@ def test_losses_are_reported(
     client: geminga.blocking.Client,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Nothing holds the messages, and the topic keeps none of its full ledgers."""
+    """No cursor retains the messages, and the topic has no retention of full ledgers."""
     rng = random.Random(f"loss {seed}")
     world = World(url.web_url, client, rng, THRIFTY)
     fails = rng.random() < 0.5
@@ -156,7 +156,7 @@ def test_losses_are_reported(
             if rng.random() < 0.3:
                 query.die()
             query.step()
-        # Of an empty topic nobody can tell what it had; so it's told with the next message.
+        # An empty topic's former messages are unknown: the next message reports the loss.
         for topic in world.books:
             world.publish_one(topic)
         finish(query, rng)
@@ -183,7 +183,7 @@ def finish(query: Query, rng: random.Random) -> None:
 
 
 def compare(found: list[Sent], wanted: list[Sent], about: str) -> None:
-    """Tells in few words what is wrong."""
+    """A short text of the difference."""
     if found == wanted:
         return
     counts = Counter(sent.position for sent in found)
@@ -220,7 +220,7 @@ def test_a_batch_has_all_messages_between_its_ends(
 def interval(
     rng: random.Random, world: World, topic: str, starts: dict[str, str], stops: dict[str, str]
 ) -> list[Sent]:
-    """Chooses what to read of a topic; answers what lies there."""
+    """Choose a part of a topic to read; returns its messages."""
     book = world.books[topic]
     first, last = sorted((rng.randrange(len(book)), rng.randrange(len(book))))
     begin, end = book[first].position, book[last].position
@@ -238,7 +238,7 @@ def interval(
 
 
 def batch_rows(options: dict[str, str], rng: random.Random) -> list[Row]:
-    """What Spark's tasks read, in any order; sorted by where their parts begin."""
+    """The rows of Spark's tasks, run in any order; sorted by the starts of their parts."""
     source = PulsarDataSource(dict(options))
     reader = source.reader(source.schema())
     assert isinstance(reader, PulsarBatchReader)

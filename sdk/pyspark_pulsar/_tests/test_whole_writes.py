@@ -49,7 +49,7 @@ def client(url: str) -> Iterator[geminga.blocking.Client]:
 
 @dataclass(frozen=True)
 class Context:
-    """What Spark tells a task of itself."""
+    """Spark's context of a task."""
 
     partition: int
     epoch: int
@@ -96,7 +96,7 @@ class Job:
         return found
 
     def attempt(self, task: int, epoch: int, dies_at: int | None, *, slow: bool = False) -> bool:
-        """One attempt; answers whether it succeeded. A `slow` one is another process's: it has a
+        """One attempt; returns whether it succeeded. A `slow` one is another process's: it has a
         client of its own, and takes its time.
         """
         options = dict(self._options)
@@ -128,7 +128,7 @@ class Job:
 
 
 def beside_a_twin(job: Job, world: World, rng: random.Random, task: int, epoch: int) -> bool:
-    """An attempt while another one, that Spark gave up, goes on."""
+    """An attempt while another one, which Spark has abandoned, continues."""
     job.is_under_way.clear()
     job.may_go_on.clear()
     twin = threading.Thread(target=job.attempt, args=(task, epoch, None), kwargs={"slow": True})
@@ -169,7 +169,7 @@ def test_each_row_is_written_once(
         "service.url": str(url), "topic": world.name, "deduplication": "true",
         "pulsar.producer.batchingMaxMessages": str(rng.choice([1, 2, 7, 100])),
         "pulsar.producer.batchingEnabled": rng.choice(["true", "true", "false"]),
-        # Two attempts may each have what the other waits for, until one of them gives up.
+        # Two attempts may wait for each other's producers, until one of them fails.
         "producerBusyTimeoutMs": "20000",
         "pulsar.producer.sendTimeoutMs": "3000",
     }  # fmt: skip
@@ -180,7 +180,7 @@ def test_each_row_is_written_once(
             for _ in range(rng.randint(0, 2)):
                 job.attempt(task, epoch, rng.randint(0, count))
             if rng.random() < 0.4:
-                # An attempt that Spark gave up, and that goes on beside its successor.
+                # An abandoned attempt that continues beside its successor.
                 assert beside_a_twin(job, world, rng, task, epoch)
             else:
                 assert job.attempt(task, epoch, None)

@@ -1,4 +1,4 @@
-"""Topics with messages of all kinds, and books of what was published: an oracle for tests."""
+"""Topics with messages of all kinds, and records of all published ones: an oracle for tests."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class World:
     def _ask(self, method: str, path: str, body: object = None) -> Any:
         return ask(self._web_url, method, path, body)
 
-    # ---- what happens to the topic ----
+    # ---- events of the topic ----
 
     def publish(self, topic: str | None = None) -> None:
         """Some messages of one or two kinds to one partition."""
@@ -162,7 +162,7 @@ class World:
     # ---- the oracle ----
 
     def between(self, topic: str, start: Position, stop: Position) -> list[Sent]:
-        """What lies from one position to another, both included."""
+        """The messages between two positions, both included."""
         book = self.books[topic]
         first = bisect_left(book, tuple(start), key=lambda sent: _whole(sent.position))
         return [sent for sent in book[first:] if _whole(sent.position) <= stop.reach]

@@ -1,4 +1,4 @@
-"""Random Avro definitions and values, and what a column has for a value that the SDK decodes."""
+"""Random Avro definitions and values, and the columns' values for the SDK's values."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ _BRANCHES: dict[type, str] = {int: "long", str: "string", bool: "boolean", bytes
 
 
 def expected(definition: Any, value: Any) -> Any:
-    """What Arrow's `to_pylist` gives of the column for a value that the SDK decoded."""
+    """The column's value, as by Arrow's `to_pylist`, for a value that the SDK decoded."""
     if value is None:
         return None
     if isinstance(definition, list):

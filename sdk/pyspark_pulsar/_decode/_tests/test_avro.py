@@ -108,7 +108,7 @@ def test_broken_payloads_do_not_affect_others(
     for number, payload in enumerate(payloads):
         if number in found.notes:
             continue
-        # What isn't refused is what fastavro makes of this payload alone.
+        # Payloads that aren't refused have fastavro's values.
         alone = reader._one_by_one([payload])
         assert not alone.notes
         assert told(rows_of(alone, names)) == told([table[number]])
@@ -153,7 +153,7 @@ def test_blocks_with_sizes_are_read() -> None:
     schema = Avro(
         '{"type":"record","name":"R","fields":[{"name":"a","type":{"type":"array","items":"long"}}]}'
     )
-    # Two items in a block that tells its size, one in a block that doesn't.
+    # Two items in a block with a size, one in a block without.
     payload = b"\x03\x04\x02\x04" + b"\x02\x06" + b"\x00"
     assert schema.decode(payload) == {"a": [1, 2, 3]}
     reader, names = reader_for(schema)

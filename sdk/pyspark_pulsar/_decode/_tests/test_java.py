@@ -1,4 +1,4 @@
-"""What the Java client wrote, recorded for the SDK's own tests, as columns."""
+"""Columns of the Java client's messages, recorded for the SDK's own tests."""
 
 from __future__ import annotations
 

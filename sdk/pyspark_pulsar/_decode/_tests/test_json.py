@@ -1,4 +1,4 @@
-"""JSON payloads by columns: what the SDK writes, what Java writes, and what nobody should."""
+"""JSON payloads by columns: of the SDK, of Java, and malformed ones."""
 
 from __future__ import annotations
 

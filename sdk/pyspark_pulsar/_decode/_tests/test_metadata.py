@@ -1,4 +1,4 @@
-"""Metadata columns beside what each message says, one by one."""
+"""Metadata columns against each message's values."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_missing_halves_are_null() -> None:
 def test_one_half_only() -> None:
     schema = KeyValue(Int32(), Avro(Order), INLINE)
     reader = PairReader(schema.info, [pa.field("value", pa.struct([pa.field("id", pa.int64())]))])
-    # The key's bytes are no number, but nobody asked.
+    # The key's bytes are no number, but the key isn't wanted.
     payload = KeyValue(Bytes(), Avro(Order), INLINE).encode((b"xyz", Order(7)))
     found = reader.columns([payload], None)
     assert not found.notes

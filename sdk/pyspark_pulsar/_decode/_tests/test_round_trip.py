@@ -1,4 +1,4 @@
-"""What is read of a topic can be written back: columns to payloads and to columns again."""
+"""Columns that were read can be written: columns to payloads and to columns again."""
 
 from __future__ import annotations
 

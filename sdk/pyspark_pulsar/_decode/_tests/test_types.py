@@ -1,7 +1,7 @@
-"""The table of types: which column each schema is, and each line decoded from what the SDK
+"""The table of types: each schema's column, and each line decoded from payloads that the SDK
 writes.
 
-`TABLE` is what the documents print: the schema, Spark's type, and a remark.
+`TABLE` is printed in the documents: the schema, Spark's type, and a remark.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MANY = 60
 
 
 class Line(NamedTuple):
-    """A line of the table, and a value of the SDK with what the column has for it."""
+    """A line of the table, and a value of the SDK with the column's value."""
 
     schema: str
     spark: str

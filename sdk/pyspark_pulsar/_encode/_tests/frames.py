@@ -103,7 +103,7 @@ def struct(text: str) -> t.StructType:
 
 
 def _parts(text: str) -> list[str]:
-    """What stands between commas, but for those in brackets."""
+    """The parts between commas outside of brackets."""
     found, depth = [""], 0
     for letter in text:
         depth += (letter in "<(") - (letter in ">)")

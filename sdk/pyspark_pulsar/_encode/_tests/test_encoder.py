@@ -1,4 +1,4 @@
-"""Frames: what their columns are for, and the messages of their batches."""
+"""Frames: the roles of their columns, and the messages of their batches."""
 
 from __future__ import annotations
 

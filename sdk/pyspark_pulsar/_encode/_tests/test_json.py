@@ -24,7 +24,7 @@ MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 def plain(kind: t.DataType, value: Any) -> Any:
-    """What JSON has of a value."""
+    """A value's form in JSON."""
     if value is None:
         return None
     match kind:

@@ -1,4 +1,4 @@
-"""Which tests can be collected depends on what PySpark has."""
+"""Collects only tests that this PySpark supports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filters: what is read has all messages for which they hold; what they don't need is left out."""
+"""Filters: all matching messages are read, and as few others as possible."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _comparisons() -> st.SearchStrategy[Filter]:
 
 
 def _is_read(found: Narrowing, row: Message) -> int:
-    """How many times a message lies in what is left to be read."""
+    """How many of the remaining ranges contain the message."""
     topic, partition, place = str(row["__topic"]), row["__partition"], row["place"]
     assert isinstance(partition, int)
     assert isinstance(place, Position)

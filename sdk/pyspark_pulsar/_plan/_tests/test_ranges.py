@@ -1,4 +1,4 @@
-"""Starting and ending positions, resolved for each partition and held against what is there."""
+"""Starting and ending positions, resolved for each partition and checked against its messages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def kept(broker: Broker) -> tuple[str, list[Position]]:
 
 @pytest.fixture(scope="module")
 def trimmed(broker: Broker) -> tuple[str, list[Position]]:
-    """One of which the first ledgers are gone."""
+    """A topic whose first ledgers are deleted."""
     namespace = "public/trimmed"
     broker.ask("PUT", f"namespaces/{namespace}", {})
     nothing = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}
@@ -103,7 +103,7 @@ def test_the_next_position_is_valid(broker: Broker, kept: tuple[str, list[Positi
     topic, at = kept
     after = broker.options(topic, startingOffsets=one(topic, str(at[-1].after)))
     assert resolve(broker, after) == []
-    # Behind a ledger that isn't the last comes the next.
+    # After a ledger that isn't the last comes the next one.
     first = [each for each in at if each.ledger_id == at[0].ledger_id]
     assert len(first) < len(at)
     gap = first[-1].after
@@ -224,6 +224,6 @@ def test_topics_that_are_not_read_are_refused_early(option: str) -> None:
     given = given if option == "startingTimestamp" else {**given, option: '{"other": "1:1"}'}
     with pytest.raises(InvalidOption, match=f"option {option}: names other, which is not one of"):
         check_named(parse_read(given, streaming=None), PARTS)
-    # Topics that a pattern found once may be gone.
+    # Topics that a pattern found earlier may be deleted.
     del given["topic"]
     check_named(parse_read({**given, "topicsPattern": ".*"}, streaming=None), PARTS)

@@ -32,7 +32,7 @@ def _entries(spans: list[LedgerSpan]) -> list[Position]:
 
 
 def _holds(part: TopicRange, place: Position) -> bool:
-    """Whether a message lies in a range, said without the module's own words."""
+    """Whether a message is in a range, without the module's own functions."""
     begin = (part.start.ledger_id, part.start.entry_id, max(part.start.batch_index, 0))
     end = (part.stop.ledger_id, part.stop.entry_id, part.stop.batch_index)
     if end[2] < 0:
@@ -50,7 +50,7 @@ def test_parts_cover_the_range_once_and_in_order(
     start = a._replace(batch_index=data.draw(st.integers(-1, 3)))
     stop = b._replace(batch_index=data.draw(st.integers(-1, 3)))
     whole = TopicRange(TOPIC, 3, start, stop)
-    # What is known of the topic may be wrong: then parts are uneven, not wrong.
+    # The known layout may be wrong: this makes parts uneven, not wrong.
     told = data.draw(st.sampled_from([spans, spans[:1], [], _layout([(2, 0, 500)])]))
     parts = split([whole], {TOPIC: told}, count=data.draw(st.integers(1, 40)))
     messages = [Position(*entry[:2], index) for entry in entries for index in range(4)]
@@ -83,7 +83,7 @@ def test_parts_by_ids_cover_the_range_too(
 def test_parts_begin_at_existing_entries(
     spans: list[LedgerSpan], count: int, sure: list[bool]
 ) -> None:
-    """What is guessed too large only makes parts uneven."""
+    """Too large guesses only make parts uneven."""
     entries = _entries(spans)
     told = [
         span if is_sure else span._replace(last_entry=span.last_entry + 40, is_sure=False)

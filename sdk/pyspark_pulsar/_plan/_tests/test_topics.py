@@ -1,4 +1,4 @@
-"""What is asked of a broker: names, ends, places of times, layouts."""
+"""Queries to a broker: names, ends, positions of times, layouts."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_ends_and_places(broker: Broker) -> None:
     assert TopicProbe(broker.client).last_position(topic) == entries[-1]
     for at in (entries[0], entries[12], entries[24]):
         assert TopicProbe(broker.client).first_from(topic, at) == at
-    # Behind a ledger's end comes the next one's beginning.
+    # After a ledger's end comes the next one's beginning.
     behind = Position(entries[0].ledger_id, 1 << 62)
     assert TopicProbe(broker.client).first_from(topic, behind) == next(
         at for at in entries if at.ledger_id > behind.ledger_id

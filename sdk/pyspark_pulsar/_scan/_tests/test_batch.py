@@ -81,7 +81,7 @@ def test_layout_by_rest_reads_the_same(broker: Broker, readings: str) -> None:
 def test_nothing_to_read(broker: Broker) -> None:
     rows, parts = read(source(broker, broker.topic(partitions=1)))
     assert (rows, parts) == ([], [])
-    # What Spark makes of it: the first before PySpark 4.2.
+    # Spark's forms of an empty plan: the first one before PySpark 4.2.
     reader = source(broker, broker.topic(partitions=1)).reader(StructType())
     for none in (None, InputPartition(None)):
         assert list(reader.read(none)) == []
@@ -108,7 +108,7 @@ def test_filters_are_taken_only_with_pushdown(broker: Broker, readings: str) -> 
 
 
 def test_streams_are_split_the_same_way_again(broker: Broker) -> None:
-    """Whatever became of the topic; nothing is asked for it."""
+    """Whatever happened to the topic; the broker isn't asked."""
     nobody = {"service.url": "pulsar://127.0.0.1:1", "topic": "t"}
     wanted = TopicRange("t", 0, Position(4, 10), Position(4, 29))
     for more, count in (({}, 1), ({"minPartitions": "4"}, 4)):

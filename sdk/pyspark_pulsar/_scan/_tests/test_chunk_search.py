@@ -16,7 +16,7 @@ LEDGERS = [LedgerSpan(n, 0, 9999) for n in range(1, 9)]
 
 
 class Topic:
-    """A message in chunks from `first` to `last`, between others: it comes to who begins at its
+    """A chunked message from `first` to `last`, among others: a reader gets it if it starts at its
     first chunk or before.
     """
 

@@ -1,4 +1,4 @@
-"""Compacted topics whose ledgers are trimmed: what is left of them is planned and read."""
+"""Compacted topics with trimmed ledgers: the remaining messages are planned and read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COMPACTED = {"readCompacted": "true"}
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    """One that drops ledgers as soon as nobody holds them."""
+    """A broker that trims ledgers as soon as no cursor retains them."""
     with started({}) as found:
         yield found
 
@@ -107,7 +107,7 @@ def test_times_and_ids_of_compacted_messages(
 
 
 def test_compacted_reads_start_at_an_id() -> None:
-    """From the earliest on it can't tell that there is something while nothing has come."""
+    """From the earliest on, a reader doesn't know that there are messages before the first one."""
     assert start_id(BEGIN, read_compacted=True) == MessageId(0, 0)
     assert start_id(BEGIN, read_compacted=False) == EARLIEST
     assert start_id(Position(3, -1), read_compacted=True) == MessageId(3, 0)

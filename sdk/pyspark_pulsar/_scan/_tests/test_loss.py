@@ -1,4 +1,4 @@
-"""What is lost, and what only looks so."""
+"""Losses, and cases that only look like losses."""
 
 from __future__ import annotations
 

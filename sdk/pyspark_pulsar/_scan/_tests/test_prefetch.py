@@ -1,4 +1,4 @@
-"""Queues that are right for the messages that come, and seldom changed."""
+"""Queues that fit the messages' sizes, and are rarely changed."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def test_exactly_the_messages_between_the_ends(
 
 @pytest.mark.parametrize("last", [1, 3])
 def test_short_ranges_are_throttled_too(last: int) -> None:
-    """What was taken of the range itself, before it is handed out."""
+    """The range's own messages are paid for before they are returned."""
     pauses: list[float] = []
     throttle = Throttle(10.0, None, clock=lambda: 0.0, sleep=pauses.append)
     wanted = TopicRange(TOPIC, 2, BEGIN, Position(1, last))

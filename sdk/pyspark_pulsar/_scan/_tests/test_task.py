@@ -61,7 +61,7 @@ def rows(
     schema: StructType = VALUES,
     narrowing: Narrowing | None = None,
 ) -> list[dict[str, Any]]:
-    """What a task gives for a range; to the end of the topic without a stop."""
+    """A task's rows for a range; without a stop, to the topic's end."""
     topic = full(options.topics.names[0])
     if stop is None:
         stop = TopicProbe(client_for(options.client)).last_position(topic) or BEGIN
@@ -238,7 +238,7 @@ def test_a_null_message_has_null_values(url: str, client: geminga.blocking.Clien
 def test_queue_sizes_fit_the_messages(
     url: str, client: geminga.blocking.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Small messages, then large ones: what is fetched ahead stays bounded by bytes."""
+    """Small messages, then large ones: prefetched messages stay bounded in bytes."""
     queues: list[int] = []
 
     def opened(*given: Any, queue_size: int) -> geminga.blocking.Reader:

@@ -63,7 +63,7 @@ def test_a_low_rate_takes_little_at_once() -> None:
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(0, 5), st.floats(0, 5000)), max_size=40), st.floats(1, 1e6))
 def test_never_above_the_rate(steps: list[tuple[float, float]], per_s: float) -> None:
-    """Whoever pauses as told takes no more than the rate and one burst, plus the last piece."""
+    """With all pauses, at most the rate and one burst is taken, plus the last piece."""
     now_s = 0.0
     bucket = Bucket(per_s, now_s)
     taken = 0.0

@@ -1,4 +1,4 @@
-"""What limits let into a micro-batch."""
+"""Limits of a micro-batch."""
 
 from __future__ import annotations
 

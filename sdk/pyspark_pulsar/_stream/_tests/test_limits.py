@@ -12,7 +12,7 @@ from pyspark_pulsar._tests.streaming import Broker, Query, numbers, started
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    """One that keeps everything."""
+    """A broker that retains everything."""
     with started(KEEPING) as found:
         yield found
 

@@ -17,14 +17,14 @@ from pyspark_pulsar.errors import DataLoss
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    """One that keeps everything."""
+    """A broker that retains everything."""
     with started(KEEPING) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def thrifty() -> Iterator[Broker]:
-    """One that drops ledgers as soon as nobody holds them."""
+    """A broker that trims ledgers as soon as no cursor retains them."""
     with started({}) as found:
         yield found
 
@@ -98,7 +98,7 @@ def test_retention_that_passes_the_offset(thrifty: Broker, fails: bool) -> None:
 def test_retention_that_passes_a_task(
     thrifty: Broker, fails: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Ledgers that go away while they are read are told, though the first one was there."""
+    """Ledgers deleted during a read are reported, though the first one existed."""
     topic = thrifty.topic("overtaken")
     held = thrifty.client.subscribe(topic, "held", receiver_queue_size=0)
     for _ in range(4):

@@ -20,7 +20,7 @@ from pyspark_pulsar.errors import InvalidOption, TopicMissing
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    """One that keeps everything."""
+    """A broker that retains everything."""
     with started(KEEPING) as found:
         yield found
 

@@ -30,7 +30,7 @@ BEGAN, END = Offsets({TOPIC: BEGIN}, "s"), Offsets({TOPIC: Position(1, 2)}, "s")
 
 
 class Planner:
-    """Notes what it is asked."""
+    """Records its calls."""
 
     told: dict[str, object] | None = None
 

@@ -1,4 +1,4 @@
-"""The subscription that keeps what a query has still to read, on a real broker."""
+"""The subscription that retains a query's unread messages, on a real broker."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def publish(client: geminga.blocking.Client, topic: str, count: int) -> list[Pos
 
 
 def marks(url: geminga.testing.BrokerUrl, topic: str) -> dict[str, str]:
-    """Where the subscriptions of a topic stand."""
+    """The mark-delete positions of a topic's subscriptions."""
     stats = ask(url.web_url, "GET", f"persistent/public/default/{topic}/internalStats")
     return {name: cursor["markDeletePosition"] for name, cursor in stats["cursors"].items()}
 

@@ -1,4 +1,4 @@
-"""The ends of topics, asked by consumers that are kept."""
+"""The ends of topics, by consumers that stay open."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_a_batch_with_deleted_partitions(broker: Broker, caplog: pytest.LogCaptu
     broker.ask("DELETE", f"{topic}-partition-0?force=true")
     with pytest.raises(TopicMissing, match="none of its 2 partitions exists"):
         RangeResolver(broker.client, options).ranges(parts)
-    # A task that comes too late.
+    # A task after the deletion.
     with pytest.raises(DataLoss, match="it was deleted"):
         list(scan(left, ScanPlan(options, VALUE)))
     lenient = replace(options, fail_on_data_loss=False)

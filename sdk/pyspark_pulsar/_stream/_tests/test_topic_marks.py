@@ -1,4 +1,4 @@
-"""A topic made anew by the same name, whose positions may be those of the old one."""
+"""A recreated topic, whose positions may equal those of the old one."""
 
 from __future__ import annotations
 

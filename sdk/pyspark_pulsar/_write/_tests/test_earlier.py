@@ -1,4 +1,4 @@
-"""A task that is tried again with other rows, or the same in another order: told, never lost."""
+"""A retried task with other rows, or another order: reported, so that no row is lost silently."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def of(*values: int) -> pa.RecordBatch:
 
 @pytest.mark.parametrize("batching", ["true", "false"])
 def test_rows_in_another_order_are_reported(client: Client, url: str, batching: str) -> None:
-    """As behind a shuffle, whose blocks come as they are fetched."""
+    """As after a shuffle, whose blocks arrive in any order."""
     topic = fresh()
     given = {"topic": topic, "pulsar.producer.batchingEnabled": batching}
     one, two, three = batches(20, 20, 20)
@@ -176,7 +176,7 @@ def test_trimmed_messages_are_a_warning(
 
 
 def test_earlier_messages_are_found_however_old(client: Client, url: str) -> None:
-    """The clock stands for time that passed."""
+    """The clock is moved instead of waiting."""
     topic = fresh()
     for epoch in range(3):
         name = who("q", epoch)

@@ -35,7 +35,7 @@ def within(monkeypatch: pytest.MonkeyPatch, context: Context | None) -> None:
 
 
 def test_a_batch_is_one_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Within foreachBatch Spark tells the query, but one micro-batch may hold several writes.
+    # In foreachBatch Spark provides the query, but a micro-batch may have several writes.
     within(monkeypatch, Context(queryId="q", batchId="9"))
     assert identity_of(options(LASTING), "job") == Identity(3, 0, "spark-job-3", True)
     assert identity_of(options(NAMED), "job") == Identity(3, 0, "p-job-3", True)

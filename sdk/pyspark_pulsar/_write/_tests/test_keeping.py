@@ -1,4 +1,4 @@
-"""What a write warns of: topics that keep nothing, and columns by Kafka's names."""
+"""Warnings of a write: topics without retention, and columns with Kafka's names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def url() -> Iterator[geminga.testing.BrokerUrl]:
 def written(
     caplog: pytest.LogCaptureFixture, url: str, topic: str, ddl: str = "value string", **more: str
 ) -> str:
-    """What is logged while a write is planned."""
+    """The logs of planning a write."""
     caplog.clear()
     options = parse_write({"service.url": url, "topic": topic, **more}, streaming=False)
     with caplog.at_level(logging.WARNING, "pyspark_pulsar"):

@@ -1,4 +1,4 @@
-"""`geminga spark-anchor`: subscriptions of streams that are gone."""
+"""`geminga spark-anchor`: subscriptions of streams that ended."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def broker() -> Iterator[Broker]:
 
 
 def checkpoint(folder: Path, *sources: object) -> str:
-    """As Spark writes it; an older file tells other things."""
+    """A checkpoint in Spark's form; an older file has other contents."""
     offsets = folder / "offsets"
     offsets.mkdir()
     (offsets / "9").write_text("v1\n{}\n" + json.dumps({"old": "1:1"}))

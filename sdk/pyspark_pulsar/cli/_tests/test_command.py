@@ -1,4 +1,4 @@
-"""What the command refuses before Spark is started, and what it costs to be there."""
+"""Refusals before Spark is started, and the cost of the command's import."""
 
 from __future__ import annotations
 

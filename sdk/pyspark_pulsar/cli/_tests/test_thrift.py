@@ -16,7 +16,7 @@ from pyspark_pulsar.cli._thrift import Ends, Served
 
 
 class FakeTables:
-    """Notes what is made and dropped."""
+    """Records created and dropped tables."""
 
     def __init__(self) -> None:
         self.namespace = "public/default"
