@@ -148,7 +148,7 @@ class FrameReader:
     ) -> None:
         self._joiner = SendJoiner() if join_sends else None
         self.joined = 0
-        """How many frames of the last feed stand in others' `sends`."""
+        """The number of frames of the last feed that were joined to others (in `sends`)."""
         self._chunks: list[bytes | bytearray] = []
         self._held = 0
         self._needed = 0

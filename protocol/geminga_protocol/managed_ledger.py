@@ -1,6 +1,6 @@
 """A managed ledger's records in the metadata store, in Apache's bytes (spec BR-01; MetaStoreImpl).
 
-Plain, or compressed behind a header:
+Plain, or compressed after a header:
 
     0x4778 u16 | metadataSize u32 | ManagedLedgerInfoMetadata | compressed protobuf
 

@@ -47,7 +47,7 @@ class StartFailed(click.ClickException):
     show_default=True,
 )
 def proxy(config_file: Path | None, log_level: str, **given: object) -> None:
-    """Stand before brokers, ours or Apache's, with one address."""
+    """Run a proxy: one address for brokers, ours or Apache's."""
     from geminga_proxy.config import load_config
     from geminga_runtime.logs import set_up_logging
     from geminga_runtime.settings import ConfigError

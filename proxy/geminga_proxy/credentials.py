@@ -26,7 +26,7 @@ PLUGINS = {
 
 
 class OwnCredentials(NamedTuple):
-    """A method and its data; the data is read anew for each connection."""
+    """A method and its data; the data is read for each connection."""
 
     method: str = ""
     data: Callable[[], bytes] = lambda: b""

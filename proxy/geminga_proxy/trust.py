@@ -1,8 +1,8 @@
 """Which brokers get which credentials (spec PX-02, PX-04, PX-06, PX-23). Pure.
 
-The binary side and the HTTP side both decide here, and nowhere else:
+The binary side and the HTTP side both decide here only:
 
-- `Targets` and `WebBrokers` tell which addresses are brokers. No connection is opened to another
+- `Targets` and `WebBrokers` have the brokers' addresses. No connection is opened to another
   address, and no redirect to one is followed: each connection shows a credential.
 - `CredentialPolicy` tells what a broker is shown: the proxy's own credentials, the client's, or
   both.
@@ -69,7 +69,7 @@ class CredentialPolicy:
 
         Apache's WebSocket service checks the authenticated role only, not the original principal.
         So the client's own credentials are passed on, and never replaced by the proxy's; nor may
-        the proxy's certificate stand for a client without a header (`shows_certificate`).
+        the proxy's certificate authenticate a client without a header (`shows_certificate`).
         """
         by_certificate = identity is not None and identity.method == "tls"
         if not has_own and (by_certificate or shows_certificate):
@@ -100,7 +100,7 @@ class WebBrokers:
 
 
 class Targets:
-    """Addresses that connections of the binary protocol may be made to: known brokers, and what the
+    """Allowed addresses of connections of the binary protocol: known brokers, and those that the
     configuration allows.
 
     Apache's defaults allow every host on two ports. Here an address that is not a broker's is

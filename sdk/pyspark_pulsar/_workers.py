@@ -37,7 +37,7 @@ def ensure_workers_python(
     if _is_worker():
         return
     found = shutil.which("python3", path=environ.get("PATH"))
-    # Environments link to one interpreter: the folder tells them apart, not the file.
+    # Environments may link to one interpreter: compare the folders, not the files.
     if found is not None and Path(found).absolute().parent == Path(executable).absolute().parent:
         return
     environ[PYTHON] = executable

@@ -42,7 +42,7 @@ class InvalidRoles(rest.RestError):
 
 
 def guard(service: BrokerService, routes: list[Route]) -> list[BaseRoute]:
-    """The same routes, each behind its rule."""
+    """The same routes, each guarded by its rule."""
     return [_guarded(service, route) for route in routes]
 
 

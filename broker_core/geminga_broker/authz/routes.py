@@ -63,7 +63,7 @@ NAMESPACES: dict[str, Need] = {
     "POST /permissions/subscription/{subscription}": Need(Scope.NAMESPACE, "GRANT_PERMISSION"),
     "DELETE /permissions/{subscription}/{role}": Need(Scope.NAMESPACE, "REVOKE_PERMISSION"),
 }
-"""By method and what follows the namespace."""
+"""By method and the path after the namespace."""
 
 POLICIES: dict[str, str] = {
     "autoSubscriptionCreation": "AUTO_SUBSCRIPTION_CREATION",
@@ -133,7 +133,7 @@ TOPICS: dict[str, Need] = {
     "POST /{topic}/permissions/{role}": Need(Scope.TENANT_ADMIN),
     "DELETE /{topic}/permissions/{role}": Need(Scope.TENANT_ADMIN),
 }
-"""By method and what follows the namespace, for either domain."""
+"""By method and the path after the namespace, for either domain."""
 
 SUBSCRIPTIONS: dict[str, Need] = {
     "PUT ": Need(Scope.TOPIC, "SUBSCRIBE"),
@@ -146,7 +146,7 @@ SUBSCRIPTIONS: dict[str, Need] = {
     "POST /resetcursor/{timestamp}": Need(Scope.TOPIC, "RESET_CURSOR"),
     "POST /expireMessages/{seconds}": Need(Scope.TOPIC, "EXPIRE_MESSAGES"),
 }
-"""By method and what follows a subscription of a topic."""
+"""By method and the path after a subscription of a topic."""
 
 
 _SCHEMAS = "/admin/v2/schemas/{tenant}/{namespace}/{topic}"
@@ -161,7 +161,7 @@ SCHEMAS: dict[str, Need] = {
     "POST /compatibility": Need(Scope.TENANT_ADMIN),
     "DELETE /schema": Need(Scope.TENANT_ADMIN),
 }
-"""By method and what follows the topic."""
+"""By method and the path after the topic."""
 
 
 def need_of(method: str, path: str) -> Need:

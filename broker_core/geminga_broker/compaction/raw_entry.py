@@ -1,6 +1,6 @@
 """Entries of a compacted ledger, in the form of Apache's `RawMessageImpl` (pure; spec BR-50).
 
-size of the id u32 | MessageIdData | size of the rest u32 | the entry as it stands in the log
+size of the id u32 | MessageIdData | size of the rest u32 | the entry as in the log
 """
 
 from __future__ import annotations

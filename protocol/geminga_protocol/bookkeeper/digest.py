@@ -96,7 +96,7 @@ class Digest:
         entry_id = first
         for parts in entries:
             if is_crc32c and len(parts) == 1:
-                # `packet` written out: this stands on the hot path.
+                # `packet` inlined: this is the hot path.
                 part = parts[0]
                 length += len(part)
                 head = pack_header(ledger_id, entry_id, lac, length)

@@ -114,7 +114,7 @@ def ack(
     txnid: tuple[int, int] | None = None,
     request_id: int | None = None,
 ) -> bytes:
-    """ACK; with a request id the broker answers ACK_RESPONSE. `txnid` is (most, least) bits."""
+    """ACK; with a request id the broker sends ACK_RESPONSE. `txnid` is (most, least) bits."""
     most, least = txnid if txnid is not None else (None, None)
     body = CommandAck(
         consumer_id=consumer_id,

@@ -23,7 +23,7 @@ MUST_NOT_EXIST = -1
 
 
 class MetadataError(Exception):
-    """Base of what a metadata store raises."""
+    """Base of a metadata store's errors."""
 
 
 class BadVersion(MetadataError):

@@ -1,4 +1,4 @@
-"""What happens to a client's connection (events), and what the machine wants done (effects)."""
+"""Events of a client's connection, and effects of its machine."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class ProxySession:
         self._serving = trio.CancelScope()
         self._room = Wakeup()
         self._rest = memoryview(b"")
-        """What was read and not handled yet."""
+        """Bytes that were read and not handled yet."""
 
     # ---- for proofs ----
 

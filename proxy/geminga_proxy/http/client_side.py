@@ -184,7 +184,7 @@ class ClientSide:
         headers = tuple((bytes(name), bytes(value)) for name, value in request.headers)
         return _checked(bytes(request.method), bytes(request.target), headers, request.http_version)
 
-    # ---- answers ----
+    # ---- responses ----
 
     def interim(self, status: int, headers: Headers) -> bytes:
         """An interim response; empty for HTTP/1.0, which has none."""

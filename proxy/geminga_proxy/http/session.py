@@ -358,7 +358,7 @@ def _check_path(path: bytes) -> None:
     decoded = unquote_to_bytes(path)
     if any(byte < 0x20 or byte == 0x7F for byte in decoded):
         raise HttpError(400, "Bad request: a control character in the path")
-    # What follows a semicolon is a parameter to Jetty, not a part of the name.
+    # To Jetty, a semicolon begins a parameter, which is not part of the name.
     parts = [part.partition(b";")[0] for part in decoded.replace(b"\\", b"/").split(b"/")]
     if any(part in _DOTS for part in parts):
         raise HttpError(400, "Bad request: the path is not normalised")

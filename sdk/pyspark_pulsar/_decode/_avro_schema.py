@@ -46,8 +46,8 @@ _LOGICAL = {
 
 
 def avro_shape(definition: bytes | str, *, is_json: bool = False) -> Shape:
-    """The shape of an Avro definition. With `is_json` values are JSON, where nothing tells the
-    branches of a union apart: such values are kept as their texts.
+    """The shape of an Avro definition. With `is_json` values are JSON, where the branch of a union
+    can't be known: such values are kept as texts.
 
     Raises SchemaMismatch.
     """

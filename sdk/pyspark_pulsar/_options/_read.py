@@ -61,12 +61,12 @@ class ReadOptions:
     include_properties: bool = True
     """Whether the default schema has `__messageProperties`."""
     push_down: bool = False
-    """Whether Spark's filters narrow what is read. Spark plans all uses of a DataFrame with the
+    """Whether Spark's filters narrow the read. Spark plans all uses of a DataFrame with the
     filters of the first, so each `load()` must be used once.
     """
     publish_time_slack_s: float | None = None
-    """By how much publish times may be out of order (producers' clocks differ): lets filters on
-    `__publishTime` narrow what is read. None: they don't.
+    """By how much publish times may be out of order (producers' clocks differ). With it, filters on
+    `__publishTime` narrow the read; with None they don't.
     """
     min_partitions: int | None = None
     max_records_per_partition: int | None = None

@@ -1,1 +1,1 @@
-"""What a read is made of, found out on the driver: topics, their ends, schemas, ranges, tasks."""
+"""The plan of a read, made on the driver: topics, their ends, schemas, ranges, tasks."""

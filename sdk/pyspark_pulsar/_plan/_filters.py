@@ -1,4 +1,4 @@
-"""What a query with filters has to read of its topics (spec SP-04). Pure."""
+"""The messages that a query with filters must read (spec SP-04). Pure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Narrowing:
-    """What has to be read with the filters; plain data that pickles. `keys` are values of `__key`:
+    """The messages to read with the filters; plain data that pickles. `keys` are values of `__key`:
     a task may skip messages with other keys before it decodes their values.
     """
 

@@ -1,8 +1,8 @@
-"""Converts Spark's filters to a narrowing of what has to be read (spec SP-04). Pure. PySpark has
+"""Converts Spark's filters to a narrowing of the read (spec SP-04). Pure. PySpark has
 filters from 4.1 on: import this only there.
 
-Only certain cases narrow: a filter that isn't understood completely narrows nothing, and all
-filters but those applied exactly are left for Spark to apply again.
+Only certain cases narrow: an unsupported filter narrows nothing, and Spark applies all filters
+again, except those that are applied exactly here.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _Comparison = (
 
 
 def narrow(filters: Sequence[Filter]) -> tuple[Narrowing, list[Filter]]:
-    """What has to be read for `filters`, and the filters that Spark has to apply again."""
+    """The narrowing by `filters`, and the filters that Spark must apply again."""
     found = Narrowing()
     left: list[Filter] = []
     for each in filters:

@@ -41,11 +41,11 @@ def split(
 
 
 def split_by_ids(ranges: Sequence[TopicRange], *, count: int | None) -> list[TopicRange]:
-    """The same without a layout, by the ranges alone: whoever plans the same ranges again gets the
-    same parts, whatever has become of the topics. Without `count` the ranges as they are.
+    """As `split`, without a layout: the same ranges always give the same parts, whatever happens to
+    the topics. Without `count` returns the ranges unchanged.
 
-    Of a range that goes over several ledgers only the last one's entries are known: all before it
-    are in the first part.
+    Of a range over several ledgers only the last one's entries are known: all entries before it are
+    in the first part.
     """
     if count is None:
         return [each for each in ranges if not each.is_empty]

@@ -180,9 +180,9 @@ def start_id(at: Position, *, read_compacted: bool) -> geminga.MessageId:
     """
     if at.ledger_id < 0 and not read_compacted:
         return geminga.EARLIEST
-    # With an id, a reader of a compacted topic knows before the first entry that it has something
-    # to read. From EARLIEST it compares the last id with a cursor of the log, which is behind what
-    # was trimmed.
+    # With an id, a reader of a compacted topic knows before the first entry that there is something
+    # to read. From EARLIEST the last id is compared with a cursor of the log, which is after the
+    # trimmed messages.
     return geminga.MessageId(max(0, at.ledger_id), max(0, at.entry_id))
 
 

@@ -1,1 +1,1 @@
-"""Reading ranges of topics as Arrow record batches: what the tasks of a query do."""
+"""The tasks of a query: read ranges of topics as Arrow record batches."""

@@ -70,7 +70,7 @@ class NarrowedBatchReader(PulsarBatchReader):
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:
-        """Narrow what is read; returns the filters that Spark still has to apply."""
+        """Narrow the read; returns the filters that Spark must still apply."""
         from pyspark_pulsar._plan._pushed import narrow
 
         self._narrowing, left = narrow(filters)

@@ -1,1 +1,1 @@
-"""Streams: the ends of micro-batches, their offsets, and what holds messages for a query."""
+"""Streams: the ends of micro-batches, their offsets, and the retention of unread messages."""

@@ -1,4 +1,4 @@
-"""A stream's offsets: what Spark keeps in its checkpoint (spec SP-05). Pure.
+"""A stream's offsets, as stored in Spark's checkpoint (spec SP-05). Pure.
 
 A JSON object of full topic name -> "ledger:entry" or "ledger:entry:batch", the last position read;
 "-1:-1" if none. It also has the name of the query's subscription, if generated, by which a

@@ -1,8 +1,8 @@
-"""A durable subscription that retains what a query has still to read (spec SP-05, decision 18).
+"""A durable subscription that retains a query's unread messages (spec SP-05, decision 18).
 
-It receives nothing. On each topic it stands right before the last message in the query's
-checkpoint, which so stays unacknowledged; that keeps its ledger. As long as the ledger exists,
-nothing after it was trimmed (`_scan/_loss.py`).
+It receives nothing. On each topic its mark-delete is right before the last message in the query's
+checkpoint, which therefore stays unacknowledged and retains its ledger. As long as the ledger
+exists, no later message was trimmed (`_scan/_loss.py`).
 
 No consumer stays attached, and none creates a topic.
 """
@@ -64,7 +64,7 @@ class RetentionSubscription:
         self._marks.clear()
 
     def remove(self, topics: Sequence[str]) -> list[tuple[str, GemingaError]]:
-        """Delete the subscription on these topics, whoever created it; missing topics are skipped.
+        """Delete the subscription on these topics, also of others; missing topics are skipped.
         Returns the topics where it failed, with the errors.
         """
         found = for_each(self._removed, topics)

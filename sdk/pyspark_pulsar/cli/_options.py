@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 ROWS_MAX = 1000
-"""Rows of a result that the table form shows unless told otherwise."""
+"""Default number of rows in the table form of a result."""
 
 
 def connector_options(
@@ -20,7 +20,7 @@ def connector_options(
     for number, line in enumerate(map(str.strip, lines), 1):
         if line and not line.startswith("#"):
             kept.append(line)
-            if "=" not in line:  # what it says may be a secret
+            if "=" not in line:  # don't show it: it may be a secret
                 raise click.UsageError(f"--options-file: line {number} is not KEY=VALUE")
     told = {"service.url": service_url}
     return told | pairs("--options-file", kept) | pairs("--option", options)
