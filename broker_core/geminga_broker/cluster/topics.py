@@ -129,8 +129,8 @@ class Topics:
         return await self._loader.leave(key, delete)
 
     async def _forget(self, name: TopicName) -> None:
-        """Delete a topic's policies and schemas; partitions share those of their topic. No client may
-        join meanwhile, which could add new ones.
+        """Delete a topic's policies and schemas, which partitions share with their topic. No client
+        may join meanwhile: it could add new ones.
         """
         if not name.is_partition:
             await self._records.delete(name)
