@@ -166,13 +166,48 @@ def individual_acks(consumer_id: int, ids: Iterable[tuple[int, int, Sequence[int
 class MessageHeader:
     """Builds the fronts of one consumer's MESSAGE frames; constant parts are encoded once."""
 
-    __slots__ = ("_consumer", "_ledger", "_ledger_id", "_partition")
+    __slots__ = (
+        "_after", "_before", "_bytes", "_consumer", "_ledger", "_ledger_id", "_pack", "_partition",
+        "_shaped",
+    )  # fmt: skip
 
     def __init__(self, consumer_id: int, partition: int) -> None:
         self._consumer = b"\x08" + varint(consumer_id) + b"\x12"
         self._partition = b"\x18" + varint(partition)
         self._ledger_id = 0
         self._ledger = b"\x08\x00\x10"
+        self._shaped: tuple[int, int, int | None] = (-1, -1, None)
+        """Ledger, entry without its lowest seven bits, and epoch of these bytes."""
+        self._before = self._after = b""
+        self._bytes = 0
+        self._pack = _pack_lengths
+
+    def plain(
+        self, ledger_id: int, entry_id: int, payload_size: int, epoch: int | None = None
+    ) -> bytes:
+        """The same as `build` for an entry that is sent whole and for the first time; of up to 128
+        neighbours only one byte and the length differ.
+        """
+        shape = (ledger_id, entry_id >> 7, epoch)
+        if shape != self._shaped:
+            if entry_id < 128:
+                return self.build(ledger_id, entry_id, payload_size, epoch=epoch)
+            whole = self.build(ledger_id, entry_id, 0, epoch=epoch)
+            self._shaped = shape
+            rest = varint(entry_id >> 7) + self._partition
+            if epoch is not None and epoch >= 0:
+                rest += b"\x28" + varint(epoch)
+            self._after = rest
+            self._before = whole[8 : -len(rest) - 1]
+            self._bytes = len(whole) - 8
+            self._pack = struct.Struct(f">II{len(self._before)}sB{len(rest)}s").pack
+        return self._pack(
+            self._bytes + 4 + payload_size,
+            self._bytes,
+            self._before,
+            entry_id & 127 | 128,
+            self._after,
+        )
 
     def build(
         self,

@@ -206,25 +206,26 @@ class Consumer(Member):
         """Write MESSAGE frames, in one write; returns their bytes. `redeliveries` counts earlier
         deliveries of entries, `ack_sets` has those of partly acknowledged batches.
         """
-        build = self._header.build
+        build, plain = self._header.build, self._header.plain
         epoch = self.epoch
+        is_plain = not ack_sets and not redeliveries
         expose = self._expose
         buffers: list[bytes | memoryview] = []
         add = buffers.append
-        size = again = 0
-        words: tuple[int, ...] = ()
+        size = 0
         for entry in entries:
             data = entry.data
             length = len(data)
-            if not expose and length > 1 and data[0] == 14 and data[1] == 2:
+            if not expose and length > 1 and data[1] == 2 and data[0] == 14:
                 data = _stripped(data)
                 length = len(data)
             position = entry.position
-            if ack_sets:
-                words = ack_sets.get(position, ())
-            if redeliveries:
+            if is_plain:
+                add(plain(position[0], position[1], length, epoch))
+            else:
                 again = redeliveries.get(position, 0)
-            add(build(position[0], position[1], length, again, words, epoch))
+                words = ack_sets.get(position, ())
+                add(build(position[0], position[1], length, again, words, epoch))
             add(data)
             size += length
         self.last_consumed_ms = wall_clock_ms()

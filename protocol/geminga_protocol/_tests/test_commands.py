@@ -170,6 +170,10 @@ def test_message_header_equals_protobuf(
             body.consumer_epoch = epoch
         ours = header.build(ledger, entry, 3, redelivery, ack_set, epoch)
         assert ours + b"abc" == b"".join(payload_frame(command, b"abc"))
+        for near in (entry, entry, entry + 1, entry + 127, entry):
+            for size in (3, 70_000):
+                expected = header.build(ledger, near, size, epoch=epoch)
+                assert header.plain(ledger, near, size, epoch) == expected
 
 
 @given(LONG)
