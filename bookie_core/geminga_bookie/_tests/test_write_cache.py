@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -84,6 +86,8 @@ def test_runs_are_split_into_blocks(sizes: list[int]) -> None:
         assert part
         assert len(part) == 1 or sum(map(len, part)) <= BLOCK_BYTES_MAX
         position += len(part)
+    for (_, part), (_, after) in pairwise(parts):
+        assert sum(map(len, part)) + len(after[0]) > BLOCK_BYTES_MAX, "blocks are filled"
 
 
 def test_blocks_are_bounded_in_entries() -> None:

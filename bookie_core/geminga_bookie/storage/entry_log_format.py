@@ -81,7 +81,9 @@ def encode_block(
 ) -> tuple[list[bytes], int]:
     """Buffers of a block and their size. The head has a checksum for itself and the table."""
     lengths = list(map(len, packets))
-    rows = [number for row in zip(lengths, map(crc32c, packets), strict=True) for number in row]
+    rows = [0] * (2 * len(lengths))
+    rows[::2] = lengths
+    rows[1::2] = map(crc32c, packets)
     table = struct.pack(f"<{len(rows)}I", *rows)
     body_bytes = sum(lengths)
     head = _HEAD.pack(BLOCK_MAGIC, 0, kind, len(packets), ledger_id, first_entry_id, body_bytes)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import errno
 import logging
 import os
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -225,15 +227,15 @@ class LedgerDirectory:
 def split_run(run: CachedRun) -> Iterator[tuple[int, Sequence[bytes]]]:
     """A run in parts that are blocks."""
     packets = run.packets
+    ends = list(accumulate(map(len, packets)))
     start = size = 0
-    for index, length in enumerate(map(len, packets)):
-        if index > start and (
-            size + length > BLOCK_BYTES_MAX or index - start >= BLOCK_ENTRIES_MAX
-        ):
-            yield run.first + start, packets[start:index]
-            start, size = index, 0
-        size += length
-    yield run.first + start, packets[start:]
+    while True:
+        most = min(start + BLOCK_ENTRIES_MAX, len(packets))
+        end = max(start + 1, bisect_right(ends, size + BLOCK_BYTES_MAX, start, most))
+        yield run.first + start, packets[start:end]
+        if end >= len(packets):
+            return
+        start, size = end, ends[end - 1]
 
 
 def _read_group(file: DiskFile, group: list[Location]) -> Iterator[list[bytes | None]]:
