@@ -192,18 +192,17 @@ class FrameReader:
             start = self._finish_held(data, frames)
             if start < 0:
                 return frames
-        start = self._split(data, start, frames)
+        start = self._split(data, start, len(data), frames)
         if start < len(data):
             self._hold(data[start:])
             self._know_needed(data, start, len(data), frames)
         return frames
 
-    def _split(self, data: bytes, start: int, frames: list[Frame]) -> int:
-        """Append the complete frames of `data` from `start` on; returns where the first unfinished
-        one begins.
+    def _split(self, data: bytes, start: int, end: int, frames: list[Frame]) -> int:
+        """Append the complete frames of `data` from `start` to `end`; returns where the first
+        unfinished one begins.
         """
         view = memoryview(data)
-        end = len(data)
         size_max = self._size_max
         unpack = _LENGTHS.unpack_from
         append = frames.append
@@ -281,7 +280,7 @@ class FrameReader:
             if not self._know_needed(joined, 0, len(joined), frames):
                 self._chunks.clear()
                 self._held = 0
-                self._split(joined, 0, frames)
+                self._split(joined, 0, len(joined), frames)
                 return taken
         if taken < size:
             self._hold(data[taken:])

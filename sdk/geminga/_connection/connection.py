@@ -22,16 +22,11 @@ from geminga.errors import (
     WrongProtocolError,
     from_broker,
 )
+from geminga_protocol.arrivals import ArrivalReader, MessageRun, ReceiptRun
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.commands import connection as connection_commands
 from geminga_protocol.errors import RemoteProtocolError, other_protocol
-from geminga_protocol.frames import (
-    BROKEN,
-    SUBMESSAGE,
-    Frame,
-    FrameReader,
-    FramingError,
-)
+from geminga_protocol.frames import BROKEN, SUBMESSAGE, Frame, FramingError
 from geminga_protocol.pb.pulsar_api_pb2 import (
     BaseCommand,
     CommandCloseConsumer,
@@ -72,7 +67,7 @@ class Connection:
     ) -> None:
         self.supports_topic_watchers = False
         self._stream = stream
-        self._reader = FrameReader()
+        self._reader = ArrivalReader()
         self._keep_alive_interval_s = keep_alive_interval_s
         self._requests: RequestTable[BaseCommand] = RequestTable()
         self._waiting: dict[int, trio.CancelScope] = {}
@@ -267,20 +262,16 @@ class Connection:
             )
 
     def _on_frame(self, frame: Frame) -> None:
-        kind = frame.type
-        command = frame.command
-        if kind == _MESSAGE:
-            message = command.message
-            consumer = self.consumers.get(message.consumer_id)
-            if consumer is not None and frame.payload is not None:
-                consumer.on_message(message, frame.payload)
-        elif kind == _SEND_RECEIPT:
-            receipt = command.send_receipt
-            producer = self.producers.get(receipt.producer_id)
+        if isinstance(frame, MessageRun):
+            consumer = self.consumers.get(frame.consumer_id)
+            if consumer is not None:
+                consumer.on_messages(frame)
+        elif isinstance(frame, ReceiptRun):
+            producer = self.producers.get(frame.producer_id)
             if producer is not None:
-                producer.on_receipt(receipt)
+                producer.on_receipts(frame)
         else:
-            self._on_other(kind, command, frame.error)
+            self._on_other(frame.type, frame.command, frame.error)
 
     def _on_other(
         self, kind: int, command: BaseCommand, broken: RemoteProtocolError | None
@@ -383,7 +374,5 @@ class Connection:
             watcher.on_watch_lost()
 
 
-_MESSAGE = int(BaseCommand.MESSAGE)
-_SEND_RECEIPT = int(BaseCommand.SEND_RECEIPT)
 _FOR_CONSUMER = frozenset({BaseCommand.ACTIVE_CONSUMER_CHANGE, BaseCommand.REACHED_END_OF_TOPIC})
 _CLOSES = frozenset({BaseCommand.CLOSE_PRODUCER, BaseCommand.CLOSE_CONSUMER})

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from geminga_protocol.pb.pulsar_api_pb2 import (
-    CommandMessage,
-    CommandSendError,
-    CommandSendReceipt,
-)
+from geminga_protocol.arrivals import MessageRun, ReceiptRun
+from geminga_protocol.pb.pulsar_api_pb2 import CommandSendError
 
 
 class ProducerSink(Protocol):
     """A producer, as its connection sees it."""
 
-    def on_receipt(self, receipt: CommandSendReceipt) -> None:
-        """SEND_RECEIPT."""
+    def on_receipts(self, run: ReceiptRun) -> None:
+        """SEND_RECEIPTs."""
 
     def on_send_error(self, error: CommandSendError, code: str) -> None:
         """SEND_ERROR; `code` is the ServerError's name."""
@@ -28,8 +25,8 @@ class ProducerSink(Protocol):
 class ConsumerSink(Protocol):
     """A consumer, as its connection sees it."""
 
-    def on_message(self, command: CommandMessage, payload: memoryview) -> None:
-        """MESSAGE."""
+    def on_messages(self, run: MessageRun) -> None:
+        """MESSAGEs."""
 
     def on_active_change(self, is_active: bool) -> None:
         """ACTIVE_CONSUMER_CHANGE (Failover)."""

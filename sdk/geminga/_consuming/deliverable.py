@@ -21,7 +21,7 @@ def deliverable(
     has left.
     """
     acks = acknowledger.acks
-    if acks and acks.is_acked(entry.ledger_id, entry.entry_id):
+    if acks.is_acked(entry.ledger_id, entry.entry_id):
         return ()
     first = start.first_of(entry)
     if first and options.durable:

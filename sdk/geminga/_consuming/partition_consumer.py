@@ -31,9 +31,10 @@ from geminga.errors import (
     OperationTimeoutError,
 )
 from geminga_protocol.ack_set import cardinality
+from geminga_protocol.arrivals import MessageRun
 from geminga_protocol.commands import consuming as commands
 from geminga_protocol.message_id import MessageId
-from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, CommandMessage
+from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
 
 logger = logging.getLogger("geminga")
 
@@ -107,25 +108,34 @@ class PartitionConsumer:
 
     # ---- receiving ----
 
-    def on_message(self, command: CommandMessage, payload: memoryview) -> None:
-        """Open the entry and put what is to be delivered in the inbox."""
-        acknowledger = self.acknowledger
-        place = command.message_id
-        self.received_to = place.ledgerId, place.entryId
-        try:
-            entry = decode(self, command, payload, acknowledger.chunks, trio.current_time)
-        except UndecodableEntry as error:
-            self._discard_corrupt(command, error)
-            return
-        if entry is None:
-            self._keep_chunk(place.ledgerId, place.entryId)
-            return
+    def on_messages(self, run: MessageRun) -> None:
+        """Open the entries and put what is to be delivered in the inbox."""
+        chunks = self.acknowledger.chunks
+        places = run.places
+        self.received_to = run.ledger_id, places[-1][0]
+        # What was sent before the broker heard that we want everything again comes once more.
+        is_old = run.epoch is not None and run.epoch < self._consumer_epoch
+        messages = 0
+        for place in places:
+            try:
+                entry = decode(self, run, place, chunks, trio.current_time)
+            except UndecodableEntry as error:
+                self._discard_corrupt(run, place[0], error)
+            else:
+                if entry is None:
+                    self._keep_chunk(run.ledger_id, place[0])
+                else:
+                    messages += self._put(entry, is_old)
+        if messages:
+            self._notify(messages)
+
+    def _put(self, entry: Entry, is_old: bool) -> int:
+        """Put an entry in the inbox if something of it is to be delivered; returns how much."""
         # The broker doesn't count what its own ack set says is acknowledged.
         counted = cardinality(entry.ack_set) if entry.ack_set else entry.message_count
         self._permits.used(counted)
         indexes: Sequence[int] = ()
-        # What was sent before the broker heard that we want everything again comes once more.
-        if not command.HasField("consumer_epoch") or command.consumer_epoch >= self._consumer_epoch:
+        if not is_old:
             indexes = deliverable(entry, self._start, self.acknowledger, self._subscription.options)
         dead_letters = self._dead_letters
         if indexes and dead_letters is not None and dead_letters.takes(entry, indexes):
@@ -137,9 +147,9 @@ class PartitionConsumer:
             entry.indexes = indexes
             entry.generation = self.generation
             self.inbox.put(entry)
-            self._notify(wanted)
         else:
             self._ask_again()
+        return wanted
 
     def _ask_again(self) -> None:
         """Without a queue only who waits asks for a message, and that permit is used up or gone."""
@@ -159,16 +169,16 @@ class PartitionConsumer:
         self.flow.release(1)
         self.flow.demand()
 
-    def _discard_corrupt(self, command: CommandMessage, error: UndecodableEntry) -> None:
-        ledger_id, entry_id = command.message_id.ledgerId, command.message_id.entryId
+    def _discard_corrupt(self, run: MessageRun, entry_id: int, error: UndecodableEntry) -> None:
+        ledger_id = run.ledger_id
         logger.error("%s: message %d:%d: %s", self.topic, ledger_id, entry_id, error)
         self.counts.failed += 1
-        count = cardinality(command.ack_set) if command.ack_set else error.messages
+        count = cardinality(run.ack_set) if run.ack_set else error.messages
         self._permits.used(count)
         self.flow.release(count)
         place = MessageId(ledger_id, entry_id, self.partition)
         if error.comes_again and self._subscription.options.consumer_type.is_shared:
-            self.acknowledger.refuse(place, command.redelivery_count)
+            self.acknowledger.refuse(place, run.redelivery_count)
         told = error.validation_error
         if self._connection is not None and told is not None:
             self._connection.write(commands.ack(self._id, [place], validation_error=told))

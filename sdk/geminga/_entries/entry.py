@@ -17,6 +17,7 @@ from geminga._entries.crypto import Opener
 from geminga.encryption import ConsumerCryptoFailureAction
 from geminga.errors import CorruptMessageError, CryptoError
 from geminga_protocol.ack_set import AckSet
+from geminga_protocol.arrivals import MessageRun
 from geminga_protocol.chunking import chunk_of
 from geminga_protocol.compression import decompress
 from geminga_protocol.errors import ProtocolError, RemoteProtocolError
@@ -32,7 +33,6 @@ from geminga_protocol.payload import (
 from geminga_protocol.pb.pulsar_api_pb2 import (
     BrokerEntryMetadata,
     CommandAck,
-    CommandMessage,
     MessageMetadata,
     SingleMessageMetadata,
 )
@@ -202,41 +202,61 @@ class Entry(msgspec.Struct, eq=False):
 
 def decode(
     source: Source,
-    command: CommandMessage,
-    headers_and_payload: memoryview,
+    run: MessageRun,
+    place: tuple[int, int, int],
     chunks: Chunks,
     clock: Callable[[], float],
 ) -> Entry | None:
-    """Check and open an entry; returns None for a chunk whose message isn't whole yet. The bytes
-    are copied once, so what was received is let go.
+    """Check and open one entry of a run; returns None for a chunk whose message isn't whole yet.
+    The bytes are copied once, so what was received is let go.
 
     Raises UndecodableEntry.
     """
+    entry_id, begin, end = place
     try:
-        metadata, view, broker_part = _opened(headers_and_payload)
+        metadata, payload, broker_part = _opened(run.data, begin, end)
     except RemoteProtocolError as error:
         raise UndecodableEntry(str(error), CommandAck.BatchDeSerializeError) from error
-    payload = bytes(view)
+    entry = Entry(
+        run.ledger_id,
+        entry_id,
+        source.partition,
+        run.redelivery_count,
+        run.ack_set,
+        metadata,
+        payload,
+        source,
+        source.topic,
+        broker_part,
+    )
     if isinstance(metadata, bytes):
-        return _entry_of(source, command, metadata, payload, broker_part)
+        return entry
+    return _unpacked(entry, metadata, chunks, clock)
+
+
+def _unpacked(
+    entry: Entry, metadata: MessageMetadata, chunks: Chunks, clock: Callable[[], float]
+) -> Entry | None:
+    """An entry that may be encrypted, compressed, a chunk or a batch."""
+    source = entry.source
+    payload = entry.payload
     if metadata.encryption_keys:
         decrypted = _decrypt(source, metadata, payload, clock())
         if decrypted is None:
-            entry = _entry_of(source, command, metadata, payload, broker_part)
             entry.is_encrypted = True
             entry.message_count = max(1, metadata.num_messages_in_batch)
             return entry
         payload = decrypted
     is_chunk = metadata.num_chunks_from_msg > 1
     if is_chunk:
-        whole = _put_together(command, metadata, payload, chunks, clock())
+        whole = _put_together(entry, metadata, payload, chunks, clock())
         if whole is None:
             return None
         payload = whole
     if metadata.compression:
         bytes_max = CHUNKED_MESSAGE_BYTES_MAX if is_chunk else UNCOMPRESSED_BYTES_MAX
         payload = _decompress(metadata, payload, bytes_max)
-    entry = _entry_of(source, command, metadata, payload, broker_part)
+    entry.payload = payload
     if is_chunk:
         entry.chunks = chunks.earlier((entry.ledger_id, entry.entry_id))
     elif metadata.HasField("num_messages_in_batch"):
@@ -249,49 +269,29 @@ def decode(
     return entry
 
 
-def _entry_of(
-    source: Source,
-    command: CommandMessage,
-    metadata: MessageMetadata | bytes,
-    payload: bytes,
-    broker_part: bytes,
-) -> Entry:
-    place = command.message_id
-    return Entry(
-        place.ledgerId,
-        place.entryId,
-        source.partition,
-        command.redelivery_count,
-        tuple(command.ack_set),
-        metadata,
-        payload,
-        source,
-        source.topic,
-        broker_part,
-    )
-
-
-def _opened(data: memoryview) -> tuple[MessageMetadata | bytes, memoryview, bytes]:
+def _opened(data: bytes, begin: int, end: int) -> tuple[MessageMetadata | bytes, bytes, bytes]:
     """Metadata (bytes if they are a plain message's), payload and the broker's own part.
 
     Raises UndecodableEntry for a checksum that doesn't fit, RemoteProtocolError for lengths that
     lie.
     """
-    if len(data) >= 10:
+    if end - begin >= 10:
         # In one look what nearly every entry begins with; the long way below is for all others.
-        magic, checksum, size = _unpack_front(data)
-        begin = 10 + size
-        if magic == MAGIC_CRC32C and begin <= len(data) and crc32.iscsi(data[6:]) == checksum:
-            encoded = bytes(data[10:begin])
+        magic, checksum, size = _unpack_front(data, begin)
+        at = begin + 10 + size
+        checked = memoryview(data)[begin + 6 : end]
+        if magic == MAGIC_CRC32C and at <= end and crc32.iscsi(checked) == checksum:
+            encoded = data[begin + 10 : at]
             if size > 2 and encoded[0] == 10 and _match_plain(encoded, 2 + encoded[1]):
-                return encoded, data[begin:], b""
-            return decode_metadata(encoded), data[begin:], b""
-    body = strip_broker_entry_metadata(data)
+                return encoded, data[at:end], b""
+            return decode_metadata(encoded), data[at:end], b""
+    view = memoryview(data)[begin:end]
+    body = strip_broker_entry_metadata(view)
     if not verify_checksum(body):
         raise UndecodableEntry("checksum does not fit", CommandAck.ChecksumMismatch)
     parts = split(body)
-    broker_part = bytes(data[: len(data) - len(body)])
-    return decode_metadata(parts.metadata), parts.payload, broker_part
+    broker_part = bytes(view[: len(view) - len(body)])
+    return decode_metadata(parts.metadata), bytes(parts.payload), broker_part
 
 
 def _decrypt(
@@ -313,7 +313,7 @@ def _decrypt(
 
 
 def _put_together(
-    command: CommandMessage, metadata: MessageMetadata, part: bytes, chunks: Chunks, now_s: float
+    entry: Entry, metadata: MessageMetadata, part: bytes, chunks: Chunks, now_s: float
 ) -> bytes | None:
     try:
         chunk = chunk_of(metadata, chunks_max=CHUNKS_MAX, bytes_max=CHUNKED_MESSAGE_BYTES_MAX)
@@ -321,8 +321,7 @@ def _put_together(
         raise UndecodableEntry(str(error), CommandAck.BatchDeSerializeError) from error
     if chunk is None:
         raise UndecodableEntry("a chunk without uuid", CommandAck.BatchDeSerializeError)
-    place = command.message_id
-    position = place.ledgerId, place.entryId
+    position = entry.ledger_id, entry.entry_id
     return chunks.add(chunk, position, part, metadata.publish_time, now_s)
 
 

@@ -32,12 +32,9 @@ from geminga.errors import (
 )
 from geminga.options import BatchingType, ProducerOptions
 from geminga.options import ProducerAccessMode as AccessMode
+from geminga_protocol.arrivals import ReceiptRun
 from geminga_protocol.commands import producing as commands
-from geminga_protocol.pb.pulsar_api_pb2 import (
-    CommandSendError,
-    CommandSendReceipt,
-    ProducerAccessMode,
-)
+from geminga_protocol.pb.pulsar_api_pb2 import CommandSendError, ProducerAccessMode
 from geminga_runtime.clock import wall_clock_ms
 
 logger = logging.getLogger("geminga")
@@ -346,12 +343,17 @@ class PartitionProducer(SendingRoom):
 
     # ---- as the connection's sink ----
 
-    def on_receipt(self, receipt: CommandSendReceipt) -> None:
-        """Settle the frame; with nothing in flight, the open batch goes at once."""
-        place = receipt.message_id
-        verdict = self.outbox.on_receipt(receipt.sequence_id, place.ledgerId, place.entryId)
+    def on_receipts(self, run: ReceiptRun) -> None:
+        """Settle the frames; with nothing in flight, the open batch goes at once."""
+        sequence_id = run.sequence_id
+        verdict = ReceiptVerdict.DONE
+        for n in range(run.count):
+            verdict = self.outbox.on_receipt(sequence_id + n, run.ledger_id, run.entry_id + n)
+            if verdict is ReceiptVerdict.GAP:
+                sequence_id += n
+                break
         if verdict is ReceiptVerdict.GAP and self._connection is not None:
-            self._connection.close(f"{self.topic}: receipt {receipt.sequence_id} is out of order")
+            self._connection.close(f"{self.topic}: receipt {sequence_id} is out of order")
         elif not self.outbox.in_flight and self.outbox.open_batch is not None:
             self.seal()
 

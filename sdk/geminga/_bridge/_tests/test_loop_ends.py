@@ -51,7 +51,7 @@ def test_all_that_wait_get_an_error(
     producer = client.create_producer(topic)
     consumer = client.subscribe(f"{topic}-2", "s")
     producer.send(b"a")
-    monkeypatch.setattr(PartitionProducer, "on_receipt", lambda *_: None)
+    monkeypatch.setattr(PartitionProducer, "on_receipts", lambda *_: None)
     receipts = [producer.submit(b"pending") for _ in range(3)]
     told = threading.Event()
     receipts[0].add_done_callback(lambda _: told.set())

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from geminga._entries.chunks import Chunks
 from geminga._entries.entry import Entry, UndecodableEntry, decode
 from geminga.message import Message
+from geminga_protocol.arrivals import ArrivalReader, MessageRun
+from geminga_protocol.encode import MessageHeader
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.payload import (
     MAGIC_CRC32C,
@@ -17,7 +19,7 @@ from geminga_protocol.payload import (
     build,
     decode_metadata,
 )
-from geminga_protocol.pb.pulsar_api_pb2 import CommandAck, CommandMessage, MessageMetadata
+from geminga_protocol.pb.pulsar_api_pb2 import CommandAck, MessageMetadata
 
 U64 = st.integers(0, (1 << 64) - 1)
 
@@ -33,15 +35,11 @@ class Part:
         raise AssertionError("nothing is taken here")
 
 
-def command() -> CommandMessage:
-    made = CommandMessage(consumer_id=1, redelivery_count=2)
-    made.message_id.ledgerId = 7
-    made.message_id.entryId = 9
-    return made
-
-
 def open_entry(data: bytes) -> Entry | None:
-    return decode(Part(), command(), memoryview(data), Chunks(1, 1.0, False, int), float)
+    header = MessageHeader(1, 3).build(7, 9, len(data), 2)
+    (run,) = ArrivalReader().feed(header + data)
+    assert isinstance(run, MessageRun)
+    return decode(Part(), run, run.places[0], Chunks(1, 1.0, False, int), float)
 
 
 @st.composite
