@@ -26,7 +26,7 @@ class KeyedOutbox(Outbox):
         options: ProducerOptions,
         encoder: Encoder,
         clock: Callable[[], float],
-        settled: Callable[[Outgoing], None],
+        settled: Callable[[Sequence[Outgoing], int, int], None],
     ) -> None:
         super().__init__(options, encoder, clock, settled)
         self._open: dict[Key, Outgoing] = {}

@@ -14,6 +14,7 @@ import struct
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 from geminga._entries.encode import Encoder, Extras, Frame
 from geminga._producing.receipt import LeadingChunk, Outgoing, Receipt, leading_chunk
@@ -53,7 +54,8 @@ def _is_whole(frame: Frame) -> bool:
 class Outbox:
     """Batching and the window of frames in flight.
 
-    `settled` is called once for every frame that leaves the window, done or failed.
+    `settled` is called with the frames that leave the window, done or failed alike, and with how
+    many messages and bytes they have.
     """
 
     def __init__(
@@ -61,7 +63,7 @@ class Outbox:
         options: ProducerOptions,
         encoder: Encoder,
         clock: Callable[[], float],
-        settled: Callable[[Outgoing], None],
+        settled: Callable[[Sequence[Outgoing], int, int], None],
     ) -> None:
         self._encoder = encoder
         self._clock = clock
@@ -267,6 +269,60 @@ class Outbox:
             self._settle_early()
         return ReceiptVerdict.DONE
 
+    def on_receipts(
+        self, sequence_id: int, ledger_id: int, entry_id: int, count: int
+    ) -> ReceiptVerdict:
+        """The same for receipts whose sequence ids and entries count up, up to the first that is
+        out of order.
+        """
+        run: list[Outgoing] = []
+        messages = size_bytes = 0
+        if count > 1 and not self._early and ledger_id != _NOWHERE:
+            for head in islice(self._window, count):
+                if (
+                    head.sequence_id != sequence_id
+                    or head.first_chunk is not None
+                    or isinstance(head, LeadingChunk)
+                ):
+                    break
+                head.ledger_id = ledger_id
+                head.entry_id = entry_id
+                messages += head.count
+                size_bytes += head.size_bytes
+                sequence_id += 1
+                entry_id += 1
+                run.append(head)
+            self._settle_run(run, messages, size_bytes)
+        verdict = ReceiptVerdict.DONE
+        for _ in range(count - len(run)):
+            verdict = self.on_receipt(sequence_id, ledger_id, entry_id)
+            if verdict is ReceiptVerdict.GAP:
+                break
+            sequence_id += 1
+            entry_id += 1
+        return verdict
+
+    def _settle_run(self, run: list[Outgoing], messages: int, size_bytes: int) -> None:
+        """The oldest frames of the window are stored."""
+        if not run:
+            return
+        popleft = self._window.popleft
+        for _ in run:
+            popleft()
+        self.last_sequence_id = max(self.last_sequence_id, run[-1].highest_sequence_id)
+        self.pending_messages -= messages
+        self.pending_bytes -= size_bytes
+        # Counted before anybody is told: another thread may look at the numbers at once.
+        self._settled(run, messages, size_bytes)
+        left = iter(run)
+        try:
+            for each in left:
+                each.settle(None)
+        finally:
+            # None stays behind whatever happens: nobody else knows of them.
+            for each in left:
+                each.settle(None)
+
     def _out_of_turn(self, sequence_id: int, ledger_id: int) -> ReceiptVerdict:
         """Apache's broker answers a duplicate, as one stored nowhere, before what it is still
         storing: kept until it is that frame's turn.
@@ -395,5 +451,5 @@ class Outbox:
         self.pending_bytes -= outgoing.size_bytes
         # Counted before anybody is told: another thread may look at the numbers at once.
         outgoing.error = error
-        self._settled(outgoing)
+        self._settled((outgoing,), outgoing.count, outgoing.size_bytes)
         outgoing.settle(error)

@@ -188,24 +188,23 @@ class PartitionProducer(SendingRoom):
         oldest_s = outbox.oldest_since_s
         return next_s if oldest_s is None else min(next_s, oldest_s + self._send_timeout_s)
 
-    def _on_settled(self, outgoing: Outgoing) -> None:
+    def _on_settled(self, run: Sequence[Outgoing], messages: int, size_bytes: int) -> None:
         counts = self.counts
-        if outgoing.error is not None:
-            counts.lost(outgoing.count, outgoing.size_bytes)
+        if run[0].error is not None:
+            counts.lost(messages, size_bytes)
         else:
-            messages = outgoing.count
             counts.messages += messages
-            counts.size_bytes += outgoing.size_bytes
-            counts.entries += 1
+            counts.size_bytes += size_bytes
+            counts.entries += len(run)
             connection = self._connection
             if self._times_sends and messages and connection is not None:
                 if connection.read_at_s == counts.read_at_s:
                     counts.run_messages += messages
                 else:
-                    counts.begin_run(connection.read_at_s, outgoing.created_s, messages)
-        self._memory.release(outgoing.size_bytes)
+                    counts.begin_run(connection.read_at_s, run[0].created_s, messages)
+        self._memory.release(size_bytes)
         if self._is_waited_for:
-            self._room.unpark(count=outgoing.count)
+            self._room.unpark(count=messages)
             self._is_waited_for = bool(self._room)
 
     async def flush(self) -> list[Outgoing]:
@@ -345,15 +344,12 @@ class PartitionProducer(SendingRoom):
 
     def on_receipts(self, run: ReceiptRun) -> None:
         """Settle the frames; with nothing in flight, the open batch goes at once."""
-        sequence_id = run.sequence_id
-        verdict = ReceiptVerdict.DONE
-        for n in range(run.count):
-            verdict = self.outbox.on_receipt(sequence_id + n, run.ledger_id, run.entry_id + n)
-            if verdict is ReceiptVerdict.GAP:
-                sequence_id += n
-                break
+        first = run.sequence_id
+        verdict = self.outbox.on_receipts(first, run.ledger_id, run.entry_id, run.count)
         if verdict is ReceiptVerdict.GAP and self._connection is not None:
-            self._connection.close(f"{self.topic}: receipt {sequence_id} is out of order")
+            last = first + run.count - 1
+            which = f"receipt {first}" if first == last else f"one of the receipts {first}-{last}"
+            self._connection.close(f"{self.topic}: {which} is out of order")
         elif not self.outbox.in_flight and self.outbox.open_batch is not None:
             self.seal()
 

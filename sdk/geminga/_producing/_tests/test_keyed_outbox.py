@@ -16,7 +16,7 @@ from geminga_protocol.payload import parse_metadata, split
 
 def new_box(**options: object) -> KeyedOutbox:
     made = ProducerOptions(batching_type=BatchingType.KEY_BASED, **options)
-    box = KeyedOutbox(made, Encoder(1, "t", made, lambda: 42), lambda: 1.0, lambda _: None)
+    box = KeyedOutbox(made, Encoder(1, "t", made, lambda: 42), lambda: 1.0, lambda *_: None)
     box.begin(-1)
     return box
 

@@ -14,6 +14,8 @@ from geminga.options import ProducerOptions
 from geminga_protocol.frames import FrameReader
 from geminga_protocol.payload import parse_metadata, verify_checksum
 
+NOWHERE = (1 << 64) - 1
+
 
 class Desk:
     """An outbox with a clock, and the frames that it handed out."""
@@ -27,7 +29,7 @@ class Desk:
             ProducerOptions(**options),
             self.encoder,
             lambda: self.now_s,
-            self.settled.append,
+            lambda run, messages, size_bytes: self.settled.extend(run),
         )
         if not held:
             self.box.begin(-1)
@@ -275,6 +277,65 @@ def test_whatever_happens_order_holds_and_nothing_is_lost(steps: list[str]) -> N
     assert sum(each.count for each in desk.settled) == len(receipts)
 
 
+@given(
+    st.lists(st.sampled_from([None, None, None, 3, 9]), max_size=8),
+    st.lists(
+        st.tuples(st.integers(0, 10), st.sampled_from([7, NOWHERE]), st.integers(1, 9)), max_size=4
+    ),
+)
+def test_a_run_of_receipts_is_as_each_by_itself(
+    numbers: list[int | None], runs: list[tuple[int, int, int]]
+) -> None:
+    """Also those of frames that aren't in flight any more, or not yet, and of duplicates."""
+    desks = [Desk(batching_enabled=False) for _ in range(2)]
+    by_runs, one_by_one = desks
+    for desk in desks:
+        for number in numbers:
+            desk.box.add(b"xy", None, number)
+    for first, ledger_id, count in runs:
+        told = by_runs.box.on_receipts(first, ledger_id, 50, count)
+        for n in range(count):
+            expected = one_by_one.box.on_receipt(first + n, ledger_id, 50 + n)
+            if expected is ReceiptVerdict.GAP:
+                break
+        assert told is expected
+        states = [
+            (
+                desk.box.in_flight,
+                desk.box.pending_messages,
+                desk.box.pending_bytes,
+                desk.box.last_sequence_id,
+                desk.box._early,
+                [(each.sequence_id, each.ledger_id, each.entry_id) for each in desk.settled],
+            )
+            for desk in desks
+        ]
+        assert states[0] == states[1]
+    assert all(each.is_settled for desk in desks for each in desk.settled)
+
+
+def test_all_of_a_run_are_counted_before_the_first_is_told() -> None:
+    desk = Desk(batching_enabled=False)
+    pending: list[int] = []
+    for receipt in desk.add(1, 1, 1):
+        receipt.add_done_callback(lambda _: pending.append(desk.box.pending_messages))
+    assert desk.box.on_receipts(0, 7, 5, 3) is ReceiptVerdict.DONE
+    assert pending == [0, 0, 0]
+
+
+def test_a_callback_that_is_interrupted_leaves_none_of_its_run_behind() -> None:
+    desk = Desk(batching_enabled=False)
+    receipts = desk.add(1, 1, 1)
+
+    def interrupted(_: Receipt) -> None:
+        raise KeyboardInterrupt
+
+    receipts[0].add_done_callback(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        desk.box.on_receipts(0, 7, 5, 3)
+    assert all(each.is_done for each in receipts)
+
+
 def test_fail_all_is_in_order() -> None:
     desk = Desk(batching_max_messages=2)
     desk.add(1, 1, 1)
@@ -337,9 +398,6 @@ def test_no_message_is_dropped_with_a_duplicate(
     assert (taken, last) == (expected_taken, expected_last)
 
 
-NOWHERE = (1 << 64) - 1
-
-
 def test_duplicates_that_are_answered_early() -> None:
     """As Apache's broker does: at once, while what it stores is answered later."""
     desk = Desk(batching_enabled=False)
@@ -377,7 +435,7 @@ def test_chunks_of_duplicates_in_any_order(
     )
     settled: list[Outgoing] = []
     encoder = Encoder(3, "persistent://t/n/t", options, lambda: 42)
-    box = Outbox(options, encoder, lambda: 1.0, settled.append)
+    box = Outbox(options, encoder, lambda: 1.0, lambda run, *_: settled.extend(run))
     box.begin(-1)
     receipts = [box.add(b"x" * 10 * chunks, None, None) for chunks, _ in messages]
     late: deque[tuple[int, int, int]] = deque()
