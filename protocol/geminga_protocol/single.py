@@ -24,7 +24,17 @@ class SendHeader:
     `producer_name` and `schema_version` may have 127 bytes; use protobuf for longer ones.
     """
 
-    __slots__ = ("_name", "_producer", "_tail", "_time", "_time_ms")
+    __slots__ = (
+        "_behind",
+        "_front",
+        "_name",
+        "_producer",
+        "_size",
+        "_sized_name",
+        "_tail",
+        "_time_ms",
+        "_width",
+    )
 
     def __init__(self, producer_id: int, producer_name: bytes, schema_version: bytes = b"") -> None:
         self._producer = b"\x08" + varint(producer_id) + b"\x10"
@@ -32,27 +42,35 @@ class SendHeader:
         self._tail = b""
         if schema_version:
             self._tail = b"\x82\x01" + _ONE[len(schema_version)] + schema_version
-        self._time_ms = -1
-        self._time = b""
+        # What these have in common is ready for messages of one time, size and length of the
+        # sequence id.
+        self._time_ms = self._size = self._width = -1
+        self._front = self._sized_name = self._behind = b""
 
     def build(self, sequence_id: int, publish_time_ms: int, payload: bytes) -> bytes:
         """A SEND frame without the payload: command, checksum and metadata."""
-        if publish_time_ms != self._time_ms:
-            self._time_ms = publish_time_ms
-            self._time = b"\x18" + varint(publish_time_ms) + b"\x48"
         number = varint(sequence_id)
-        size = len(payload)
-        metadata = self._name + number + self._time + steady_varint(size) + self._tail
-        sized = _pack_size(len(metadata)) + metadata
-        command = self._producer + number
-        command_size = len(command) + 4
-        return b"".join(
-            (
-                _pack_lengths(command_size + 10 + len(sized) + size, command_size),
-                b"\x08\x06\x32",
-                _ONE[command_size - 4],
-                command,
-                _pack_marked(MAGIC_CRC32C, _crc32c(payload, _crc32c(sized))),
-                sized,
-            )
+        if (
+            publish_time_ms != self._time_ms
+            or len(payload) != self._size
+            or len(number) != self._width
+        ):
+            self._prepare(len(number), publish_time_ms, len(payload))
+        sized = self._sized_name + number + self._behind
+        checksum = _crc32c(payload, _crc32c(sized))
+        return self._front + number + _pack_marked(MAGIC_CRC32C, checksum) + sized
+
+    def _prepare(self, width: int, time_ms: int, size: int) -> None:
+        self._width = width
+        self._time_ms = time_ms
+        self._size = size
+        self._behind = b"".join(
+            (b"\x18", steady_varint(time_ms), b"\x48", steady_varint(size), self._tail)
         )
+        metadata_size = len(self._name) + width + len(self._behind)
+        self._sized_name = _pack_size(metadata_size) + self._name
+        body_size = len(self._producer) + width
+        command_size = body_size + 4
+        total = command_size + 14 + metadata_size + size
+        front = _pack_lengths(total, command_size) + b"\x08\x06\x32" + _ONE[body_size]
+        self._front = front + self._producer

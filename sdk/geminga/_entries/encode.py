@@ -130,6 +130,15 @@ class Encoder:
         if is_plain and len(encoded) < 128:
             self._header = SendHeader(self._producer_id, encoded, self.schema_version)
 
+    def single(self, sequence_id: int, data: bytes) -> Frame | None:
+        """The frame of a message that has nothing but a payload; None if `encode` has to make it,
+        or to say why there is none.
+        """
+        header = self._header
+        if header is None or len(data) > self.max_message_size_bytes:
+            return None
+        return header.build(sequence_id, self._wall_clock_ms(), data), data
+
     def encode(self, outgoing: Encodable) -> Sequence[Frame]:
         """Fill in the frame. Raises MessageTooBigError, InvalidArgumentError for a codec that is
         missing, and CryptoError.
@@ -140,10 +149,9 @@ class Encoder:
         count = outgoing.count
         if count == 1 and self._header is not None:
             sequence_id, data, extras = outgoing.items[0]
-            if extras is None:
-                self._check_size(data)
-                front = self._header.build(sequence_id, self._wall_clock_ms(), data)
-                outgoing.frame = (front, data)
+            frame = self.single(sequence_id, data) if extras is None else None
+            if frame is not None:
+                outgoing.frame = frame
                 return ()
         highest_sequence_id = 0
         if count > 1:

@@ -144,8 +144,19 @@ class Outbox:
 
     def _add_alone(self, data: bytes, extras: Extras | None, sequence_id: int) -> Receipt:
         """What can't be batched, with nothing open before it."""
+        size = len(data)
+        if extras is None and not self.is_held:
+            frame = self._encoder.single(sequence_id, data)
+            if frame is not None:
+                # As `_sealed` and `_encode`, without what only a message that waits needs.
+                alone = Outgoing(self._clock(), [], 1, size, sequence_id, sequence_id, frame)
+                self.sealed_batches += 1
+                self._lone += 1
+                self._window.append(alone)
+                self.unsent.append(alone)
+                return Receipt(alone, 0)
         items = [(sequence_id, data, extras)]
-        alone = Outgoing(self._clock(), items, 1, len(data), sequence_id, sequence_id)
+        alone = Outgoing(self._clock(), items, 1, size, sequence_id, sequence_id)
         self._sealed(alone)
         return Receipt(alone, 0)
 

@@ -152,20 +152,22 @@ class PartitionProducer(SendingRoom):
         unsent = self.outbox.take_unsent()
         if not unsent:
             return
-        self._alarm.at(unsent[0].created_s + self._send_timeout_s)
+        first = unsent[0]
+        self._alarm.at(first.created_s + self._send_timeout_s)
         connection = self._connection
         partition = self._partition
         for outgoing in unsent:
             outgoing.partition = partition
         if connection is None:
             self._handler.hurry()
-            return
-        if len(unsent) == 1 and self.outbox.in_flight == 1:
+        elif len(unsent) > 1:
+            for outgoing in unsent:
+                connection.write(*outgoing.frame)
+        elif self.outbox.in_flight == 1:
             # Nothing else is on its way: whoever waits for it waits for this alone.
-            connection.write_now(*unsent[0].frame)
-            return
-        for outgoing in unsent:
-            connection.write(*outgoing.frame)
+            connection.write_now(*first.frame)
+        else:
+            connection.write(*first.frame)
 
     @trio.lowlevel.enable_ki_protection
     def seal(self) -> None:
