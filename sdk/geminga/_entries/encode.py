@@ -74,10 +74,17 @@ class Extras:
         return self.deliver_at_ms is None and not self.replication_clusters
 
 
-class Encodable(Protocol):
-    """What the encoder reads and fills in of an entry to be."""
+Item = tuple[int, bytes, Extras | None]
+"""A message: its sequence id, its payload, and what else it has."""
 
-    items: list[tuple[int, bytes, Extras | None]]
+
+class Encodable(Protocol):
+    """What the encoder reads and fills in of an entry to be. Its messages are `items`, or if these
+    are None `payloads` with nothing else, whose sequence ids count up from `sequence_id`.
+    """
+
+    payloads: list[bytes]
+    items: list[Item] | None
     count: int
     sequence_id: int
     highest_sequence_id: int
@@ -147,8 +154,8 @@ class Encoder:
         what isn't chunked.
         """
         count = outgoing.count
-        if count == 1 and self._header is not None:
-            sequence_id, data, extras = outgoing.items[0]
+        if count == 1:
+            sequence_id, data, extras = _only(outgoing)
             frame = self.single(sequence_id, data) if extras is None else None
             if frame is not None:
                 outgoing.frame = frame
@@ -169,7 +176,7 @@ class Encoder:
         return ()
 
     def _single(self, outgoing: Encodable) -> tuple[MessageMetadata, bytes]:
-        sequence_id, data, extras = outgoing.items[0]
+        sequence_id, data, extras = _only(outgoing)
         metadata = self._metadata(sequence_id, len(data))
         if extras is not None:
             _describe(metadata, extras)
@@ -211,12 +218,16 @@ class Encoder:
         return frames
 
     def _batch(self, outgoing: Encodable) -> bytes:
-        payload = b"".join(_batch_parts(outgoing.items))
+        items = outgoing.items
+        if items is None:
+            payload = b"".join(_plain_parts(outgoing.sequence_id, outgoing.payloads))
+        else:
+            payload = b"".join(_batch_parts(items))
         metadata = self._metadata(outgoing.sequence_id, len(payload))
         metadata.num_messages_in_batch = outgoing.count
         if not self._keyed:
             metadata.highest_sequence_id = outgoing.highest_sequence_id
-        elif (extras := outgoing.items[0][2]) is not None:
+        elif items is not None and (extras := items[0][2]) is not None:
             # The broker reads the key of the batch from the entry, as from a single message.
             if extras.partition_key is not None:
                 metadata.partition_key = extras.partition_key
@@ -261,7 +272,39 @@ class Encoder:
             )
 
 
-def _batch_parts(items: Sequence[tuple[int, bytes, Extras | None]]) -> list[bytes]:
+def _only(outgoing: Encodable) -> Item:
+    """The only message."""
+    if outgoing.items is not None:
+        return outgoing.items[0]
+    return outgoing.sequence_id, outgoing.payloads[0], None
+
+
+def _plain_parts(first: int, payloads: Sequence[bytes]) -> list[bytes]:
+    """As `_batch_parts`, of messages with nothing but a payload, whose sequence ids count up: where
+    all have one size, there is no step a message.
+    """
+    sizes = set(map(len, payloads))
+    if len(sizes) != 1:
+        return _batch_parts([(first + n, data, None) for n, data in enumerate(payloads)])
+    parts: list[bytes] = []
+    size_field = b"\x18" + varint(sizes.pop()) + b"\x40"
+    done = 0
+    while done < len(payloads):
+        # Up to the next multiple of 128 only the lowest seven bits differ.
+        number = first + done
+        high, low = number >> 7, number & 127
+        count = min(128 - low, len(payloads) - done)
+        tail = varint(high) if high else b""
+        block = [_SIZE.pack(len(size_field) + 1 + len(tail)) + size_field] * (4 * count)
+        block[1::4] = (_LOW_MORE if high else _LOW_LAST)[low : low + count]
+        block[2::4] = [tail] * count
+        block[3::4] = payloads[done : done + count]
+        parts += block
+        done += count
+    return parts
+
+
+def _batch_parts(items: Sequence[Item]) -> list[bytes]:
     """The batch's bytes in parts: size of metadata, metadata, payload for each message.
 
     By hand where a message has nothing but a payload. Those of one batch mostly have one size and

@@ -54,6 +54,10 @@ class KeyedOutbox(Outbox):
             self.seal()
         return Receipt(batch, index)
 
+    def join(self, data: bytes) -> Receipt | None:
+        """None: each goes to the batch of its key."""
+        return None
+
     def add_run(self, payloads: Sequence[bytes]) -> list[Placed]:
         """None: each goes to the batch of its key."""
         return []
@@ -67,6 +71,8 @@ class KeyedOutbox(Outbox):
         self._open_messages = self._open_bytes = 0
         self.open_batch = None
         for batch in batches:
+            if batch.count > 1:
+                batch.itemized()
             batch.sequence_id = batch.highest_sequence_id
         return batches
 

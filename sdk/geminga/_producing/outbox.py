@@ -9,54 +9,26 @@ the frames that were sealed since the driver last took them.
 
 from __future__ import annotations
 
-import enum
-import struct
 import sys
-from collections import deque
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from itertools import islice
+from itertools import accumulate
 
-from geminga._entries.encode import Encoder, Extras, Frame
-from geminga._producing.receipt import LeadingChunk, Outgoing, Receipt, leading_chunk
-from geminga.errors import ChecksumError, GemingaError, OperationTimeoutError
+from geminga._entries.encode import Encoder, Extras
+from geminga._producing.receipt import Outgoing, Receipt, leading_chunk
+from geminga._producing.window import Window
+from geminga.errors import GemingaError, OperationTimeoutError
 from geminga.options import ProducerOptions
-from geminga_protocol.payload import verify_checksum
-
-_NOWHERE = (1 << 64) - 1
-"""Ledger and entry in the receipt of a message that the broker had already: -1, on the wire."""
 
 LONE_MIN = 8
 """Frames of one message in a row, after which a program is taken to send one at a time."""
 
-
-class ReceiptVerdict(enum.Enum):
-    """What a SEND_RECEIPT means (ProducerImpl.ackReceived)."""
-
-    DONE = "done"
-    STALE = "stale"
-    """Of a frame that is settled already: ignored."""
-    GAP = "gap"
-    """Of a later frame than the oldest in flight: the connection lost something, so it must go."""
-
-
 Placed = tuple[Outgoing, int, int]
 """A frame, the index in it of the first of some messages, and how many they are."""
 
-_unpack_size = struct.Struct(">I").unpack_from
 
-
-def _is_whole(frame: Frame) -> bool:
-    """Whether the checksum of a SEND frame still fits."""
-    joined = b"".join(frame)
-    return verify_checksum(memoryview(joined)[8 + _unpack_size(joined, 4)[0] :])
-
-
-class Outbox:
-    """Batching and the window of frames in flight.
-
-    `settled` is called with the frames that leave the window, done or failed alike, and with how
-    many messages and bytes they have.
-    """
+class Outbox(Window):
+    """Batching and the window of frames in flight."""
 
     def __init__(
         self,
@@ -65,37 +37,26 @@ class Outbox:
         clock: Callable[[], float],
         settled: Callable[[Sequence[Outgoing], int, int], None],
     ) -> None:
+        super().__init__(settled)
         self._encoder = encoder
         self._clock = clock
-        self._settled = settled
         self._batching = options.batching_enabled
         self._messages_max = options.batching_max_messages
         self._bytes_max = options.batching_max_bytes
         self.open_batch: Outgoing | None = None
         """The batch that still takes messages."""
-        self._window: deque[Outgoing] = deque()
-        self._early: dict[int, int] = {}
-        """Sequence ids of frames in the window whose receipt came out of turn, and how many did."""
         self.unsent: list[Outgoing] = []
         """Frames sealed since `take_unsent`, in order."""
         self.next_sequence_id = options.initial_sequence_id or 0
         self.last_sequence_id = self.next_sequence_id - 1
-        """Highest sequence id that the broker has confirmed, -1 if none."""
         self._is_numbered = options.initial_sequence_id is not None
         self._repeats_up_to = sys.maxsize if self._is_numbered else -1
         """Sequence ids that the broker may have already."""
         self.is_held = True
         """Until `begin`: neither the producer's name is known nor where its sequence ids begin."""
-        self.pending_messages = 0
-        self.pending_bytes = 0
         self.sealed_batches = 0
         self._lone = 0
         """How many frames of one message each were sealed in a row."""
-
-    @property
-    def in_flight(self) -> int:
-        """Frames sealed and not settled."""
-        return len(self._window)
 
     @property
     def open_since_s(self) -> float | None:
@@ -149,14 +110,15 @@ class Outbox:
             frame = self._encoder.single(sequence_id, data)
             if frame is not None:
                 # As `_sealed` and `_encode`, without what only a message that waits needs.
-                alone = Outgoing(self._clock(), [], 1, size, sequence_id, sequence_id, frame)
+                numbers = sequence_id, sequence_id
+                alone = Outgoing(self._clock(), [], None, 1, size, *numbers, frame)
                 self.sealed_batches += 1
                 self._lone += 1
                 self._window.append(alone)
                 self.unsent.append(alone)
                 return Receipt(alone, 0)
-        items = [(sequence_id, data, extras)]
-        alone = Outgoing(self._clock(), items, 1, size, sequence_id, sequence_id)
+        alone = Outgoing(self._clock())
+        alone.add(sequence_id, data, extras, size)
         self._sealed(alone)
         return Receipt(alone, 0)
 
@@ -173,6 +135,28 @@ class Outbox:
             self.seal()
         return Receipt(batch, index)
 
+    def join(self, data: bytes) -> Receipt | None:
+        """Add a message that has nothing but a payload to the open batch, which stays open; None if
+        `add` has to.
+        """
+        batch = self.open_batch
+        number = self.next_sequence_id
+        if batch is None or number <= self._repeats_up_to or not batch.takes(number):
+            return None
+        index = batch.count
+        size = len(data)
+        size_after = batch.size_bytes + size
+        if index + 1 >= self._messages_max or size_after >= self._bytes_max:
+            return None
+        batch.payloads.append(data)
+        batch.count = index + 1
+        batch.size_bytes = size_after
+        batch.highest_sequence_id = number
+        self.next_sequence_id = number + 1
+        self.pending_messages += 1
+        self.pending_bytes += size
+        return Receipt(batch, index)
+
     def add_run(self, payloads: Sequence[bytes]) -> list[Placed]:
         """The same as `add` for messages that have nothing but a payload, in far less time; answers
         nothing, and takes none, if they have to be added one by one.
@@ -186,40 +170,30 @@ class Outbox:
             batch = self.open_batch
             if batch is None:
                 batch = self.open_batch = Outgoing(self._clock())
-            items = batch.items
-            first = batch.count
-            size_bytes = batch.size_bytes
-            number = self.next_sequence_id
-            is_full = False
-            for data in payloads[at : at + self._messages_max - first]:
-                size_after = size_bytes + len(data)
-                is_full = size_after >= bytes_max
-                if size_after > bytes_max and items:
-                    break
-                items.append((number, data, None))
-                number += 1
-                size_bytes = size_after
-                if is_full:
-                    break
-            taken = len(items) - first
+            first, size_bytes = batch.count, batch.size_bytes
+            taken = payloads[at : at + self._messages_max - first]
+            ends = list(accumulate(map(len, taken), initial=size_bytes))
+            # The message with which the batch has all the bytes that it may: if these are more, it
+            # goes in the next one, but for the first of a batch.
+            last = bisect_left(ends, bytes_max, 1)
+            is_full = last < len(ends)
+            if is_full:
+                count = last if ends[last] == bytes_max or first + last == 1 else last - 1
+                taken = taken[:count]
             if taken:
-                placed.append((batch, first, taken))
-                at += taken
-                self._note_run(batch, number, size_bytes)
-            if is_full or len(items) >= self._messages_max:
+                placed.append((batch, first, len(taken)))
+                at += len(taken)
+                self._join_run(batch, taken, ends[len(taken)] - size_bytes)
+            if is_full or batch.count >= self._messages_max:
                 self.seal()
         return placed
 
-    def _note_run(self, batch: Outgoing, next_sequence_id: int, size_bytes: int) -> None:
-        count = len(batch.items)
-        if not batch.count:
-            batch.sequence_id = self.next_sequence_id
-        self.pending_messages += count - batch.count
-        self.pending_bytes += size_bytes - batch.size_bytes
-        batch.count = count
-        batch.size_bytes = size_bytes
-        batch.highest_sequence_id = next_sequence_id - 1
-        self.next_sequence_id = next_sequence_id
+    def _join_run(self, batch: Outgoing, payloads: Sequence[bytes], size_bytes: int) -> None:
+        count = len(payloads)
+        batch.add_run(self.next_sequence_id, payloads, size_bytes)
+        self.next_sequence_id += count
+        self.pending_messages += count
+        self.pending_bytes += size_bytes
 
     def seal(self) -> None:
         """Close what is open and put it in the window. A batch too big fails its messages."""
@@ -268,107 +242,6 @@ class Outbox:
         self._early.clear()
         return list(self._window)
 
-    def on_receipt(self, sequence_id: int, ledger_id: int, entry_id: int) -> ReceiptVerdict:
-        """Settle the oldest frame if the receipt is its own."""
-        if not self._window:
-            return ReceiptVerdict.STALE
-        head = self._window[0]
-        if sequence_id != head.sequence_id:
-            return self._out_of_turn(sequence_id, ledger_id)
-        self._settle_head(ledger_id, entry_id)
-        if self._early:
-            self._settle_early()
-        return ReceiptVerdict.DONE
-
-    def on_receipts(
-        self, sequence_id: int, ledger_id: int, entry_id: int, count: int
-    ) -> ReceiptVerdict:
-        """The same for receipts whose sequence ids and entries count up, up to the first that is
-        out of order.
-        """
-        run: list[Outgoing] = []
-        messages = size_bytes = 0
-        if count > 1 and not self._early and ledger_id != _NOWHERE:
-            for head in islice(self._window, count):
-                if (
-                    head.sequence_id != sequence_id
-                    or head.first_chunk is not None
-                    or isinstance(head, LeadingChunk)
-                ):
-                    break
-                head.ledger_id = ledger_id
-                head.entry_id = entry_id
-                messages += head.count
-                size_bytes += head.size_bytes
-                sequence_id += 1
-                entry_id += 1
-                run.append(head)
-            self._settle_run(run, messages, size_bytes)
-        verdict = ReceiptVerdict.DONE
-        for _ in range(count - len(run)):
-            verdict = self.on_receipt(sequence_id, ledger_id, entry_id)
-            if verdict is ReceiptVerdict.GAP:
-                break
-            sequence_id += 1
-            entry_id += 1
-        return verdict
-
-    def _settle_run(self, run: list[Outgoing], messages: int, size_bytes: int) -> None:
-        """The oldest frames of the window are stored."""
-        if not run:
-            return
-        popleft = self._window.popleft
-        for _ in run:
-            popleft()
-        self.last_sequence_id = max(self.last_sequence_id, run[-1].highest_sequence_id)
-        self.pending_messages -= messages
-        self.pending_bytes -= size_bytes
-        # Counted before anybody is told: another thread may look at the numbers at once.
-        self._settled(run, messages, size_bytes)
-        left = iter(run)
-        try:
-            for each in left:
-                each.settle(None)
-        finally:
-            # None stays behind whatever happens: nobody else knows of them.
-            for each in left:
-                each.settle(None)
-
-    def _out_of_turn(self, sequence_id: int, ledger_id: int) -> ReceiptVerdict:
-        """Apache's broker answers a duplicate, as one stored nowhere, before what it is still
-        storing: kept until it is that frame's turn.
-        """
-        if ledger_id == _NOWHERE and any(each.sequence_id == sequence_id for each in self._window):
-            self._early[sequence_id] = self._early.get(sequence_id, 0) + 1
-            return ReceiptVerdict.DONE
-        is_stale = sequence_id < self._window[0].sequence_id
-        return ReceiptVerdict.STALE if is_stale else ReceiptVerdict.GAP
-
-    def _settle_early(self) -> None:
-        early = self._early
-        while self._window and (count := early.get(self._window[0].sequence_id)):
-            if count == 1:
-                del early[self._window[0].sequence_id]
-            else:
-                early[self._window[0].sequence_id] = count - 1
-            self._settle_head(_NOWHERE, _NOWHERE)
-
-    def _settle_head(self, ledger_id: int, entry_id: int) -> None:
-        head = self._window.popleft()
-        if isinstance(head, LeadingChunk):
-            whole = head.whole
-            if whole is not None and (whole.first_chunk is None or ledger_id == _NOWHERE):
-                whole.first_chunk = ledger_id, entry_id
-        elif head.first_chunk is not None and _NOWHERE in (ledger_id, head.first_chunk[0]):
-            # A duplicate, whichever of its chunks the broker said so of.
-            ledger_id = entry_id = _NOWHERE
-            head.first_chunk = None
-        head.ledger_id = ledger_id
-        head.entry_id = entry_id
-        if head.highest_sequence_id > self.last_sequence_id:
-            self.last_sequence_id = head.highest_sequence_id
-        self._settle(head, None)
-
     def begin(self, last_sequence_id: int) -> None:
         """The producer is attached; `last_sequence_id` is what the broker remembers of its name. It
         counts at the first time only, and if the program chose no sequence id itself.
@@ -395,33 +268,6 @@ class Outbox:
 
     def _open_batches(self) -> list[Outgoing]:
         return [] if self.open_batch is None else [self.open_batch]
-
-    def fail(self, sequence_id: int, error: GemingaError) -> bool:
-        """Fail the oldest frame if that is its sequence id, of a chunked message all that is left
-        of it; returns whether it was.
-        """
-        if not self._window or self._window[0].sequence_id != sequence_id:
-            return False
-        head = self._window.popleft()
-        while isinstance(head, LeadingChunk):
-            self._settle(head, error)
-            head = self._window.popleft()
-        self._settle(head, error)
-        self._settle_early()
-        return True
-
-    def verify(self, sequence_id: int) -> bool:
-        """After a checksum error: fail the frame if our own copy is damaged.
-
-        Returns whether it is whole, so that everything must be sent again.
-        """
-        if not self._window or self._window[0].sequence_id != sequence_id:
-            return False
-        head = self._window[0]
-        if _is_whole(head.frame):
-            return True
-        self.fail(sequence_id, ChecksumError("the message was damaged in memory"))
-        return False
 
     def expire(
         self, send_timeout_s: float, now_s: float, topic: str, refused: GemingaError | None = None
@@ -456,11 +302,3 @@ class Outbox:
             outgoing.forget_tasks()
             outgoing.settle(error)
         self._window.clear()
-
-    def _settle(self, outgoing: Outgoing, error: GemingaError | None) -> None:
-        self.pending_messages -= outgoing.count
-        self.pending_bytes -= outgoing.size_bytes
-        # Counted before anybody is told: another thread may look at the numbers at once.
-        outgoing.error = error
-        self._settled((outgoing,), outgoing.count, outgoing.size_bytes)
-        outgoing.settle(error)

@@ -19,9 +19,10 @@ from geminga._connection.retry import FAILS_PENDING, SendErrorAction, send_error
 from geminga._connection.statistics import Counts, ProducerStatistics
 from geminga._entries.encode import Encoder, Extras
 from geminga._producing.keyed_outbox import KeyedOutbox
-from geminga._producing.outbox import Outbox, Placed, ReceiptVerdict
+from geminga._producing.outbox import Outbox, Placed
 from geminga._producing.receipt import Outgoing, Receipt
 from geminga._producing.sending_room import SendingRoom
+from geminga._producing.window import ReceiptVerdict
 from geminga.errors import (
     AlreadyClosedError,
     BrokerError,
@@ -108,6 +109,9 @@ class PartitionProducer(SendingRoom):
             self._check(size_bytes)
         self._memory.used_bytes += size_bytes
         outbox = self.outbox
+        joined = None if extras is not None or sequence_id is not None else outbox.join(data)
+        if joined is not None:
+            return joined
         receipt = outbox.add(data, extras, sequence_id)
         if outbox.unsent:
             self._write_unsent()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
 import trio
 
-from geminga._entries.encode import Extras
+from geminga._entries.encode import Extras, Item
 from geminga.errors import GemingaError, InvalidStateError
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.message_id import MessageId, signed
@@ -26,7 +26,10 @@ class Outgoing(msgspec.Struct, eq=False, gc=False):
     """
 
     created_s: float
-    items: list[tuple[int, bytes, Extras | None]] = []
+    payloads: list[bytes] = []
+    """Those of its messages, while they have nothing else and their sequence ids count up."""
+    items: list[Item] | None = None
+    """Its messages otherwise."""
     count: int = 0
     size_bytes: int = 0
     sequence_id: int = 0
@@ -47,25 +50,56 @@ class Outgoing(msgspec.Struct, eq=False, gc=False):
         index = self.count
         if not index:
             self.sequence_id = sequence_id
+        if extras is None and self.takes(sequence_id):
+            self.payloads.append(data)
+        else:
+            self.itemized().append((sequence_id, data, extras))
         self.highest_sequence_id = sequence_id
-        self.items.append((sequence_id, data, extras))
         self.count = index + 1
         self.size_bytes += size_bytes
         return index
+
+    def takes(self, sequence_id: int) -> bool:
+        """Whether a message with nothing but a payload may be added to `payloads`."""
+        return self.items is None and sequence_id == self.sequence_id + self.count
+
+    def add_run(self, sequence_id: int, payloads: Sequence[bytes], size_bytes: int) -> None:
+        """Take messages with nothing but a payload, whose sequence ids count up."""
+        if not self.count:
+            self.sequence_id = sequence_id
+        if self.takes(sequence_id):
+            self.payloads += payloads
+        else:
+            self.itemized().extend((sequence_id + n, each, None) for n, each in enumerate(payloads))
+        self.highest_sequence_id = sequence_id + len(payloads) - 1
+        self.count += len(payloads)
+        self.size_bytes += size_bytes
+
+    def itemized(self) -> list[Item]:
+        """Its messages one by one, from now on."""
+        items = self.items
+        if items is None:
+            first = self.sequence_id
+            items = [(first + n, data, None) for n, data in enumerate(self.payloads)]
+            self.items = items
+            self.payloads = []
+        return items
 
     def shift(self, by: int) -> None:
         """Raise all sequence ids; only before it is encoded."""
         if by:
             self.sequence_id += by
             self.highest_sequence_id += by
-            self.items = [(number + by, data, extras) for number, data, extras in self.items]
+            if self.items is not None:
+                self.items = [(number + by, data, extras) for number, data, extras in self.items]
 
     def settle(self, error: GemingaError | None) -> None:
         """Tell everybody who waits; the payloads are let go."""
         assert not self.is_settled
         self.is_settled = True
         self.error = error
-        self.items = []
+        self.payloads = []
+        self.items = None
         self.frame = (b"", b"")
         if self._event is not None:
             self._event.set()

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from geminga._entries.encode import Encoder, Extras
 from geminga._producing.keyed_outbox import KeyedOutbox
-from geminga._producing.outbox import ReceiptVerdict
 from geminga._producing.receipt import Outgoing, Receipt
+from geminga._producing.window import ReceiptVerdict
 from geminga.options import BatchingType, ProducerOptions
 from geminga_protocol.batch import split_batch
 from geminga_protocol.frames import FrameReader

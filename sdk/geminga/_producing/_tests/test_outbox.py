@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from geminga import errors
 from geminga._entries.encode import Encoder, Extras
-from geminga._producing.outbox import Outbox, ReceiptVerdict
+from geminga._producing.outbox import Outbox
 from geminga._producing.receipt import Outgoing, Receipt
+from geminga._producing.window import ReceiptVerdict
 from geminga.options import ProducerOptions
 from geminga_protocol.frames import FrameReader
 from geminga_protocol.payload import parse_metadata, verify_checksum
