@@ -116,15 +116,20 @@ def build(metadata: MessageMetadata, payload: Buffer, checksum: bool = True) -> 
     """Headers and payload for a SEND frame. Raises LocalProtocolError if metadata lacks required
     fields.
     """
+    return b"".join((headers(metadata, payload, checksum), payload))
+
+
+def headers(metadata: MessageMetadata, payload: Buffer, checksum: bool = True) -> bytes:
+    """What goes before the payload in a SEND frame. Raises as `build`."""
     try:
         encoded = metadata.SerializeToString()
     except EncodeError as error:
         raise LocalProtocolError(f"message metadata is incomplete: {error}") from error
     size = _SIZE.pack(len(encoded))
     if not checksum:
-        return b"".join((size, encoded, payload))
+        return size + encoded
     value = _crc32c(payload, _crc32c(size + encoded))
-    return b"".join((_FRONT.pack(MAGIC_CRC32C, value, len(encoded)), encoded, payload))
+    return _FRONT.pack(MAGIC_CRC32C, value, len(encoded)) + encoded
 
 
 def broker_entry_prefix(timestamp_ms: int, index: int) -> bytes:

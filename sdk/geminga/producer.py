@@ -63,6 +63,7 @@ class Producer(Block, Generic[S]):
         self._since_checkpoint = 0
         self._schema = options.schema
         self._takes_bytes = self._partitions.takes_bytes
+        self._batches = self._takes_bytes and options.batching_enabled
 
     def __repr__(self) -> str:
         return f"<Producer {self.producer_name!r} of {self._topic}>"
@@ -130,6 +131,15 @@ class Producer(Block, Generic[S]):
         message later stands in the receipt.
         """
         payload: bytes
+        if self._batches and data.__class__ is bytes and sequence_id is None and not described:
+            # Most messages of a batch: neither its first nor its last.
+            size_bytes = len(data)  # type: ignore[arg-type]
+            since = self._since_checkpoint + (size_bytes if size_bytes > 1024 else 1024)
+            if since < BYTES_BETWEEN_CHECKPOINTS and len(self._parts) == 1:
+                receipt = self._parts[0].join(data)  # type: ignore[arg-type]
+                if receipt is not None:
+                    self._since_checkpoint = since
+                    return receipt
         if data.__class__ is bytes and self._takes_bytes:
             extras = extras_of(described) if described else None
             if sequence_id is None:

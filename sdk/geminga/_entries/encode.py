@@ -17,7 +17,7 @@ from geminga_protocol.chunking import Chunk, cut, mark
 from geminga_protocol.compression import compress
 from geminga_protocol.encode import send, varint
 from geminga_protocol.errors import LocalProtocolError
-from geminga_protocol.payload import build
+from geminga_protocol.payload import headers
 from geminga_protocol.pb.pulsar_api_pb2 import KeyValue, MessageMetadata, SingleMessageMetadata
 from geminga_protocol.single import SendHeader
 
@@ -162,17 +162,17 @@ class Encoder:
                 return ()
         highest_sequence_id = 0
         if count > 1:
-            body = self._batch(outgoing)
+            front, payload = self._batch(outgoing)
             if outgoing.highest_sequence_id > outgoing.sequence_id:
                 highest_sequence_id = outgoing.highest_sequence_id
         elif self.chunking:
             *leading, outgoing.frame = self._chunks(outgoing)
             return leading
         else:
-            metadata, payload = self._single(outgoing)
-            body = self._build(metadata, payload)
-        head = send(self._producer_id, outgoing.sequence_id, count, len(body), highest_sequence_id)
-        outgoing.frame = (head, body)
+            front, payload = self._build(*self._single(outgoing))
+        size = len(front) + len(payload)
+        head = send(self._producer_id, outgoing.sequence_id, count, size, highest_sequence_id)
+        outgoing.frame = (head + front, payload)
         return ()
 
     def _single(self, outgoing: Encodable) -> tuple[MessageMetadata, bytes]:
@@ -212,12 +212,14 @@ class Encoder:
         for chunk, part in parts:
             if chunk is not None:
                 mark(metadata, chunk)
-            body = build(metadata, part if sealing is None else sealing.seal(metadata, part))
-            head = send(self._producer_id, sequence_id, 1, len(body), is_chunk=not is_whole)
-            frames.append((head, body))
+            sealed = part if sealing is None else sealing.seal(metadata, part)
+            front = headers(metadata, sealed)
+            size = len(front) + len(sealed)
+            head = send(self._producer_id, sequence_id, 1, size, is_chunk=not is_whole)
+            frames.append((head + front, sealed))
         return frames
 
-    def _batch(self, outgoing: Encodable) -> bytes:
+    def _batch(self, outgoing: Encodable) -> tuple[bytes, bytes]:
         items = outgoing.items
         if items is None:
             payload = b"".join(_plain_parts(outgoing.sequence_id, outgoing.payloads))
@@ -256,12 +258,13 @@ class Encoder:
         metadata.compression = self._compression.value  # type: ignore[assignment]
         return compressed
 
-    def _build(self, metadata: MessageMetadata, payload: bytes) -> bytes:
+    def _build(self, metadata: MessageMetadata, payload: bytes) -> tuple[bytes, bytes]:
+        """What goes behind the command: headers, and the payload as it is sent."""
         compressed = self._compress(metadata, payload)
         self._check_size(compressed)
         if self.sealer is not None:
             compressed = self.sealer.seal(metadata, compressed)
-        return build(metadata, compressed)
+        return headers(metadata, compressed), compressed
 
     def _check_size(self, payload: bytes) -> None:
         if len(payload) > self.max_message_size_bytes:

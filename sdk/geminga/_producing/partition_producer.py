@@ -109,15 +109,24 @@ class PartitionProducer(SendingRoom):
             self._check(size_bytes)
         self._memory.used_bytes += size_bytes
         outbox = self.outbox
-        joined = None if extras is not None or sequence_id is not None else outbox.join(data)
-        if joined is not None:
-            return joined
         receipt = outbox.add(data, extras, sequence_id)
         if outbox.unsent:
             self._write_unsent()
         batch = outbox.open_batch
         if batch is not None and batch.count == 1:
             self._keep_time_of(batch)
+        return receipt
+
+    @trio.lowlevel.enable_ki_protection
+    def join(self, data: bytes) -> Receipt | None:
+        """Take in a message that has nothing but a payload, if there is room and a batch is open
+        and stays so; else None, and nothing is done.
+        """
+        if len(data) > self._encoder.max_message_size_bytes or not self.has_room():
+            return None
+        receipt = self.outbox.join(data)
+        if receipt is not None:
+            self._memory.used_bytes += len(data)
         return receipt
 
     def _keep_time_of(self, batch: Outgoing) -> None:

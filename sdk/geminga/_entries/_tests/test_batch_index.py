@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geminga._entries.batch_index import index_batch, single_metadata
-from geminga._entries.encode import Extras, _batch_parts
+from geminga._entries.encode import Extras, Item, _batch_parts, _plain_parts
 from geminga_protocol.batch import split_batch
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata
@@ -22,6 +22,19 @@ def batch_of(messages: list[tuple[int, bool, bool]], first: int) -> bytes:
             size = len(items[-1][1])
         items.append((first + at, bytes([at]) * size, extras))
     return b"".join(_batch_parts(items))
+
+
+@given(
+    st.lists(SIZES, min_size=1, max_size=3),
+    st.integers(1, 300),
+    st.sampled_from([0, 1, 126, 127, 128, 16380, 1 << 40]),
+)
+def test_batches_of_plain_messages_are_the_same_bytes(
+    sizes: list[int], count: int, first: int
+) -> None:
+    payloads = [bytes([n % 256]) * min(300, sizes[n % len(sizes)]) for n in range(count)]
+    items: list[Item] = [(first + n, data, None) for n, data in enumerate(payloads)]
+    assert b"".join(_plain_parts(first, payloads)) == b"".join(_batch_parts(items))
 
 
 @given(MESSAGES, st.sampled_from([0, 1, 126, 127, 128, 16380, 1 << 40]))
