@@ -63,10 +63,10 @@ def check_permits(service: BrokerService, takers: list[Taker], books: Books) -> 
                     f"{taker.plan.label} of {part.topic}: the broker has {there.permits} permits"
                     f" and holds {there.held}, the client counts {permits.outstanding}"
                 )
-            if permits.queue_size and permits.outstanding + permits._to_give != permits.queue_size:
+            if permits.queue_size and permits.outstanding + permits.to_give != permits.queue_size:
                 books.violate(
                     f"{taker.plan.label}: {permits.outstanding} permits given and"
-                    f" {permits._to_give} to give of {permits.queue_size}"
+                    f" {permits.to_give} to give of {permits.queue_size}"
                 )
 
 

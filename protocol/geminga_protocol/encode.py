@@ -20,6 +20,7 @@ _LENGTHS = struct.Struct(">II")
 _pack_lengths = _LENGTHS.pack
 _U64 = (1 << 64) - 1
 _ONE = [bytes((n,)) for n in range(128)]
+_MORE = [bytes((n | 128,)) for n in range(128)]
 
 
 def varint(value: int) -> bytes:
@@ -149,14 +150,22 @@ def individual_acks(consumer_id: int, ids: Iterable[tuple[int, int, Sequence[int
     parts = [b"\x08" + varint(consumer_id) + b"\x10\x00"]
     append = parts.append
     known_ledger_id: int | None = None  # an id may be (-1, -1): the earliest one
-    ledger = b""
+    known_high = 0
+    ledger = front = behind = b""
+    lows = _ONE
     for ledger_id, entry_id, ack_set in ids:
-        if ledger_id != known_ledger_id:
-            known_ledger_id = ledger_id
+        high = entry_id >> 7
+        if ledger_id != known_ledger_id or high != known_high:
+            # Entries mostly follow one another: only the lowest seven bits differ then.
+            known_ledger_id, known_high = ledger_id, high
             ledger = b"\x08" + varint(ledger_id) + b"\x10"
+            lows, behind = (_MORE, varint((entry_id & _U64) >> 7)) if high else (_ONE, b"")
+            front = b"\x1a" + varint(len(ledger) + 1 + len(behind)) + ledger
+        if not ack_set:
+            append(front + lows[entry_id & 127] + behind)
+            continue
         place = ledger + varint(entry_id)
-        if ack_set:
-            place += b"".join([b"\x28" + varint(word) for word in ack_set])
+        place += b"".join([b"\x28" + varint(word) for word in ack_set])
         append(b"\x1a" + varint(len(place)) + place)
     body = b"".join(parts)
     command = b"\x08\x0a\x52" + varint(len(body)) + body

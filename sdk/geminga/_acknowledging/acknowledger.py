@@ -75,6 +75,8 @@ class Acknowledger:
         self._unanswered: dict[Promise[None], int] = {}
         """How many commands of what was sent at once have no receipt yet."""
         self._waiting_max = options.ack_grouping_max if options.ack_grouping_time_s else 1
+        self._noted = 0
+        """No fewer than the positions that wait to be sent."""
         self._due_s = math.inf
         self._alarm = Alarm(self._on_alarm)
         self._connection: Connection | None = None
@@ -128,6 +130,11 @@ class Acknowledger:
             if entry.chunks:
                 self.acks.add_all(entry.chunks)
                 self.chunks.take_earlier((entry.ledger_id, entry.entry_id))
+            elif self._due_s != math.inf and self.unacked is None:
+                self._noted += 1
+                if self._noted < self._waiting_max:
+                    # Most acknowledgements: the group has its time, and isn't full.
+                    return
         elif not self.acks.add_delivered(entry, (index,)):
             return
         if self.unacked is not None:
@@ -209,7 +216,7 @@ class Acknowledger:
         return positions
 
     def _after_ack(self) -> None:
-        waiting = len(self.acks)
+        waiting = self._noted = len(self.acks)
         if waiting >= self._waiting_max:
             if not self._options.ack_receipt_enabled:
                 self.flush()

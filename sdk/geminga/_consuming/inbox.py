@@ -33,7 +33,8 @@ class Permits:
         self._size_max = queue_size
         self._was_full = False
         self._resize(min(1, queue_size) if scaled else queue_size)
-        self._to_give = 0
+        self.to_give = 0
+        """Came back and not given again yet."""
         self.outstanding = 0
         """Given and not used yet."""
 
@@ -45,7 +46,7 @@ class Permits:
 
     def start(self) -> int:
         """Permits for a fresh attachment: the whole queue."""
-        self._to_give = 0
+        self.to_give = 0
         self.outstanding = self.queue_size
         return self.queue_size
 
@@ -57,16 +58,16 @@ class Permits:
 
     def released(self, messages: int) -> int:
         """That many left the queue; returns what to give now: nothing until it's half the queue."""
-        self._to_give += messages
-        if self._to_give < self.threshold or not self.queue_size:
+        self.to_give += messages
+        if self.to_give < self.threshold or not self.queue_size:
             return 0
-        given, self._to_give = self._to_give, 0
+        given, self.to_give = self.to_give, 0
         self.outstanding += given
         return given
 
     def all_released(self) -> int:
         """Somebody waits for as many messages as the queue takes; returns what is still to give."""
-        given, self._to_give = self._to_give, 0
+        given, self.to_give = self.to_give, 0
         self.outstanding += given
         return given
 

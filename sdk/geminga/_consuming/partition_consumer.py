@@ -71,6 +71,7 @@ class PartitionConsumer:
         )
         self.flow = Flow(self._id, self._permits)
         self.acknowledger = self._make_acknowledger(context.interceptors)
+        self._tells_each = self.acknowledger.unacked is not None
         self._dead_letters: DeadLetters | None = None
         if context.dead_letter_sender is not None:
             self._dead_letters = DeadLetters(core, context.dead_letter_sender, self.acknowledger)
@@ -196,10 +197,15 @@ class PartitionConsumer:
             counts.size_bytes += entry.size_between(entry.released, at)
         entry.released = at
         self._start.taken(entry)
-        self.flow.release(taken)
-        if self.acknowledger.unacked is not None and self.acknowledger.received(entry):
+        permits = self._permits
+        # As `flow.release`, without a call while there is nothing to give.
+        if permits.to_give + taken < permits.threshold:
+            permits.to_give += taken
+        else:
+            self.flow.release(taken)
+        if self._tells_each and self.acknowledger.received(entry):
             return at + 1
-        return at + self._permits.step
+        return at + permits.step
 
     def statistics(self) -> ConsumerStatistics:
         """What it did."""
