@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from geminga_protocol import arrivals
 from geminga_protocol.arrivals import ArrivalReader, MessageRun, ReceiptRun
 from geminga_protocol.commands.consuming import active_consumer_change
-from geminga_protocol.encode import MessageHeader, frame, send_receipt
+from geminga_protocol.encode import MessageHeader, frame, send_receipt, varint
 from geminga_protocol.frames import Frame, FrameReader, FramingError
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
 
@@ -184,9 +184,45 @@ def test_a_message_without_payload_stays_a_frame() -> None:
     assert not isinstance(found, MessageRun)
 
 
-@pytest.mark.parametrize("lengths", [(3, 0), (4, 1), (0, 0), (100, 97)])
+@pytest.mark.parametrize("lengths", [(3, 5), (4, 1), (0, 0), (100, 97)])
 def test_lengths_that_lie_are_fatal_behind_a_run(lengths: tuple[int, int]) -> None:
     stream = receipts(1, 200, 5, 200, 0) + receipts(1, 200, 5, 200, 1)
-    with pytest.raises(FramingError) as caught:
-        ArrivalReader().feed(stream + struct.pack(">II", *lengths) + bytes(200))
-    assert len(caught.value.frames) == 2
+    stream += struct.pack(">II", *lengths) + bytes(200)
+    told = read(ArrivalReader(), [stream])
+    assert [each[0] for each in told] == ["receipt", "receipt", "fatal"]
+    assert told == read(FrameReader(), [stream])
+
+
+def test_a_message_above_the_limit_is_fatal_behind_its_like() -> None:
+    header = MessageHeader(1, -1)
+    stream = b"".join(header.build(7, 500 + n, size) + bytes(size) for n, size in enumerate((9, 9)))
+    stream += header.build(7, 502, 11_000) + bytes(11_000)
+    reader, plain = ArrivalReader(), FrameReader()
+    reader.max_message_size = plain.max_message_size = 100
+    told = read(reader, [stream])
+    assert [each[0] for each in told] == ["message", "message", "fatal"]
+    assert told == read(plain, [stream])
+
+
+def test_fields_that_come_twice_are_not_taken_for_the_usual_form() -> None:
+    """The last one holds: so the number that differs isn't the entry id."""
+    frames: list[bytes] = []
+    for entry_id in (300, 301, 302):
+        twice = [BaseCommand(type=BaseCommand.MESSAGE), BaseCommand(type=BaseCommand.SEND_RECEIPT)]
+        twice[0].message.consumer_id = 1
+        twice[1].send_receipt.producer_id = 1
+        twice[1].send_receipt.sequence_id = entry_id
+        for command, field in zip(twice, (b"\x12", b"\x1a"), strict=True):
+            body = command.message if command.HasField("message") else command.send_receipt
+            place = b"\x08\x07\x10" + varint(entry_id)
+            encoded = body.SerializePartialToString() + field + varint(len(place)) + place
+            encoded += field + b"\x05\x08\x07\x10\x80\x05"
+            inner = b"\x08" + varint(command.type) + varint(command.type << 3 | 2)
+            inner += varint(len(encoded)) + encoded
+            payload = b"abc" if command.HasField("message") else b""
+            frames.append(struct.pack(">II", len(inner) + 4 + len(payload), len(inner)))
+            frames[-1] += inner + payload
+    for several in (frames[::2], frames[1::2], frames):
+        told = read(ArrivalReader(), [b"".join(several)])
+        assert told == read(FrameReader(), [b"".join(several)])
+        assert len(told) == len(several)

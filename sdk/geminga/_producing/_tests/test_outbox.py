@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections import deque
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from geminga import errors
@@ -281,9 +281,10 @@ def test_whatever_happens_order_holds_and_nothing_is_lost(steps: list[str]) -> N
 @given(
     st.lists(st.sampled_from([None, None, None, 3, 9]), max_size=8),
     st.lists(
-        st.tuples(st.integers(0, 10), st.sampled_from([7, NOWHERE]), st.integers(1, 9)), max_size=4
+        st.tuples(st.integers(0, 4), st.sampled_from([7, NOWHERE]), st.integers(1, 4)), max_size=4
     ),
 )
+@example([None, None, None], [(1, NOWHERE, 1), (0, 7, 3)])
 def test_a_run_of_receipts_is_as_each_by_itself(
     numbers: list[int | None], runs: list[tuple[int, int, int]]
 ) -> None:
@@ -313,6 +314,32 @@ def test_a_run_of_receipts_is_as_each_by_itself(
         ]
         assert states[0] == states[1]
     assert all(each.is_settled for desk in desks for each in desk.settled)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("ppppkns"), st.integers(0, 60)), max_size=20),
+    st.integers(1, 6),
+    st.booleans(),
+)
+def test_joining_the_open_batch_is_as_adding(
+    steps: list[tuple[str, int]], messages_max: int, by_runs: bool
+) -> None:
+    """Between messages with a key, and with sequence ids that leave some out."""
+    options = {"batching_max_messages": messages_max, "batching_max_bytes": 100}
+    joining, adding = Desk(**options), Desk(**options)
+    for desk in (joining, adding):
+        for kind, size in steps:
+            data = bytes([size]) * size
+            number = desk.box.next_sequence_id + 3 if kind == "n" else None
+            if kind == "s":
+                desk.box.seal()
+            elif kind == "p" and desk is joining and by_runs:
+                assert desk.box.add_run([data])
+            elif kind != "p" or desk is adding or desk.box.join(data) is None:
+                desk.box.add(data, Extras(partition_key="k") if kind == "k" else None, number)
+        desk.box.seal()
+    assert [each.frame for each in joining.box.unsent] == [each.frame for each in adding.box.unsent]
+    assert joining.box.pending_bytes == adding.box.pending_bytes
 
 
 def test_all_of_a_run_are_counted_before_the_first_is_told() -> None:
