@@ -62,3 +62,15 @@ class InterceptedAcknowledger(Acknowledger):
             self._interceptors.refused(self._target.topic, partition, refused)
         if timed_out:
             self._interceptors.timed_out(self._target.topic, partition, timed_out)
+
+
+def make_acknowledger(
+    core: Core,
+    target: AckTarget,
+    options: ConsumerOptions,
+    interceptors: ConsumerInterceptors | None,
+) -> Acknowledger:
+    """The acknowledger of a partition's consumer."""
+    if interceptors is None:
+        return Acknowledger(core, target, options)
+    return InterceptedAcknowledger(core, target, options, interceptors)

@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Sequence
 
 from geminga.options import MultiplierBackoff
+from geminga_protocol.commands.consuming import redeliver_unacknowledged
+from geminga_protocol.message_id import MessageId
 
 Position = tuple[int, int]
+
+REDELIVER_IDS_MAX = 1000
+"""Ids in one REDELIVER_UNACKNOWLEDGED_MESSAGES."""
 
 
 class NegativeAcks:
@@ -65,3 +71,14 @@ class NegativeAcks:
         while heap and self._due_s.get(heap[0][1]) != heap[0][0]:
             heapq.heappop(heap)
         return heap[0][0] if heap else math.inf
+
+
+def redeliveries(consumer_id: int, positions: Sequence[Position]) -> list[bytes]:
+    """The commands that have these redelivered."""
+    return [
+        redeliver_unacknowledged(
+            consumer_id,
+            [MessageId(*position) for position in positions[at : at + REDELIVER_IDS_MAX]],
+        )
+        for at in range(0, len(positions), REDELIVER_IDS_MAX)
+    ]

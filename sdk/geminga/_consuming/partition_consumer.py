@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from geminga._acknowledging.acknowledger import Acknowledger, AckTarget
-from geminga._acknowledging.intercepted_acks import InterceptedAcknowledger
+from geminga._acknowledging.acknowledger import AckTarget
+from geminga._acknowledging.intercepted_acks import make_acknowledger
+from geminga._acknowledging.nacks import redeliveries
 from geminga._connection.connection import Connection
 from geminga._connection.connection_handler import ConnectionHandler
 from geminga._consuming.context import ConsumerContext
@@ -18,7 +19,6 @@ from geminga._consuming.deliverable import deliverable
 from geminga._consuming.events import Events
 from geminga._consuming.flow import Flow
 from geminga._consuming.inbox import Permits
-from geminga._consuming.interceptors import ConsumerInterceptors
 from geminga._consuming.start import Start
 from geminga._consuming.statistics import ConsumerCounts, ConsumerStatistics
 from geminga._dead_letter.dead_letters import DeadLetters
@@ -39,8 +39,6 @@ from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
 logger = logging.getLogger("geminga")
 
 NOTHING_RECEIVED = (-1, -1)
-REDELIVER_IDS_MAX = 1000
-"""Ids in one REDELIVER_UNACKNOWLEDGED_MESSAGES."""
 
 
 class PartitionConsumer:
@@ -59,8 +57,7 @@ class PartitionConsumer:
         self.events = Events(topic, options.consumer_event_listener)
         self.error: GemingaError | None = None
         self.received_to = NOTHING_RECEIVED
-        """Ledger and entry that came last and needn't come again, whether or not a message came out
-        of it."""
+        """Ledger and entry that came last and needn't come again, with or without a message."""
         self._core = core
         self._subscription = subscription
         self._id = next(core.consumer_ids)
@@ -70,7 +67,8 @@ class PartitionConsumer:
             subscription.queue_size, scaled=options.auto_scaled_receiver_queue_size_enabled
         )
         self.flow = Flow(self._id, self._permits)
-        self.acknowledger = self._make_acknowledger(context.interceptors)
+        target = AckTarget(topic, partition, self._id, self.counts, self.redeliver)
+        self.acknowledger = make_acknowledger(core, target, options, context.interceptors)
         self._tells_each = self.acknowledger.unacked is not None
         self._dead_letters: DeadLetters | None = None
         if context.dead_letter_sender is not None:
@@ -85,13 +83,6 @@ class PartitionConsumer:
         self._attached = trio.Event()
         self._handler = ConnectionHandler(core, self)
         self._connection: Connection | None = None
-
-    def _make_acknowledger(self, interceptors: ConsumerInterceptors | None) -> Acknowledger:
-        options = self._subscription.options
-        target = AckTarget(self.topic, self.partition, self._id, self.counts, self.redeliver)
-        if interceptors is None:
-            return Acknowledger(self._core, target, options)
-        return InterceptedAcknowledger(self._core, target, options, interceptors)
 
     @property
     def is_connected(self) -> bool:
@@ -111,15 +102,13 @@ class PartitionConsumer:
 
     def on_messages(self, run: MessageRun) -> None:
         """Open the entries and put what is to be delivered in the inbox."""
-        chunks = self.acknowledger.chunks
-        places = run.places
-        self.received_to = run.ledger_id, places[-1][0]
+        self.received_to = run.ledger_id, run.places[-1][0]
         # What was sent before the broker heard that we want everything again comes once more.
         is_old = run.epoch is not None and run.epoch < self._consumer_epoch
         messages = 0
-        for place in places:
+        for place in run.places:
             try:
-                entry = decode(self, run, place, chunks, trio.current_time)
+                entry = decode(self, run, place, self.acknowledger.chunks, trio.current_time)
             except UndecodableEntry as error:
                 self._discard_corrupt(run, place[0], error)
             else:
@@ -234,10 +223,7 @@ class PartitionConsumer:
             dropped = self.inbox.discard(self, set(positions))
             if self._dead_letters is not None:
                 positions = self._dead_letters.without(positions)
-            for at in range(0, len(positions), REDELIVER_IDS_MAX):
-                part = positions[at : at + REDELIVER_IDS_MAX]
-                ids = [MessageId(ledger_id, entry_id) for ledger_id, entry_id in part]
-                connection.write(commands.redeliver_unacknowledged(self._id, ids))
+            connection.write(*redeliveries(self._id, positions))
         else:
             self.acknowledger.forget_refused()
             dropped = self._drop_all()

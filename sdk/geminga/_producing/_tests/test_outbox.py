@@ -3,55 +3,16 @@ from __future__ import annotations
 from collections import deque
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from geminga import errors
 from geminga._entries.encode import Encoder, Extras
+from geminga._producing._tests.desk import NOWHERE, Desk
 from geminga._producing.outbox import Outbox
 from geminga._producing.receipt import Outgoing, Receipt
 from geminga._producing.window import ReceiptVerdict
 from geminga.options import ProducerOptions
-from geminga_protocol.frames import FrameReader
-from geminga_protocol.payload import parse_metadata, verify_checksum
-
-NOWHERE = (1 << 64) - 1
-
-
-class Desk:
-    """An outbox with a clock, and the frames that it handed out."""
-
-    def __init__(self, held: bool = False, **options: object) -> None:
-        self.now_s = 100.0
-        self.settled: list[Outgoing] = []
-        self.encoder = Encoder(3, "t", ProducerOptions(), lambda: 42)
-        self.encoder.producer_name = "p"
-        self.box = Outbox(
-            ProducerOptions(**options),
-            self.encoder,
-            lambda: self.now_s,
-            lambda run, messages, size_bytes: self.settled.extend(run),
-        )
-        if not held:
-            self.box.begin(-1)
-
-    def add(self, *sizes: int, extras: Extras | None = None) -> list[Receipt]:
-        return [self.box.add(b"x" * size, extras, None) for size in sizes]
-
-    def sent(self) -> list[tuple[int, int, int]]:
-        """(sequence id, highest, messages) of what was handed out, read back from the bytes."""
-        found = []
-        reader = FrameReader()
-        for outgoing in self.box.take_unsent():
-            (frame,) = reader.feed(b"".join(outgoing.frame))
-            assert frame.payload is not None
-            assert verify_checksum(frame.payload)
-            metadata = parse_metadata(frame.payload)
-            send = frame.command.send
-            assert send.num_messages == metadata.num_messages_in_batch
-            assert metadata.publish_time == 42
-            found.append((send.sequence_id, send.highest_sequence_id, send.num_messages))
-        return found
 
 
 def test_batches_by_count_and_bytes() -> None:
@@ -276,92 +237,6 @@ def test_whatever_happens_order_holds_and_nothing_is_lost(steps: list[str]) -> N
     assert stored == list(range(len(receipts)))
     assert all(receipt.is_done and receipt.error is None for receipt in receipts)
     assert sum(each.count for each in desk.settled) == len(receipts)
-
-
-@given(
-    st.lists(st.sampled_from([None, None, None, 3, 9]), max_size=8),
-    st.lists(
-        st.tuples(st.integers(0, 4), st.sampled_from([7, NOWHERE]), st.integers(1, 4)), max_size=4
-    ),
-)
-@example([None, None, None], [(1, NOWHERE, 1), (0, 7, 3)])
-def test_a_run_of_receipts_is_as_each_by_itself(
-    numbers: list[int | None], runs: list[tuple[int, int, int]]
-) -> None:
-    """Also those of frames that aren't in flight any more, or not yet, and of duplicates."""
-    desks = [Desk(batching_enabled=False) for _ in range(2)]
-    by_runs, one_by_one = desks
-    for desk in desks:
-        for number in numbers:
-            desk.box.add(b"xy", None, number)
-    for first, ledger_id, count in runs:
-        told = by_runs.box.on_receipts(first, ledger_id, 50, count)
-        for n in range(count):
-            expected = one_by_one.box.on_receipt(first + n, ledger_id, 50 + n)
-            if expected is ReceiptVerdict.GAP:
-                break
-        assert told is expected
-        states = [
-            (
-                desk.box.in_flight,
-                desk.box.pending_messages,
-                desk.box.pending_bytes,
-                desk.box.last_sequence_id,
-                desk.box._early,
-                [(each.sequence_id, each.ledger_id, each.entry_id) for each in desk.settled],
-            )
-            for desk in desks
-        ]
-        assert states[0] == states[1]
-    assert all(each.is_settled for desk in desks for each in desk.settled)
-
-
-@given(
-    st.lists(st.tuples(st.sampled_from("ppppkns"), st.integers(0, 60)), max_size=20),
-    st.integers(1, 6),
-    st.booleans(),
-)
-def test_joining_the_open_batch_is_as_adding(
-    steps: list[tuple[str, int]], messages_max: int, by_runs: bool
-) -> None:
-    """Between messages with a key, and with sequence ids that leave some out."""
-    options = {"batching_max_messages": messages_max, "batching_max_bytes": 100}
-    joining, adding = Desk(**options), Desk(**options)
-    for desk in (joining, adding):
-        for kind, size in steps:
-            data = bytes([size]) * size
-            number = desk.box.next_sequence_id + 3 if kind == "n" else None
-            if kind == "s":
-                desk.box.seal()
-            elif kind == "p" and desk is joining and by_runs:
-                assert desk.box.add_run([data])
-            elif kind != "p" or desk is adding or desk.box.join(data) is None:
-                desk.box.add(data, Extras(partition_key="k") if kind == "k" else None, number)
-        desk.box.seal()
-    assert [each.frame for each in joining.box.unsent] == [each.frame for each in adding.box.unsent]
-    assert joining.box.pending_bytes == adding.box.pending_bytes
-
-
-def test_all_of_a_run_are_counted_before_the_first_is_told() -> None:
-    desk = Desk(batching_enabled=False)
-    pending: list[int] = []
-    for receipt in desk.add(1, 1, 1):
-        receipt.add_done_callback(lambda _: pending.append(desk.box.pending_messages))
-    assert desk.box.on_receipts(0, 7, 5, 3) is ReceiptVerdict.DONE
-    assert pending == [0, 0, 0]
-
-
-def test_a_callback_that_is_interrupted_leaves_none_of_its_run_behind() -> None:
-    desk = Desk(batching_enabled=False)
-    receipts = desk.add(1, 1, 1)
-
-    def interrupted(_: Receipt) -> None:
-        raise KeyboardInterrupt
-
-    receipts[0].add_done_callback(interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        desk.box.on_receipts(0, 7, 5, 3)
-    assert all(each.is_done for each in receipts)
 
 
 def test_fail_all_is_in_order() -> None:

@@ -1,0 +1,98 @@
+"""What is done for many messages at once is what is done for each."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from geminga._entries.encode import Extras
+from geminga._producing._tests.desk import NOWHERE, Desk
+from geminga._producing.receipt import Receipt
+from geminga._producing.window import ReceiptVerdict
+
+
+@given(
+    st.lists(st.sampled_from([None, None, None, 3, 9]), max_size=8),
+    st.lists(
+        st.tuples(st.integers(0, 4), st.sampled_from([7, NOWHERE]), st.integers(1, 4)), max_size=4
+    ),
+)
+@example([None, None, None], [(1, NOWHERE, 1), (0, 7, 3)])
+def test_a_run_of_receipts_is_as_each_by_itself(
+    numbers: list[int | None], runs: list[tuple[int, int, int]]
+) -> None:
+    """Also those of frames that aren't in flight any more, or not yet, and of duplicates."""
+    desks = [Desk(batching_enabled=False) for _ in range(2)]
+    by_runs, one_by_one = desks
+    for desk in desks:
+        for number in numbers:
+            desk.box.add(b"xy", None, number)
+    for first, ledger_id, count in runs:
+        told = by_runs.box.on_receipts(first, ledger_id, 50, count)
+        for n in range(count):
+            expected = one_by_one.box.on_receipt(first + n, ledger_id, 50 + n)
+            if expected is ReceiptVerdict.GAP:
+                break
+        assert told is expected
+        states = [
+            (
+                desk.box.in_flight,
+                desk.box.pending_messages,
+                desk.box.pending_bytes,
+                desk.box.last_sequence_id,
+                desk.box._early,
+                [(each.sequence_id, each.ledger_id, each.entry_id) for each in desk.settled],
+            )
+            for desk in desks
+        ]
+        assert states[0] == states[1]
+    assert all(each.is_settled for desk in desks for each in desk.settled)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("ppppkns"), st.integers(0, 60)), max_size=20),
+    st.integers(1, 6),
+    st.booleans(),
+)
+def test_joining_the_open_batch_is_as_adding(
+    steps: list[tuple[str, int]], messages_max: int, by_runs: bool
+) -> None:
+    """Between messages with a key, and with sequence ids that leave some out."""
+    options = {"batching_max_messages": messages_max, "batching_max_bytes": 100}
+    joining, adding = Desk(**options), Desk(**options)
+    for desk in (joining, adding):
+        for kind, size in steps:
+            data = bytes([size]) * size
+            number = desk.box.next_sequence_id + 3 if kind == "n" else None
+            if kind == "s":
+                desk.box.seal()
+            elif kind == "p" and desk is joining and by_runs:
+                assert desk.box.add_run([data])
+            elif kind != "p" or desk is adding or desk.box.join(data) is None:
+                desk.box.add(data, Extras(partition_key="k") if kind == "k" else None, number)
+        desk.box.seal()
+    assert [each.frame for each in joining.box.unsent] == [each.frame for each in adding.box.unsent]
+    assert joining.box.pending_bytes == adding.box.pending_bytes
+
+
+def test_all_of_a_run_are_counted_before_the_first_is_told() -> None:
+    desk = Desk(batching_enabled=False)
+    pending: list[int] = []
+    for receipt in desk.add(1, 1, 1):
+        receipt.add_done_callback(lambda _: pending.append(desk.box.pending_messages))
+    assert desk.box.on_receipts(0, 7, 5, 3) is ReceiptVerdict.DONE
+    assert pending == [0, 0, 0]
+
+
+def test_a_callback_that_is_interrupted_leaves_none_of_its_run_behind() -> None:
+    desk = Desk(batching_enabled=False)
+    receipts = desk.add(1, 1, 1)
+
+    def interrupted(_: Receipt) -> None:
+        raise KeyboardInterrupt
+
+    receipts[0].add_done_callback(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        desk.box.on_receipts(0, 7, 5, 3)
+    assert all(each.is_done for each in receipts)
