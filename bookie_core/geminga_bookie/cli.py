@@ -17,7 +17,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from geminga_bookie.storage.offline import OfflineBookie
+    from geminga_bookie.offline import OfflineBookie
     from geminga_protocol.pb.bookkeeper_metadata_pb2 import LedgerMetadataFormat
     from geminga_runtime.metadata.sqlite import SqliteMetadataStore
 
@@ -118,8 +118,8 @@ def hex_lines(data: bytes) -> Iterator[str]:
 @contextmanager
 def _offline(data_dir: Path) -> Iterator[OfflineBookie]:
     from geminga_bookie.errors import DataDirError
+    from geminga_bookie.offline import OfflineBookie
     from geminga_bookie.options import BookieOptions
-    from geminga_bookie.storage.offline import OfflineBookie
 
     try:
         bookie = OfflineBookie(BookieOptions.in_directory(data_dir / BOOKIE_NAME))

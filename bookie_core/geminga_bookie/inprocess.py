@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from geminga_bookie.errors import BookkeeperError, DataDirError
+from geminga_bookie.host import Host
 from geminga_bookie.memory import MemoryBookie
 from geminga_bookie.options import BookieOptions, LiveLedgers
 from geminga_bookie.port import BookiePort
@@ -33,11 +34,13 @@ async def open_bookie(
     *,
     metadata: MetadataStore | None = None,
     disk: Disk | None = None,
+    host: Host | None = None,
 ) -> AsyncIterator[BookiePort]:
     """Recover the directories' data and serve; the exit makes a last checkpoint.
 
     `live_ledgers` enables garbage collection. `metadata` is the store of the cookie to compare
-    with. Raises DataDirError.
+    with. `disk` replaces the operating system's files, `host` also its threads and RocksDB.
+    Raises DataDirError.
     """
     if options.in_memory:
         bookie = MemoryBookie(options.bookie_id)
@@ -47,7 +50,9 @@ async def open_bookie(
             yield bookie
             nursery.cancel_scope.cancel()
         return
-    async with _open_on_disk(options, live_ledgers, metadata, disk or OsDisk()) as on_disk:
+    async with _open_on_disk(
+        options, live_ledgers, metadata, host or Host(disk or OsDisk())
+    ) as on_disk:
         yield on_disk
 
 
@@ -56,7 +61,7 @@ async def _open_on_disk(
     options: BookieOptions,
     live_ledgers: LiveLedgers | None,
     metadata: MetadataStore | None,
-    disk: Disk,
+    host: Host,
 ) -> AsyncIterator[InProcessBookie]:
     opened: list[InProcessBookie] = []
 
@@ -64,18 +69,15 @@ async def _open_on_disk(
         if opened:
             opened[0].journal_failed(number, error)
 
-    token = trio.lowlevel.current_trio_token()
     try:
         with trio.CancelScope(shield=True):
-            storage = await trio.to_thread.run_sync(
-                open_storage, disk, options, token, journal_failed
-            )
+            storage = await host.workers.run(open_storage, host, options, journal_failed)
     except OSError as error:
         raise DataDirError(f"bookie {options.bookie_id} can't start: {error}") from error
     try:
         if metadata is not None:
             # Also new: a bookie killed before its cookie was in the metadata store is empty.
-            is_new = storage.directories.is_new or await trio.to_thread.run_sync(storage.is_empty)
+            is_new = storage.directories.is_new or await host.workers.run(storage.is_empty)
             await check_metadata_cookie(
                 metadata, options.bookie_id, storage.directories.instance_id, is_new=is_new
             )
@@ -112,7 +114,7 @@ async def _close(storage: Storage, opened: list[InProcessBookie]) -> None:
         for journal in storage.journals:
             journal.stop()
 
-    await trio.to_thread.run_sync(stop_journals)
+    await storage.workers.run(stop_journals)
     try:
         for bookie in opened:
             await bookie.checkpointer.finish()
@@ -123,4 +125,4 @@ async def _close(storage: Storage, opened: list[InProcessBookie]) -> None:
         clean = False
     else:
         clean = bool(opened)
-    await trio.to_thread.run_sync(storage.close, clean)
+    await storage.workers.run(storage.close, clean)

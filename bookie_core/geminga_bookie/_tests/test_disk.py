@@ -75,3 +75,31 @@ def test_a_full_disk_reserves_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(OSError, match="full"):
         file.reserve(1000)
     file.close()
+
+
+def test_a_sync_is_one_of_that_file_or_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[str, int]] = []
+    inode = os.stat(tmp_path).st_ino
+    for name in ("fsync", "fdatasync"):
+        monkeypatch.setattr(
+            os, name, lambda fd, name=name: synced.append((name, os.fstat(fd).st_ino))
+        )
+    system = OsDisk()
+    system.sync_directory(tmp_path)
+    assert synced == [("fsync", inode)]
+    file = system.open(tmp_path / "f", create=True)
+    file.write([b"x"], 0)
+    file.sync()
+    assert synced[1:] == [("fdatasync", os.stat(tmp_path / "f").st_ino)]
+    file.close()
+
+
+def test_a_lock_is_held_once(tmp_path: Path) -> None:
+    held = OsDisk().lock(tmp_path / "lock")
+    with pytest.raises(BlockingIOError):
+        OsDisk().lock(tmp_path / "lock")
+    held.release()
+    held.release()
+    OsDisk().lock(tmp_path / "lock").release()

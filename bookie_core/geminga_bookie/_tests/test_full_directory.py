@@ -28,11 +28,11 @@ from geminga_bookie.errors import (
     UnauthorizedAccess,
 )
 from geminga_bookie.inprocess import InProcessBookie, open_bookie
+from geminga_bookie.offline import OfflineBookie
 from geminga_bookie.options import BookieOptions, DiskOptions
 from geminga_bookie.port import BookiePort
 from geminga_bookie.storage import checkpoint
 from geminga_bookie.storage.disk import DiskUsage
-from geminga_bookie.storage.offline import OfflineBookie
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ from typing import NoReturn
 import pytest
 
 from geminga_bookie.storage import location_index
+from geminga_bookie.storage.key_value import RocksStores
 from geminga_bookie.storage.location_index import IndexFailed, Location, LocationIndex
 
 KEPT = [Location(1, first, 1, first, 5, 1) for first in range(3)]
@@ -63,7 +64,7 @@ def test_it_stays_open_for_readers_until_there_is_room(
     index: LocationIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(location_index, "disk_free_bytes", lambda _path: 0)
+        patched.setattr(RocksStores, "free_bytes", lambda _stores, _path: 0)
         with pytest.raises(IndexFailed) as failed:
             index.write(MORE)
         assert failed.value.errno == errno.ENOSPC
@@ -121,7 +122,7 @@ def test_a_full_disk_has_its_number(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     class Full:
         """RocksDB on a full disk."""
 
-        def write(self, *_: object) -> NoReturn:
+        def write(self, *_: object, sync: bool) -> NoReturn:
             raise Exception("IO error: No space left on device: While appending to file: x")
 
     index._db = Full()  # type: ignore[assignment]

@@ -22,10 +22,10 @@ from geminga_bookie._tests.support import (
 )
 from geminga_bookie.errors import DataDirError, LedgerFenced, UnauthorizedAccess
 from geminga_bookie.inprocess import InProcessBookie, open_bookie
+from geminga_bookie.offline import OfflineBookie
 from geminga_bookie.port import BookiePort
 from geminga_bookie.storage import index_rebuild
 from geminga_bookie.storage.location_index import LedgerRecord, Location, LocationIndex
-from geminga_bookie.storage.offline import OfflineBookie
 
 LEDGERS = (1, 2, 3)
 

@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 import trio
 
+from geminga_bookie._tests.sim_disk import SimDisk
 from geminga_bookie._tests.support import packets
-from geminga_bookie._tests.volatile_disk import VolatileDisk
 from geminga_bookie.errors import BookkeeperError
 from geminga_bookie.options import JournalOptions
 from geminga_bookie.storage.journal import Journal, Request
 from geminga_bookie.storage.journal_files import JournalFiles, read_mark
 from geminga_bookie.storage.journal_format import ENTRIES, JournalItem, JournalPosition
 from geminga_bookie.storage.journal_replay import ReplayReport, replay
+from geminga_bookie.workers import ThreadWorkers
 
 DIRECTORY = Path("/journal")
 OPTIONS = JournalOptions(segment_bytes=65536, first_segment_bytes=32768, backups_max=1)
@@ -28,17 +29,19 @@ class Life:
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.disk = VolatileDisk(self.chance)
+        self.disk = SimDisk(seed)
+        self.disk.make_directory(DIRECTORY)
+        self.disk.sync_directory(DIRECTORY.parent)
         self.sizes: dict[int, int] = {}
         self.acknowledged: dict[int, JournalPosition] = {}
         self.next_entry = 0
 
     async def run_until_power_is_lost(self, report: ReplayReport) -> None:
         mark = read_mark(self.disk, DIRECTORY) or JournalPosition(0, 0)
-        files = JournalFiles(self.disk, DIRECTORY, OPTIONS, report.next_id, mark)
-        token = trio.lowlevel.current_trio_token()
-        journal = Journal(files, OPTIONS, token, lambda _: None, report.end)
-        self.disk.steps_left = self.chance.randint(1, 150)
+        workers = ThreadWorkers()
+        files = JournalFiles(self.disk, DIRECTORY, OPTIONS, report.next_id, mark, workers)
+        journal = Journal(files, OPTIONS, workers, lambda _: None, report.end)
+        self.disk.crash_at = self.disk.steps + self.chance.randint(1, 150)
         try:
             journal.start()
             while not self.disk.is_off:
@@ -75,7 +78,7 @@ class Life:
 
     def check(self) -> ReplayReport:
         """Restart, and read what is there."""
-        self.disk.restart()
+        self.disk.start_after_power_loss()
         found: set[int] = set()
 
         def apply(item: JournalItem) -> None:

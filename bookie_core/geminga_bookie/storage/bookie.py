@@ -118,7 +118,7 @@ class InProcessBookie:
             self.throttle.release,
         )
         self.gc = GarbageCollector(storage, self.checkpointer, options.gc, self._waiters.wake)
-        self.reader = Reader(storage.table, options)
+        self.reader = Reader(storage.table, storage.workers, options)
 
     def add(
         self,
@@ -293,7 +293,7 @@ class InProcessBookie:
                 ids.update(range(location.first, location.first + location.entries))
 
         try:
-            await trio.to_thread.run_sync(stored)
+            await self.storage.workers.run(stored)
         except OSError as error:
             raise StorageFailed(f"ledger {ledger_id}: {error}") from error
         return sorted(ids)
@@ -315,7 +315,7 @@ class InProcessBookie:
     async def run_health(self, interval_s: float, retry_s: float) -> None:
         """Check the disks at intervals; after a failed journal write, try it again."""
         while True:
-            full = await trio.to_thread.run_sync(self.health.full)
+            full = await self.storage.workers.run(self.health.full)
             self.health.set("disk", full)
             await self._try_journals(full)
             with trio.move_on_after(interval_s):

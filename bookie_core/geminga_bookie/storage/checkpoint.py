@@ -86,7 +86,7 @@ class Checkpointer:
         """Write what is sealed to its place, move the marks; returns what failed, to repeat it."""
         self._wake = trio.Event()
         async with self._lock:
-            failures = await trio.to_thread.run_sync(self._flush)
+            failures = await self._storage.workers.run(self._flush)
             for store in list(self._sealed):
                 if Part(LEDGERS, store.number) not in failures:
                     store.flushed()

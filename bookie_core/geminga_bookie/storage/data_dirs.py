@@ -8,8 +8,6 @@ store, refuses to start instead of losing ledgers.
 
 from __future__ import annotations
 
-import fcntl
-import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +15,12 @@ from typing import NamedTuple
 
 from geminga_bookie.errors import DataDirError
 from geminga_bookie.options import BookieOptions
-from geminga_bookie.storage.disk import Disk, read_file, replace_file
+from geminga_bookie.storage.disk import (
+    DirectoryLock,
+    Disk,
+    read_file,
+    replace_file,
+)
 from geminga_runtime.ballast import Ballast
 from geminga_runtime.metadata.api import MUST_NOT_EXIST, MetadataStore
 
@@ -84,7 +87,7 @@ class DataDirs:
             raise DataDirError("a bookie needs at least one journal and one ledger directory")
         if options.index_dirs and len(options.index_dirs) != len(options.ledger_dirs):
             raise DataDirError("there must be as many index directories as ledger directories")
-        self._locks: list[int] = []
+        self._locks: list[DirectoryLock] = []
         self.ballasts = [
             Ballast(
                 directory / BALLAST_NAME,
@@ -106,16 +109,11 @@ class DataDirs:
     def _lock(self, disk: Disk, directory: Path) -> None:
         try:
             disk.make_directory(directory)
-            descriptor = os.open(
-                directory / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-            )
+            self._locks.append(disk.lock(directory / LOCK_NAME))
+        except BlockingIOError as error:
+            raise DataDirError(f"{directory} is in use by another process") from error
         except OSError as error:
             raise DataDirError(f"{directory} is not writable: {error.strerror}") from error
-        self._locks.append(descriptor)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise DataDirError(f"{directory} is in use by another process") from error
 
     def _check_cookies(self, disk: Disk, options: BookieOptions) -> None:
         found: dict[str, Cookie] = {}
@@ -168,7 +166,7 @@ class DataDirs:
     def close(self) -> None:
         """Unlock. Idempotent."""
         while self._locks:
-            os.close(self._locks.pop())
+            self._locks.pop().release()
 
 
 async def check_metadata_cookie(

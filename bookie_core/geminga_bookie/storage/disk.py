@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,6 +57,13 @@ class DiskFile(Protocol):
         """Give the descriptor back. Idempotent."""
 
 
+class DirectoryLock(Protocol):
+    """A directory that is this process's."""
+
+    def release(self) -> None:
+        """Give it back. Idempotent."""
+
+
 class Disk(Protocol):
     """A file system. Every method raises OSError."""
 
@@ -65,8 +73,12 @@ class Disk(Protocol):
     def names(self, directory: Path) -> list[str]:
         """Names in a directory, sorted; none where there is no directory."""
 
-    def make_directory(self, directory: Path) -> None:
-        """With its parents; no error if it is there."""
+    def make_directory(self, directory: Path) -> list[Path]:
+        """With its parents; no error if it is there. Returns those that it made, parents first."""
+
+    def lock(self, path: Path) -> DirectoryLock:
+        """Lock a file, made if absent, against other processes. Raises BlockingIOError if one has
+        it."""
 
     def rename(self, source: Path, target: Path) -> None:
         """Atomically; replaces the target."""
@@ -151,6 +163,18 @@ class OsFile:
             os.close(descriptor)
 
 
+class _OsLock:
+    """Held while the descriptor is open."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+
 class OsDisk:
     """The operating system's files."""
 
@@ -168,9 +192,21 @@ class OsDisk:
         except FileNotFoundError:
             return []
 
-    def make_directory(self, directory: Path) -> None:
+    def make_directory(self, directory: Path) -> list[Path]:
         """See `Disk.make_directory`."""
+        made = [path for path in (directory, *directory.parents) if not path.exists()]
         os.makedirs(directory, mode=0o700, exist_ok=True)
+        return made[::-1]
+
+    def lock(self, path: Path) -> DirectoryLock:
+        """See `Disk.lock`; a lock of `flock`."""
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return _OsLock(descriptor)
 
     def rename(self, source: Path, target: Path) -> None:
         """See `Disk.rename`."""

@@ -118,7 +118,7 @@ class GarbageCollector:
             try:
                 await self.collect(live_ledgers, threshold)
                 if now - scrubbed >= self._options.scrub_interval_s:
-                    await trio.to_thread.run_sync(self.scrub)
+                    await self._storage.workers.run(self.scrub)
                     scrubbed = now
             except Exception as error:  # metadata away, a failed disk, a defect: later again
                 expected = isinstance(error, OSError | MetadataError)
@@ -131,9 +131,9 @@ class GarbageCollector:
         same, and the next round deletes again. Raises OSError.
         """
         old_logs = [(store, store.logs.finished_ids()) for store in self._storage.stores]
-        stored = await trio.to_thread.run_sync(self._stored, old_logs)
+        stored = await self._storage.workers.run(self._stored, old_logs)
         states = list(self._storage.table.states.values())
-        held = await trio.to_thread.run_sync(self._held)
+        held = await self._storage.workers.run(self._held)
         for state in states:
             held.setdefault(state.ledger_id, state.store)
         known: set[int] = set()
@@ -146,7 +146,7 @@ class GarbageCollector:
             failure = await self._forget({ledger_id: held[ledger_id] for ledger_id in deleted})
         removed = compacted = 0
         for store, log_ids in old_logs:
-            counts = await trio.to_thread.run_sync(
+            counts = await self._storage.workers.run(
                 self._collect_logs, store, log_ids, threshold, known, deleted
             )
             removed += counts[0]
@@ -163,7 +163,7 @@ class GarbageCollector:
                 store.forget(ledger_id)
                 self._on_deleted(ledger_id)
             try:
-                await trio.to_thread.run_sync(self._delete, garbage)
+                await self._storage.workers.run(self._delete, garbage)
             except OSError as error:
                 return error
         return None

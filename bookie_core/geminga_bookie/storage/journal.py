@@ -1,8 +1,8 @@
-"""The journal's thread: group commit, one durable write for all that waited (spec BK-01, BK-02).
+"""The journal: group commit, one durable write for all that waited (spec BK-01, BK-02).
 
-Behaviour follows `org.apache.bookkeeper.bookie.Journal`. The loop puts requests into a queue; the
-thread takes all that is there, writes them as one record, syncs, and tells the loop once for the
-whole group.
+Behaviour follows `org.apache.bookkeeper.bookie.Journal`. The loop puts requests into a queue; a
+thread (or what `Workers` has for it) takes all that is there, writes them as one record, syncs, and
+tells the loop once for the whole group.
 """
 
 from __future__ import annotations
@@ -10,13 +10,10 @@ from __future__ import annotations
 import errno
 import logging
 import queue
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
-
-import trio
 
 from geminga_bookie.errors import BookieReadOnly, BookkeeperError, StorageFailed
 from geminga_bookie.options import JournalOptions
@@ -32,6 +29,7 @@ from geminga_bookie.storage.journal_format import (
     encode_record,
     page_round,
 )
+from geminga_bookie.workers import Workers
 
 logger = logging.getLogger(__name__)
 
@@ -68,22 +66,30 @@ class JournalStatistics:
     queued: int = 0
 
 
+class GroupOutcome(NamedTuple):
+    """What became of a group."""
+
+    completions: list[Completion]
+    error: BookkeeperError | None
+
+
 class Journal:
-    """One journal directory's writer. `submit` is for the loop; the rest happens in the thread."""
+    """One journal directory's writer, a `GroupLoop`. `submit` and `finish` are for the event loop;
+    the rest blocks."""
 
     def __init__(
         self,
         files: JournalFiles,
         options: JournalOptions,
-        token: trio.lowlevel.TrioToken,
+        workers: Workers,
         on_failure: Callable[[BookkeeperError], None],
         end: JournalPosition | None = None,
     ) -> None:
         self._files = files
         self._options = options
-        self._token = token
         self._on_failure = on_failure
-        self._queue: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self.requests: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self._driver = workers.drive("bookie-journal", self)
         self._segment: Segment | None = None
         self._end = end
         """Behind the last record that is on disk, of any file: the next file names it."""
@@ -93,25 +99,22 @@ class Journal:
         self._counts = JournalStatistics()
         self.position = JournalPosition(0, 0)
         """Behind the last record that is on disk, and so acknowledged. Only ever set whole."""
-        self.submit = self._queue.put
+        self.submit = self._driver.submit
         """Queue a request; its `done` comes in order, in the loop. Bounded by its clients, as the
         broker does with `maxMessagePublishBufferSizeInMB`: while this disk hangs, the write caches
         may still be flushed to others."""
         self.set_mark = files.set_mark
         """Everything up to the mark is in its place: drop older files. Raises OSError. Blocks."""
-        self._thread = threading.Thread(target=self._run, name="bookie-journal", daemon=True)
 
     def start(self) -> None:
-        """Open the first file and start the thread. Raises OSError."""
+        """Open the first file and begin. Raises OSError."""
         self._segment = self._files.take(0)
         self.position = JournalPosition(self._segment.journal_id, self._segment.offset)
-        self._thread.start()
+        self._driver.start()
 
     def stop(self) -> None:
-        """Write what is queued, end the thread, close the file. Blocks."""
-        if self._thread.is_alive():
-            self._queue.put(None)
-            self._thread.join()
+        """Write what is queued, end, close the file. Blocks."""
+        self._driver.stop()
         self._files.close()
         segment, self._segment = self._segment, None
         if segment is not None:
@@ -120,28 +123,22 @@ class Journal:
 
     def statistics(self) -> JournalStatistics:
         """Counters for metrics and tests."""
-        return replace(self._counts, queued=self._queue.qsize())
+        return replace(self._counts, queued=self.requests.qsize())
 
-    def _run(self) -> None:
-        stopping = False
-        while not stopping:
-            group, stopping = self._gather()
-            if not group:
-                continue
-            error = self._commit(group)
-            completions = _completions(group, error)
-            try:
-                if error is not None:
-                    self._token.run_sync_soon(self._on_failure, error)
-                self._token.run_sync_soon(complete, completions)
-            except trio.RunFinishedError:
-                logger.warning(
-                    "the event loop ended first: the outcome of %d runs is lost", len(group)
-                )
+    def commit(self, group: list[Request]) -> GroupOutcome:
+        """See `GroupLoop.commit`: one record, one durable write."""
+        error = self._commit(group)
+        return GroupOutcome(_completions(group, error), error)
 
-    def _gather(self) -> tuple[list[Request], bool]:
-        """All that waits, up to the bounds of a group; sleeps while there is nothing."""
-        take = self._queue.get
+    def finish(self, outcome: GroupOutcome) -> None:
+        """See `GroupLoop.finish`."""
+        if outcome.error is not None:
+            self._on_failure(outcome.error)
+        complete(outcome.completions)
+
+    def gather(self) -> tuple[list[Request], bool]:
+        """See `GroupLoop.gather`: all that waits, up to the bounds of a group."""
+        take = self.requests.get
         request = self._first_request()
         group: list[Request] = []
         size = entries = 0
@@ -152,12 +149,12 @@ class Journal:
             entries += len(request.payload)
             if size >= self._options.group_bytes_max or entries >= self._options.group_entries_max:
                 return group, False
-            if not self._queue.qsize():
+            if not self.requests.qsize():
                 wait_s = deadline - time.monotonic() if self._options.group_wait_s else 0.0
                 if wait_s <= 0:
                     return group, False
                 try:
-                    request = self._queue.get(timeout=wait_s)
+                    request = self.requests.get(timeout=wait_s)
                 except queue.Empty:
                     return group, False
             else:
@@ -167,12 +164,21 @@ class Journal:
     def _first_request(self) -> Request | None:
         if not self._is_end_marked:
             try:
-                return self._queue.get(timeout=IDLE_MARK_S)
+                return self.requests.get(timeout=IDLE_MARK_S)
             except queue.Empty:
-                self._is_end_marked = True
-                if self._segment is not None:
-                    self._segment.mark_end()
-        return self._queue.get()
+                self.idle()
+        return self.requests.get()
+
+    @property
+    def idle_wait_s(self) -> float | None:
+        """See `GroupLoop.idle_wait_s`."""
+        return None if self._is_end_marked else IDLE_MARK_S
+
+    def idle(self) -> None:
+        """See `GroupLoop.idle`: mark the end."""
+        self._is_end_marked = True
+        if self._segment is not None:
+            self._segment.mark_end()
 
     def _commit(self, group: list[Request]) -> BookkeeperError | None:
         try:

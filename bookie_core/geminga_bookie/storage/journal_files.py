@@ -26,6 +26,7 @@ from geminga_bookie.storage.journal_header import (
     first_offset,
     sector_checksums,
 )
+from geminga_bookie.workers import Work, Workers
 from geminga_runtime.ballast import is_full
 
 logger = logging.getLogger(__name__)
@@ -100,7 +101,7 @@ class Segment:
 
 
 class JournalFiles:
-    """Hands out segments; a thread makes the next one ready while the last is filled."""
+    """Hands out segments; the next one is made ready in the background while the last is filled."""
 
     def __init__(
         self,
@@ -109,8 +110,10 @@ class JournalFiles:
         options: JournalOptions,
         next_id: int,
         mark: JournalPosition,
+        workers: Workers,
     ) -> None:
         self._disk = disk
+        self._workers = workers
         self._directory = directory
         self._options = options
         self._draft = directory / _DRAFT_NAME
@@ -118,7 +121,7 @@ class JournalFiles:
         self._mark = mark
         self._lock = threading.Lock()
         self._ready: Segment | None = None
-        self._maker: threading.Thread | None = None
+        self._maker: Work | None = None
 
     def take(self, needed_bytes: int) -> Segment:
         """A segment with room for `needed_bytes`: the one made ready, or a small one at once.
@@ -133,10 +136,7 @@ class JournalFiles:
         if segment is None:
             size = max(self._options.first_segment_bytes, needed_bytes + PAGE_BYTES)
             segment = self._make(page_round(size), needed_bytes)
-        self._maker = threading.Thread(
-            target=self._make_ready, name="bookie-journal-fill", daemon=True
-        )
-        self._maker.start()
+        self._maker = self._workers.start("bookie-journal-fill", self._make_ready)
         return segment
 
     def _make_ready(self) -> None:

@@ -1,5 +1,5 @@
 """The indexes (spec BK-04): where blocks of entries are, and what is known of each ledger; in one
-RocksDB.
+RocksDB (or what stands in its place, see `key_value`).
 
 Keys are big-endian so that they sort by ledger and entry. A location is part of the key: writing
 the same entries again
@@ -19,20 +19,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from rocksdict import (
-    AccessType,
-    BlockBasedOptions,
-    Cache,
-    DbClosedError,
-    Options,
-    Rdict,
-    RdictIter,
-    WriteBatch,
-    WriteOptions,
-)
-
 from geminga_bookie.storage.entry_log_format import BLOCK_ENTRIES_MAX
-from geminga_runtime.ballast import disk_free_bytes
+from geminga_bookie.storage.key_value import (
+    WRITE_BUFFER_BYTES,
+    Batch,
+    Cursor,
+    KeyValueStore,
+    KeyValueStores,
+    RocksStores,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -45,9 +40,6 @@ _VERSION = b"1"
 _MAX_U32 = (1 << 32) - 1
 _MAX_U64 = (1 << 64) - 1
 
-WRITE_BUFFER_BYTES = 2 * 1024 * 1024
-BLOCK_CACHE_BYTES = 4 * 1024 * 1024
-OPEN_FILES_MAX = 128
 REOPEN_BYTES = 2 * WRITE_BUFFER_BYTES
 """Room that is needed to open it again."""
 REOPEN_S = 1.0
@@ -98,28 +90,15 @@ def _key(location: Location) -> bytes:
     return _KEY.pack(b"e", location.ledger_id, location.first, location.log_id, location.offset)
 
 
-def _options() -> Options:
-    options = Options(raw_mode=True)
-    options.create_if_missing(True)
-    options.set_write_buffer_size(WRITE_BUFFER_BYTES)
-    options.set_max_write_buffer_number(2)
-    options.set_max_open_files(OPEN_FILES_MAX)
-    options.set_keep_log_file_num(2)
-    options.set_max_background_jobs(1)
-    table = BlockBasedOptions()
-    table.set_block_cache(Cache(BLOCK_CACHE_BYTES))
-    table.set_bloom_filter(10, False)
-    table.set_cache_index_and_filter_blocks(True)
-    options.set_block_based_table_factory(table)
-    return options
-
-
 class LocationIndex:
     """Open index. Its methods block for a disk read at most, `write` and `close` for a sync; all
     are thread-safe, and raise IndexFailed."""
 
-    def __init__(self, directory: Path, *, read_only: bool = False) -> None:
-        self._access = AccessType.read_only() if read_only else AccessType.read_write()
+    def __init__(
+        self, directory: Path, *, read_only: bool = False, stores: KeyValueStores | None = None
+    ) -> None:
+        self._stores = stores or RocksStores()
+        self._read_only = read_only
         self._directory = directory
         self._db = self._open()
         self._writing = threading.Lock()
@@ -127,8 +106,6 @@ class LocationIndex:
         self._readers = 0
         self._is_broken = False
         """Whether a write failed: RocksDB takes no other until it is opened again."""
-        self._synced = WriteOptions()
-        self._synced.sync = True
 
     def is_complete(self) -> bool:
         """Whether it has everything that the entry logs hold. A new one hasn't, nor has one whose
@@ -141,7 +118,7 @@ class LocationIndex:
 
     def require_rebuild(self) -> None:
         """From now on, durably, it is not complete."""
-        batch = WriteBatch(raw_mode=True)
+        batch = Batch()
         batch.delete(_VERSION_KEY)
         self._write(batch)
 
@@ -155,11 +132,11 @@ class LocationIndex:
                 raise IndexFailed(errno.ENOSPC, text) from error
             raise IndexFailed(text) from error
 
-    def _open(self) -> Rdict:
-        return Rdict(str(self._directory), _options(), access_type=self._access)
+    def _open(self) -> KeyValueStore:
+        return self._stores.open(self._directory, read_only=self._read_only)
 
     @contextmanager
-    def _reading(self) -> Iterator[Rdict]:
+    def _reading(self) -> Iterator[KeyValueStore]:
         """The database; it is not closed meanwhile."""
         with self._change:
             self._readers += 1
@@ -170,12 +147,12 @@ class LocationIndex:
                 self._readers -= 1
                 self._change.notify_all()
 
-    def _write(self, batch: WriteBatch) -> None:
+    def _write(self, batch: Batch) -> None:
         with self._mapped_errors(), self._writing:
             if self._is_broken:
                 self._reopen()
             try:
-                self._db.write(batch, self._synced)
+                self._db.write(batch, sync=True)
             except Exception:
                 self._is_broken = True
                 raise
@@ -183,7 +160,7 @@ class LocationIndex:
     def _reopen(self) -> None:
         """After a failed write: what was written before is all there. Not before there is room, as
         it can be read until then."""
-        if disk_free_bytes(self._directory) < REOPEN_BYTES:
+        if self._stores.free_bytes(self._directory) < REOPEN_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         with self._change:
             if not self._change.wait_for(lambda: not self._readers, REOPEN_S):
@@ -203,21 +180,18 @@ class LocationIndex:
     def _shut(self) -> None:
         try:
             self._db.close()
-        except DbClosedError:
-            pass
         except Exception as error:  # it says again that a write failed
             logger.warning("index %s: %s", self._directory, error)
 
     def _get(self, key: bytes) -> bytes | None:
         with self._mapped_errors(), self._reading() as db:
-            value: bytes | None = db.get(key)
-            return value
+            return db.get(key)
 
-    def _cursor(self, db: Rdict) -> RdictIter:
+    def _cursor(self, db: KeyValueStore) -> Cursor:
         with self._mapped_errors():
-            return db.iter()
+            return db.cursor()
 
-    def _at(self, cursor: RdictIter) -> bool:
+    def _at(self, cursor: Cursor) -> bool:
         """Whether the cursor stands on something.
 
         One that met damage looks as if it were at the end: never "no such entry" (BK-12).
@@ -238,7 +212,7 @@ class LocationIndex:
     ) -> None:
         """Put and remove, all or nothing, durably. `completes`: with this the index has
         everything; only the last batch of a rebuild may say so."""
-        batch = WriteBatch(raw_mode=True)
+        batch = Batch()
         if completes:
             batch.put(_VERSION_KEY, _VERSION)
         for location in locations:
@@ -251,7 +225,7 @@ class LocationIndex:
 
     def delete_ledgers(self, ledger_ids: Sequence[int]) -> None:
         """Forget ledgers and where their entries are."""
-        batch = WriteBatch(raw_mode=True)
+        batch = Batch()
         for ledger_id in ledger_ids:
             batch.delete(_LEDGER_KEY.pack(b"l", ledger_id))
             batch.delete_range(
@@ -306,7 +280,7 @@ class LocationIndex:
 
     def clear_locations(self) -> None:
         """Forget where entries are; records of ledgers stay."""
-        batch = WriteBatch(raw_mode=True)
+        batch = Batch()
         batch.delete_range(_KEY.pack(b"e", 0, 0, 0, 0), _KEY.pack(b"f", 0, 0, 0, 0))
         self._write(batch)
 
@@ -324,7 +298,7 @@ class LocationIndex:
                 yield LedgerRecord.decode(_LEDGER_KEY.unpack(key)[1], cursor.value())
                 cursor.next()
 
-    def _location(self, cursor: RdictIter, ledger_id: int) -> Location | None:
+    def _location(self, cursor: Cursor, ledger_id: int) -> Location | None:
         if not self._at(cursor):
             return None
         key = cursor.key()

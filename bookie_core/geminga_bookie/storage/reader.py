@@ -9,6 +9,7 @@ from geminga_bookie.options import BookieOptions
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
 from geminga_bookie.storage.ledger_table import LedgerTable
 from geminga_bookie.storage.read_cache import CachedBlock
+from geminga_bookie.workers import Workers
 
 READ_THREADS = 2
 FIRST_READ_AHEAD_DIVISOR = 8
@@ -18,8 +19,9 @@ FIRST_READ_AHEAD_DIVISOR = 8
 class Reader:
     """Loads blocks into the read caches; reads ahead while the caller works on what it has."""
 
-    def __init__(self, table: LedgerTable, options: BookieOptions) -> None:
+    def __init__(self, table: LedgerTable, workers: Workers, options: BookieOptions) -> None:
         self._table = table
+        self._workers = workers
         self._ahead_bytes = options.read_ahead_bytes
         self._ahead_entries = options.read_ahead_entries
         self._limiter = trio.CapacityLimiter(READ_THREADS)
@@ -61,7 +63,7 @@ class Reader:
     ) -> list[CachedBlock]:
         passed = self._loading[ledger_id] = trio.Event()
         try:
-            blocks = await trio.to_thread.run_sync(
+            blocks = await self._workers.run(
                 store.load,
                 ledger_id,
                 entry_id,

@@ -16,9 +16,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-import trio
-
 from geminga_bookie.errors import BookkeeperError, DataDirError
+from geminga_bookie.host import Host
 from geminga_bookie.lac import packet_lac
 from geminga_bookie.options import BookieOptions, JournalOptions
 from geminga_bookie.port import ids_fit
@@ -41,6 +40,7 @@ from geminga_bookie.storage.journal_replay import ReplayReport, log_report, repl
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
 from geminga_bookie.storage.ledger_table import LedgerTable
 from geminga_bookie.storage.location_index import LocationIndex
+from geminga_bookie.workers import Workers
 from geminga_runtime.ballast import is_full
 
 logger = logging.getLogger(__name__)
@@ -60,6 +60,7 @@ class Storage:
     """An opened bookie's parts."""
 
     disk: Disk
+    workers: Workers
     directories: DataDirs
     stores: list[LedgerDirectory]
     journals: list[Journal]
@@ -91,13 +92,13 @@ class Storage:
 
 
 def open_storage(
-    disk: Disk,
+    host: Host,
     options: BookieOptions,
-    token: trio.lowlevel.TrioToken,
     on_journal_failure: Callable[[int, BookkeeperError], None],
 ) -> Storage:
     """Open, recover, start the journals. On a full disk it takes room from the directories'
     ballast. Raises DataDirError, OSError."""
+    disk = host.disk
     directories = DataDirs(disk, options)
     try:
         for ballast in directories.ballasts:
@@ -106,7 +107,7 @@ def open_storage(
         health.set("disk", health.full())
         while True:
             try:
-                return _open_parts(disk, options, directories, health, token, on_journal_failure)
+                return _open_parts(host, options, directories, health, on_journal_failure)
             except OSError as error:
                 if not is_full(error) or not directories.release_ballast():
                     raise
@@ -116,18 +117,18 @@ def open_storage(
 
 
 def _open_parts(
-    disk: Disk,
+    host: Host,
     options: BookieOptions,
     directories: DataDirs,
     health: Health,
-    token: trio.lowlevel.TrioToken,
     on_journal_failure: Callable[[int, BookkeeperError], None],
 ) -> Storage:
+    disk, workers = host.disk, host.workers
     stores: list[LedgerDirectory] = []
     journals: list[Journal] = []
     try:
         for number, directory in enumerate(options.ledger_dirs):
-            stores.append(_open_store(disk, number, directory, options))
+            stores.append(_open_store(host, number, directory, options))
         reports = []
         recovered = LedgerTable(stores, [_nothing], refusals=health.refusals)
         for directory in options.journal_dirs:
@@ -140,9 +141,9 @@ def _open_parts(
         ):
             mark = read_mark(disk, directory) or _oldest(disk, directory, report)
             settings = _journal_options(disk, directory, options.journal)
-            files = JournalFiles(disk, directory, settings, report.next_id, mark)
+            files = JournalFiles(disk, directory, settings, report.next_id, mark, workers)
             on_failure = partial(on_journal_failure, number)
-            journals.append(Journal(files, settings, token, on_failure, report.end))
+            journals.append(Journal(files, settings, workers, on_failure, report.end))
         submits = [journal.submit for journal in journals]
         table = LedgerTable(stores, submits, limbo=limbo, refusals=health.refusals)
         _take_over(table, recovered)
@@ -155,7 +156,7 @@ def _open_parts(
             store.close()
         raise
     return Storage(
-        disk, directories, stores, journals, table, health, options.journal_dirs, reports
+        disk, workers, directories, stores, journals, table, health, options.journal_dirs, reports
     )
 
 
@@ -168,11 +169,12 @@ def _journal_options(disk: Disk, directory: Path, options: JournalOptions) -> Jo
 
 
 def _open_store(
-    disk: Disk, number: int, directory: Path, options: BookieOptions
+    host: Host, number: int, directory: Path, options: BookieOptions
 ) -> LedgerDirectory:
+    disk = host.disk
     index_path = index_directory(options, number)
     disk.make_directory(index_path.parent)
-    index = open_index(disk, index_path)
+    index = open_index(host, index_path)
     store = LedgerDirectory(disk, directory, index, options, number)
     try:
         if index.is_complete():
@@ -189,21 +191,21 @@ def _open_store(
     return store
 
 
-def open_index(disk: Disk, path: Path) -> LocationIndex:
+def open_index(host: Host, path: Path) -> LocationIndex:
     """Open the index; a damaged one is put aside, to be rebuilt. Raises DataDirError."""
     try:
-        index = LocationIndex(path)
+        index = LocationIndex(path, stores=host.stores)
     except Exception as error:  # rocksdict raises bare Exceptions
         if os.strerror(errno.ENOSPC) in str(error):
             raise OSError(errno.ENOSPC, f"{path} can't be opened: {error}") from error
         if "Corruption" not in str(error):
             raise DataDirError(f"{path} can't be opened: {error}") from error
         aside = path.with_name(f"{path.name}.damaged")
-        while aside.exists():
+        while aside.name in host.disk.names(path.parent):
             aside = aside.with_name(aside.name + "_")
-        disk.rename(path, aside)
+        host.disk.rename(path, aside)
         logger.error("%s is damaged (%s): put aside as %s, rebuilding", path, error, aside.name)
-        index = LocationIndex(path)
+        index = LocationIndex(path, stores=host.stores)
     if not index.version_is_ours():
         index.close()
         raise DataDirError(f"{path} is of another version")
