@@ -18,6 +18,7 @@ from geminga_bookie.options import BookieOptions
 from geminga_bookie.storage.disk import (
     DirectoryLock,
     Disk,
+    make_durable_directory,
     read_file,
     replace_file,
 )
@@ -108,7 +109,7 @@ class DataDirs:
 
     def _lock(self, disk: Disk, directory: Path) -> None:
         try:
-            disk.make_directory(directory)
+            make_durable_directory(disk, directory)
             self._locks.append(disk.lock(directory / LOCK_NAME))
         except BlockingIOError as error:
             raise DataDirError(f"{directory} is in use by another process") from error

@@ -74,7 +74,8 @@ class Disk(Protocol):
         """Names in a directory, sorted; none where there is no directory."""
 
     def make_directory(self, directory: Path) -> list[Path]:
-        """With its parents; no error if it is there. Returns those that it made, parents first."""
+        """With its parents; no error if it is there. Returns those that it made, parents first;
+        see `make_durable_directory`."""
 
     def lock(self, path: Path) -> DirectoryLock:
         """Lock a file, made if absent, against other processes. Raises BlockingIOError if one has
@@ -233,6 +234,20 @@ class OsDisk:
         used = (stat.f_blocks - stat.f_bfree) * stat.f_frsize
         free = stat.f_bavail * stat.f_frsize
         return DiskUsage(used + free, free)
+
+
+def make_durable_directory(disk: Disk, directory: Path) -> None:
+    """Make a directory, with its parents, whose name a loss of power doesn't take away, nor with it
+    all that is stored there. Raises OSError."""
+    made = disk.make_directory(directory)
+    for path in made[:-1]:
+        disk.sync_directory(path.parent)
+    try:
+        # Also if it was there: its maker may have been killed before this.
+        disk.sync_directory(directory.parent)
+    except PermissionError:
+        if made:
+            raise
 
 
 def read_file(disk: Disk, path: Path) -> bytes | None:

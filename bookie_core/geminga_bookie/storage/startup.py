@@ -23,7 +23,7 @@ from geminga_bookie.options import BookieOptions, JournalOptions
 from geminga_bookie.port import ids_fit
 from geminga_bookie.storage.compaction import finish_compactions
 from geminga_bookie.storage.data_dirs import DataDirs, index_directory
-from geminga_bookie.storage.disk import Disk, replace_file
+from geminga_bookie.storage.disk import Disk, make_durable_directory, replace_file
 from geminga_bookie.storage.health import Health
 from geminga_bookie.storage.index_rebuild import rebuild_index
 from geminga_bookie.storage.journal import Journal
@@ -173,7 +173,7 @@ def _open_store(
 ) -> LedgerDirectory:
     disk = host.disk
     index_path = index_directory(options, number)
-    disk.make_directory(index_path.parent)
+    make_durable_directory(disk, index_path.parent)
     index = open_index(host, index_path)
     store = LedgerDirectory(disk, directory, index, options, number)
     try:
