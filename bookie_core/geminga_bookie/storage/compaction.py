@@ -23,6 +23,7 @@ from geminga_bookie.storage.entry_log import (
     EntryLogWriter,
     blocks_within,
     check_version,
+    location_of,
     scan_blocks,
 )
 from geminga_bookie.storage.entry_log_format import KIND_ENTRIES, KIND_LEDGER
@@ -85,9 +86,7 @@ def _live_blocks(
     """Blocks that the index points to, as they are: a damaged entry stays a damaged entry."""
     for offset, head in scan_blocks(file, unreadable):
         if head.kind == KIND_ENTRIES:
-            location = Location(
-                head.ledger_id, head.first_entry_id, log_id, offset, head.total_bytes, head.entries
-            )
+            location = location_of(head, log_id, offset)
             if index.contains(location):
                 yield location, file.read(head.total_bytes, offset)
 
@@ -121,10 +120,6 @@ def finish_compactions(logs: EntryLogs, index: LocationIndex | None) -> None:
 def _is_indexed(file: DiskFile, index: LocationIndex, log_id: int) -> bool:
     """Whether the index batch of step 3 was written: it is all or nothing, so one block tells."""
     for offset, head in scan_blocks(file):
-        if head.kind == KIND_ENTRIES:
-            location = Location(
-                head.ledger_id, head.first_entry_id, log_id, offset, head.total_bytes, head.entries
-            )
-            if index.contains(location):
-                return True
+        if head.kind == KIND_ENTRIES and index.contains(location_of(head, log_id, offset)):
+            return True
     return False

@@ -264,6 +264,13 @@ def _next_magic(file: DiskFile, offset: int, size: int) -> int:
     return size
 
 
+def location_of(head: BlockHead, log_id: int, offset: int) -> Location:
+    """Of a block, as the index has it."""
+    return Location(
+        head.ledger_id, head.first_entry_id, log_id, offset, head.total_bytes, head.entries
+    )
+
+
 def check_version(file: DiskFile, path: Path) -> int | None:
     """Id of the log that it was compacted from (0: none, None: damaged). Raises DataDirError."""
     try:

@@ -20,9 +20,16 @@ import trio
 from geminga_bookie.options import GcOptions, LiveLedgers
 from geminga_bookie.storage.checkpoint import Checkpointer
 from geminga_bookie.storage.compaction import CompactionStopped, LogDamaged, compact_log
-from geminga_bookie.storage.entry_log import EntryLogs, blocks_within, ledger_map, scan_blocks
+from geminga_bookie.storage.entry_log import (
+    EntryLogs,
+    blocks_within,
+    ledger_map,
+    location_of,
+    scan_blocks,
+)
 from geminga_bookie.storage.entry_log_format import KIND_ENTRIES, check_head, decode_entries
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
+from geminga_bookie.storage.location_index import LocationIndex
 from geminga_bookie.storage.startup import Storage
 from geminga_runtime.metadata.api import MetadataError
 
@@ -38,17 +45,26 @@ class DamagedEntry(NamedTuple):
 
 
 def scrub_log(
-    logs: EntryLogs, log_id: int, throttle: Callable[[int], None] = lambda _size_bytes: None
+    logs: EntryLogs,
+    index: LocationIndex,
+    log_id: int,
+    throttle: Callable[[int], None] = lambda _size_bytes: None,
 ) -> Iterator[DamagedEntry]:
-    """Damaged entries of a log, as they are found. Blocks. Raises OSError."""
+    """Damaged entries of a log, as they are found. Blocks. Raises OSError.
+
+    A block that the index doesn't have is no loss: its flush ended in a crash and came again, or
+    another log has it now.
+    """
     with logs.reading(log_id) as file:
         for offset, head in scan_blocks(file):
             if head.kind != KIND_ENTRIES:
                 continue
             data = file.read(head.total_bytes, offset)
-            for index, packet in enumerate(decode_entries(head, check_head(head, data), data)):
+            for number, packet in enumerate(decode_entries(head, check_head(head, data), data)):
                 if packet is None:
-                    found = DamagedEntry(head.ledger_id, head.first_entry_id + index, log_id)
+                    if not index.contains(location_of(head, log_id, offset)):
+                        break
+                    found = DamagedEntry(head.ledger_id, head.first_entry_id + number, log_id)
                     logger.error(
                         "entry %d:%d in entry log %d is damaged",
                         found.ledger_id,
@@ -262,7 +278,7 @@ class GarbageCollector:
         with contextlib.suppress(CompactionStopped):
             for store in self._storage.stores:
                 for log_id in store.logs.ids():
-                    damaged += scrub_log(store.logs, log_id, throttle)
+                    damaged += scrub_log(store.logs, store.index, log_id, throttle)
         return damaged
 
     def _throttle(self) -> Callable[[int], None]:

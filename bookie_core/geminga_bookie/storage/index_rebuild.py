@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from geminga_bookie.storage.entry_log import EntryLogs, check_version, scan_blocks
+from geminga_bookie.storage.entry_log import EntryLogs, check_version, location_of, scan_blocks
 from geminga_bookie.storage.entry_log_format import (
     KIND_ENTRIES,
     KIND_LEDGER,
@@ -41,7 +41,7 @@ def rebuild_index(logs: EntryLogs, index: LocationIndex, *, in_doubt: bool = Fal
                     if len(batch) >= BATCH_BLOCKS_MAX:
                         index.write(batch)
                         batch = []
-                    batch.append(_location(log_id, offset, head))
+                    batch.append(location_of(head, log_id, offset))
                     count += 1
                     if head.ledger_id not in records:
                         records[head.ledger_id] = _unknown(head.ledger_id)
@@ -58,12 +58,6 @@ def rebuild_index(logs: EntryLogs, index: LocationIndex, *, in_doubt: bool = Fal
 
 def _unknown(ledger_id: int) -> LedgerRecord:
     return LedgerRecord(ledger_id, b"", False, False, -1, -1)
-
-
-def _location(log_id: int, offset: int, head: BlockHead) -> Location:
-    return Location(
-        head.ledger_id, head.first_entry_id, log_id, offset, head.total_bytes, head.entries
-    )
 
 
 def _merge(records: dict[int, LedgerRecord], head: BlockHead, data: bytes) -> None:
