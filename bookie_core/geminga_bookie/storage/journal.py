@@ -193,6 +193,7 @@ class Journal:
             logger.error("journal write failed: %s", error, exc_info=not isinstance(error, OSError))
             if self._segment is not None:
                 # After a failed fdatasync the file's contents are unknown: never write there again.
+                self._files.spoil(self._segment.journal_id)
                 self._segment.file.close()
                 self._segment = None
             self._keep_unwritten(group)

@@ -121,6 +121,7 @@ class JournalFiles:
         self._mark = mark
         self._lock = threading.Lock()
         self._ready: Segment | None = None
+        self._spoiled: set[int] = set()
         self._maker: Work | None = None
 
     def take(self, needed_bytes: int) -> Segment:
@@ -138,6 +139,13 @@ class JournalFiles:
             segment = self._make(page_round(size), needed_bytes)
         self._maker = self._workers.start("bookie-journal-fill", self._make_ready)
         return segment
+
+    def spoil(self, journal_id: int) -> None:
+        """A write or sync of that file failed. What can be read there need not be on the disk, so
+        the file is not used again: its next use would take for earlier content what vanishes with
+        the power."""
+        with self._lock:
+            self._spoiled.add(journal_id)
 
     def _make_ready(self) -> None:
         try:
@@ -214,6 +222,8 @@ class JournalFiles:
         there is none, or it is too small: then it is gone."""
         with self._lock:
             behind = self._behind_mark()
+            while len(behind) > backups and behind[0] in self._spoiled:
+                self._remove(behind.pop(0))
             if len(behind) <= backups:
                 return False
             self._disk.rename(self._directory / journal_name(behind[0]), self._draft)
@@ -238,7 +248,11 @@ class JournalFiles:
             self._mark = mark
             behind = self._behind_mark()
             for journal_id in behind[: max(0, len(behind) - self._options.backups_max - 1)]:
-                self._disk.remove(self._directory / journal_name(journal_id))
+                self._remove(journal_id)
+
+    def _remove(self, journal_id: int) -> None:
+        self._disk.remove(self._directory / journal_name(journal_id))
+        self._spoiled.discard(journal_id)
 
     def close(self) -> None:
         """Wait for the maker and close what was made ready."""
