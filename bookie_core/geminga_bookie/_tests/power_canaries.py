@@ -1,0 +1,89 @@
+"""Mistakes that crashes in each step must find: each is planted in the product (see `planted`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+
+from geminga_bookie._tests.planted import planted
+from geminga_bookie.storage.checkpoint import Checkpointer
+from geminga_bookie.storage.compaction import compact_log
+from geminga_bookie.storage.disk import make_durable_directory, replace_file
+from geminga_bookie.storage.entry_log import EntryLogWriter
+from geminga_bookie.storage.gc import scrub_log
+from geminga_bookie.storage.journal import Journal
+from geminga_bookie.storage.journal_files import JournalFiles
+from geminga_bookie.storage.ledger_directory import LedgerDirectory
+from geminga_bookie.storage.location_index import LocationIndex
+
+REMOVED_FIRST = """    logs.created(writer.log_id)
+    logs.remove(log_id)
+    index.write(locations=new, removed=old)
+"""
+IN_ORDER = """    logs.created(writer.log_id)
+    index.write(locations=new, removed=old)
+    logs.remove(log_id)
+"""
+
+CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    "directory of a small file not synced": partial(
+        planted, replace_file, "    disk.sync_directory(path.parent)\n", ""
+    ),
+    "small file not synced": partial(planted, replace_file, "        file.sync()\n", ""),
+    "new directory not synced": partial(
+        planted,
+        make_durable_directory,
+        "        disk.sync_directory(directory.parent)\n",
+        "        pass\n",
+    ),
+    "new journal not synced": partial(
+        planted, JournalFiles._prepare, "            file.sync()\n", ""
+    ),
+    "new journal's directory not synced": partial(
+        planted,
+        JournalFiles._prepare,
+        "            self._disk.sync_directory(self._directory)\n",
+        "",
+    ),
+    "journal not synced": partial(
+        planted, Journal._write, "segment.file.write_durably(", "segment.file.write("
+    ),
+    "entry log not synced": partial(
+        planted, EntryLogWriter.sync, "        self._file.sync()\n", ""
+    ),
+    "entry log's directory not synced": partial(
+        planted,
+        LedgerDirectory._write_logs,
+        "        self.logs.disk.sync_directory(self.logs.directory)\n",
+        "",
+    ),
+    "sealed entry log not synced": partial(
+        planted, EntryLogWriter.seal, "            self._file.sync()\n", ""
+    ),
+    "compacted log's directory not synced": partial(
+        planted, compact_log, "    logs.disk.sync_directory(logs.directory)\n", ""
+    ),
+    "index not synced": partial(planted, LocationIndex._write, "sync=True", "sync=False"),
+    "old log removed before the index is written": partial(
+        planted, compact_log, IN_ORDER, REMOVED_FIRST
+    ),
+    "mark moved before the flush": partial(
+        planted, Checkpointer._flush, "store.flush(sealed)", "pass"
+    ),
+    "journal kept after a failed sync": partial(
+        planted,
+        Journal._commit,
+        "                self._segment.file.close()\n                self._segment = None\n",
+        "                pass\n",
+    ),
+    "journal used again after a failed sync": partial(
+        planted, JournalFiles.spoil, "self._spoiled.add(journal_id)", "pass"
+    ),
+    "damaged blocks that nobody needs are reported": partial(
+        planted, scrub_log, "if not index.contains(location_of(head, log_id, offset)):", "if False:"
+    ),
+    "journal removed before the mark is written": partial(
+        planted, JournalFiles.set_mark, "write_mark(self._disk, self._directory, mark)", "pass"
+    ),
+}
