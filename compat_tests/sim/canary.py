@@ -9,6 +9,7 @@ from unittest import mock
 from geminga._acknowledging.acks import AckGroup, AckTracker
 from geminga._producing.outbox import Outbox
 from geminga._producing.receipt import Outgoing
+from geminga_bookie._tests import power_canaries
 from geminga_bookie.port import AddDone
 from geminga_broker.log.cursor import LogCursor
 from geminga_broker.topic.api import PublishItem
@@ -101,10 +102,21 @@ def _rewinds_too_little() -> Iterator[None]:
         yield
 
 
+def _of_the_bookie(name: str) -> Callable[[], AbstractContextManager[None]]:
+    """One of those that crashes in each step of the bookie alone find too."""
+    return power_canaries.CANARIES[name]
+
+
 CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "early-receipts": _early_receipts,
     "pending-dropped": _pending_is_dropped,
     "no-deduplication": _no_deduplication,
     "acknowledges-too-much": _acknowledges_too_much,
     "rewinds-too-little": _rewinds_too_little,
+    "journal-not-synced": _of_the_bookie("journal not synced"),
+    "journal-name-not-synced": _of_the_bookie("new journal's directory not synced"),
+    "log-not-synced": _of_the_bookie("entry log not synced"),
+    "log-name-not-synced": _of_the_bookie("entry log's directory not synced"),
+    "index-not-synced": _of_the_bookie("index not synced"),
+    "mark-before-flush": _of_the_bookie("mark moved before the flush"),
 }

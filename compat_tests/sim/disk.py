@@ -1,22 +1,31 @@
-"""What survives a broker's death: entries that the bookie has written, and the metadata store.
+"""What survives a broker's death: the bookie's disk, and the metadata store.
 
-A broker sees both through a door of its own life. When it dies the door closes: adds that were not
-written are lost, or written though nobody was told, and nothing it still does has an effect.
+The bookie is the one on disk, on a disk in memory that loses power (docs/decisions/0021); its
+blocking work takes virtual time. A broker sees it, and the metadata store, through a door of its
+own life. When it dies the door closes: what was not written is lost, or written though nobody was
+told, and nothing it still does has an effect.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from random import Random
+from typing import TypeVar
 
 import trio
 
+from geminga_bookie._tests.sim_disk import SimDisk
+from geminga_bookie._tests.sim_stores import SimStores
+from geminga_bookie._tests.sim_workers import TaskWorkers
 from geminga_bookie.errors import BookkeeperError, StorageFailed
-from geminga_bookie.memory import MemoryBookie
-from geminga_bookie.port import AddDone
+from geminga_bookie.host import Host
+from geminga_bookie.options import BookieOptions, DiskOptions, GcOptions, JournalOptions
+from geminga_bookie.port import AddDone, BookiePort
 from geminga_runtime.metadata.api import (
     ANY_VERSION,
+    MetadataError,
     Node,
     Notification,
     SessionEvent,
@@ -24,8 +33,12 @@ from geminga_runtime.metadata.api import (
     StoreUnavailable,
 )
 from geminga_runtime.metadata.memory import MemoryMetadataStore
+from geminga_runtime.metadata.tree import PERSISTENT, Put, apply_delete, apply_put, check_put
 
 from .chance import EventLog
+
+ResultT = TypeVar("ResultT")
+CAPACITY_BYTES = 64 * 1024 * 1024
 
 
 class Disk:
@@ -34,58 +47,78 @@ class Disk:
     def __init__(self, rng: Random, log: EventLog) -> None:
         self.rng = rng
         self.log = log
-        self.bookie = MemoryBookie()
+        self.files = SimDisk(rng.random(), capacity_bytes=CAPACITY_BYTES)
+        self.files.in_step = lambda operation, path: log.add(f"disk {operation} {path.name}")
         self.metadata = MemoryMetadataStore()
         self.write_s = rng.choice((0.0003, 0.002, 0.02))
-        self.failing = 0.0
-        """Share of writes that fail."""
         self.slow_until_s = 0.0
+        self.options = _options(rng)
+
+    def set_failing(self, share: float) -> None:
+        """So many writes and syncs of files fail from now on."""
+        self.files.fault = lambda operation, _path: (
+            5 if operation in ("write", "sync") and self.rng.random() < share else 0
+        )
+
+    def set_full(self, left_bytes: int | None) -> None:
+        """There is so much room from now on; None: as much as before."""
+        used = self.files.root.size_bytes
+        self.files.capacity_bytes = CAPACITY_BYTES if left_bytes is None else used + left_bytes
+
+    def host(self, nursery: trio.Nursery) -> Host:
+        """What a bookie of one life stands on."""
+        return Host(self.files, SimStores(self.files), TaskWorkers(nursery, self.access_s))
+
+    def access_s(self) -> float:
+        """How long one access takes that begins now."""
+        slow_s = max(0.0, self.slow_until_s - trio.current_time())
+        return slow_s + self.rng.random() * self.write_s
 
     async def delay(self) -> None:
         """One access."""
-        await trio.sleep(self.rng.random() * self.write_s)
-        if trio.current_time() < self.slow_until_s:
-            await trio.sleep_until(self.slow_until_s)
+        await trio.sleep(self.access_s())
 
 
-class _Add:
-    """Entries that wait to be written."""
-
-    __slots__ = ("done", "first", "key", "ledger_id", "packets", "recovery")
-
-    def __init__(
-        self, ledger_id: int, key: bytes, first: int, packets: Sequence[bytes], recovery: bool
-    ) -> None:
-        self.ledger_id = ledger_id
-        self.key = key
-        self.first = first
-        # Views of a buffer that the caller goes on using would show a bug as other bytes.
-        self.packets = [bytes(packet) for packet in packets]
-        self.recovery = recovery
-        self.done: AddDone
+def _options(rng: Random) -> BookieOptions:
+    """Small files, so that they roll over, are used again, collected and compacted."""
+    return BookieOptions(
+        bookie_id="bookie:3181",
+        journal_dirs=(Path("/data/journal"),),
+        ledger_dirs=(Path("/data/ledgers"),),
+        write_cache_bytes=rng.choice((16, 256)) * 1024,
+        read_cache_bytes=rng.choice((0, 64)) * 1024,
+        flush_interval_s=rng.choice((0.5, 5.0, 60.0)),
+        entry_log_bytes_max=rng.choice((4, 64)) * 1024,
+        journal=JournalOptions(
+            segment_bytes=64 * 1024, first_segment_bytes=32 * 1024, backups_max=rng.choice((0, 2))
+        ),
+        gc=GcOptions(
+            gc_interval_s=3.0,
+            minor_interval_s=10.0,
+            minor_threshold=0.6,
+            compaction_rate_bytes_s=1 << 50,
+            scrub_interval_s=20.0,
+        ),
+        disk=DiskOptions(check_interval_s=2.0, ballast_bytes=0),
+    )
 
 
 class BookieDoor:
-    """The `BookiePort` of one life of a broker. Writes are grouped, and take their time."""
+    """The `BookiePort` of one life of a broker."""
 
-    def __init__(self, disk: Disk, nursery: trio.Nursery) -> None:
+    def __init__(self, disk: Disk, bookie: BookiePort, nursery: trio.Nursery) -> None:
         self._disk = disk
+        self._bookie = bookie
         self._nursery = nursery
-        self._queue: list[_Add] = []
-        self._writes = False
         self.is_closed = False
 
     @property
     def bookie_id(self) -> str:
-        return self._disk.bookie.bookie_id
+        return self._bookie.bookie_id
 
     def close(self) -> None:
-        """The broker dies: of what waits some is on the disk, from the front."""
+        """The broker dies: it is told nothing any more."""
         self.is_closed = True
-        waiting, self._queue = self._queue, []
-        if waiting and self._disk.rng.random() < 0.5:
-            for add in waiting[: self._disk.rng.randint(0, len(waiting))]:
-                self._write(add, _nobody)
 
     def add(
         self,
@@ -97,35 +130,10 @@ class BookieDoor:
         *,
         recovery: bool = False,
     ) -> None:
-        if self.is_closed:
-            return
-        add = _Add(ledger_id, master_key, first_entry_id, packets, recovery)
-        add.done = done
-        self._queue.append(add)
-        if not self._writes:
-            self._writes = True
-            self._nursery.start_soon(self._run)
-
-    async def _run(self) -> None:
-        while self._queue:
-            await self._disk.delay()
-            group = self._queue[: self._disk.rng.randint(1, len(self._queue) or 1)]
-            for add in group:
-                self._queue.remove(add)
-                error: BookkeeperError | None = None
-                if self._disk.rng.random() < self._disk.failing:
-                    error = StorageFailed("by the simulation")
-                if error is None:
-                    self._write(add, self._door(add.done))
-                else:
-                    add.done(add.first, len(add.packets), error)
-        self._writes = False
-
-    def _write(self, add: _Add, done: AddDone) -> None:
-        self._disk.log.add(f"disk {add.ledger_id}:{add.first}+{len(add.packets)}")
-        self._disk.bookie.add(
-            add.ledger_id, add.key, add.first, add.packets, done, recovery=add.recovery
-        )
+        if not self.is_closed:
+            self._bookie.add(
+                ledger_id, master_key, first_entry_id, packets, self._door(done), recovery=recovery
+            )
 
     def _door(self, done: AddDone) -> AddDone:
         """Told only while the broker lives."""
@@ -136,67 +144,82 @@ class BookieDoor:
 
         return through
 
-    async def _enter(self) -> None:
-        await self._disk.delay()
+    def _enter(self) -> None:
         if self.is_closed:
             raise StorageFailed("the broker is dead")
 
     async def read(
         self, ledger_id: int, first_entry_id: int, *, entries_max: int, bytes_max: int
     ) -> list[bytes]:
-        await self._enter()
-        return await self._disk.bookie.read(
+        self._enter()
+        return await self._bookie.read(
             ledger_id, first_entry_id, entries_max=entries_max, bytes_max=bytes_max
         )
 
     async def fence(self, ledger_id: int, master_key: bytes) -> int:
-        await self._enter()
-        return await self._disk.bookie.fence(ledger_id, master_key)
+        self._enter()
+        return await self._bookie.fence(ledger_id, master_key)
 
     async def read_lac(self, ledger_id: int) -> int:
-        await self._enter()
-        return await self._disk.bookie.read_lac(ledger_id)
+        self._enter()
+        return await self._bookie.read_lac(ledger_id)
 
     async def write_lac(self, ledger_id: int, master_key: bytes, lac: int) -> None:
-        await self._enter()
-        await self._disk.bookie.write_lac(ledger_id, master_key, lac)
+        self._enter()
+        await self._bookie.write_lac(ledger_id, master_key, lac)
 
     async def wait_lac(self, ledger_id: int, previous_lac: int) -> int:
-        await self._enter()
-        return await self._disk.bookie.wait_lac(ledger_id, previous_lac)
+        self._enter()
+        return await self._bookie.wait_lac(ledger_id, previous_lac)
 
     async def force(self, ledger_id: int) -> None:
-        while self._queue and not self.is_closed:
-            await self._disk.delay()
-        await self._enter()
+        self._enter()
+        await self._bookie.force(ledger_id)
 
     async def list_entries(self, ledger_id: int) -> list[int]:
-        await self._enter()
-        return await self._disk.bookie.list_entries(ledger_id)
-
-
-def _nobody(first: int, count: int, error: BookkeeperError | None) -> None:
-    """The broker that asked is dead."""
+        self._enter()
+        return await self._bookie.list_entries(ledger_id)
 
 
 class MetadataDoor:
-    """The `MetadataStore` session of one life of a broker."""
+    """The `MetadataStore` session of one life of a broker; does as SQLite's does: a change is seen
+    when its commit is synced. Of commits under way when power is lost or the broker is killed, the
+    first ones are on the disk."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._session = disk.metadata.another_session()
+        self._commits: list[Callable[[], object]] = []
         self.is_closed = False
 
     def close(self) -> None:
         """The broker dies."""
         self.is_closed = True
+        for commit in self._commits[: self._disk.rng.randint(0, len(self._commits))]:
+            try:
+                commit()
+            except MetadataError:
+                continue
         self._session.expire_session()
 
     async def _enter(self) -> None:
         """Time passes before the access, so that it is done or not when the broker dies."""
         await self._disk.delay()
+        self._check_alive()
+
+    def _check_alive(self) -> None:
         if self.is_closed:
             raise StoreUnavailable("the broker is dead")
+
+    async def _commit(self, change: Callable[[], ResultT]) -> ResultT:
+        await self._enter()
+        self._commits.append(change)
+        try:
+            await self._disk.delay()
+            self._check_alive()
+            return change()
+        finally:
+            self._commits.remove(change)
 
     async def get(self, path: str) -> Node | None:
         await self._enter()
@@ -211,17 +234,27 @@ class MetadataDoor:
         ephemeral: bool = False,
         sequential: bool = False,
     ) -> tuple[str, Stat]:
-        await self._enter()
-        made = await self._session.put(
-            path, value, expected_version, ephemeral=ephemeral, sequential=sequential
-        )
-        self._disk.log.add(f"put {path} {made[1].version}")
-        return made
+        session = self._session
+        owner = session._session if ephemeral else PERSISTENT
+        request = Put(path, bytes(value), expected_version, owner, sequential)
+        check_put(request)
+
+        def change() -> tuple[str, Stat]:
+            made, row, heard = apply_put(session._rows, request, session._clock_ms())
+            session._rows.publish(heard)
+            self._disk.log.add(f"put {made} {row.stat(owner).version}")
+            return made, row.stat(session._session)
+
+        return await self._commit(change)
 
     async def delete(self, path: str, expected_version: int | None = ANY_VERSION) -> None:
-        await self._enter()
-        await self._session.delete(path, expected_version)
-        self._disk.log.add(f"delete {path}")
+        session = self._session
+
+        def change() -> None:
+            session._rows.publish(apply_delete(session._rows, path, expected_version))
+            self._disk.log.add(f"delete {path}")
+
+        await self._commit(change)
 
     async def exists(self, path: str) -> bool:
         await self._enter()

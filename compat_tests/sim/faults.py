@@ -28,6 +28,8 @@ class Faults:
             "stall": self._stall,
             "unload": self._unload,
             "kill": self._kill,
+            "power-loss": self._power_loss,
+            "full-disk": self._full_disk,
             "restart": self._restart,
             "slow-disk": self._slow_disk,
             "failing-disk": self._failing_disk,
@@ -41,7 +43,8 @@ class Faults:
             await self._kinds[rng.choice(plan.faults)]()
         network = self._cluster.network
         network.is_calm = True
-        self._cluster.disk.failing = 0.0
+        self._cluster.disk.set_failing(0.0)
+        self._cluster.disk.set_full(None)
         for link in network.links.values():
             link.up.cut = link.down.cut = None
 
@@ -87,8 +90,23 @@ class Faults:
                 await life.service.topics.unload(TopicName.parse(name))
 
     async def _kill(self) -> None:
-        await self._cluster.kill(self._rng.choice((Cut.RESET, Cut.END)))
+        how = self._rng.choice((Cut.RESET, Cut.END))
+        await self._cluster.kill(how, steps=self._steps())
         await self._back()
+
+    async def _power_loss(self) -> None:
+        how = self._rng.choice((Cut.RESET, Cut.SILENT))
+        await self._cluster.kill(how, power=True, steps=self._steps())
+        await self._back()
+
+    def _steps(self) -> int:
+        return self._rng.choice((0, self._rng.randint(1, 12), self._rng.randint(1, 60)))
+
+    async def _full_disk(self) -> None:
+        disk = self._cluster.disk
+        disk.set_full(self._rng.choice((0, 20_000, 100_000)))
+        await trio.sleep(self._rng.choice((0.3, 3.0)))
+        disk.set_full(None)
 
     async def _restart(self) -> None:
         await self._cluster.stop()
@@ -103,6 +121,6 @@ class Faults:
 
     async def _failing_disk(self) -> None:
         disk = self._cluster.disk
-        disk.failing = self._rng.choice((0.05, 0.5))
+        disk.set_failing(self._rng.choice((0.05, 0.5)))
         await trio.sleep(self._rng.random())
-        disk.failing = 0.0
+        disk.set_failing(0.0)

@@ -174,6 +174,8 @@ FAULTS = (
     "stall",
     "unload",
     "kill",
+    "power-loss",
+    "full-disk",
     "restart",
     "slow-disk",
     "failing-disk",

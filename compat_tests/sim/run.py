@@ -21,6 +21,7 @@ from geminga import Client
 from geminga._connection.service_url import parse
 from geminga.client import open_client
 from geminga.options import ClientOptions
+from geminga_bookie._tests.power import ORPHANS
 from geminga_protocol.ids import EARLIEST
 from geminga_protocol.topic_name import TopicName
 
@@ -55,15 +56,24 @@ class Outcome:
     lines: list[str] | None
 
 
+EXPECTED = ("by the simulation", "injected at", "No space left", "the broker is dead", ORPHANS)
+"""What the bookie's errors are about that the faults make."""
+
+
 class _Watch(logging.Handler):
-    """An error that is logged with a traceback is one that nobody expected."""
+    """An error that is logged with a traceback is one that nobody expected; of the bookie's, each
+    that the faults don't explain."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
         self.found: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.exc_info is not None and record.exc_info[1] is not None:
+        if record.name.startswith("geminga_bookie"):
+            text = record.getMessage()
+            if not any(part in text for part in EXPECTED):
+                self.found.append(f"{record.name}: {text}")
+        elif record.exc_info is not None and record.exc_info[1] is not None:
             text = "".join(traceback.format_exception(record.exc_info[1]))
             if "the broker is dead" not in text:
                 self.found.append(f"{record.getMessage()}\n{text}")
@@ -72,7 +82,7 @@ class _Watch(logging.Handler):
 @contextmanager
 def _watched() -> Iterator[_Watch]:
     watch = _Watch()
-    loggers = [logging.getLogger(name) for name in ("geminga", "geminga_broker")]
+    loggers = [logging.getLogger(name) for name in ("geminga", "geminga_broker", "geminga_bookie")]
     before = [(each.level, each.propagate) for each in loggers]
     for each in loggers:
         each.addHandler(watch)

@@ -116,6 +116,8 @@ class SimDisk:
         """Asked in each step for the number of an error, 0 for none."""
         self.in_step: Callable[[str, Path], None] = lambda _operation, _path: None
         """Called in each step, when it was begun and has made nothing durable yet."""
+        self.crashed: Callable[[], None] = lambda: None
+        """Called when step `crash_at` has come."""
         self.root = Directory()
         self._locks: set[Path] = set()
 
@@ -167,6 +169,7 @@ class SimDisk:
         self.in_step(operation, path)
         if self.steps == self.crash_at:
             self.is_off = True
+            self.crashed()
         if self.is_off:
             raise Off
 

@@ -18,24 +18,28 @@ from geminga_bookie._tests.power import (
     run,
 )
 from geminga_bookie._tests.power_canaries import CANARIES
-from geminga_protocol._tests.rounds import rounds
+from geminga_protocol._tests.rounds import IS_NIGHTLY, rounds
 
+EVERY = 1 if IS_NIGHTLY else 3
+"""A life has about 250 steps; a crash comes in each of so many."""
 CANARY_SEEDS = 6
 """Within so many seeds each mistake is found."""
 TROUBLES: dict[str, Trouble] = {"calm": calm, "failing syncs": failing_syncs, "full": full_disk}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(rounds(4)))
 @pytest.mark.parametrize("way", ["power", "kill"])
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_a_crash_in_each_step(trouble: str, way: str, seed: int) -> None:
-    assert failed_moments(seed, TROUBLES[trouble], kill=way == "kill", every=2) == []
+    assert failed_moments(seed, TROUBLES[trouble], kill=way == "kill", every=EVERY) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(rounds(4)))
 def test_a_crash_that_tears_pages(seed: int) -> None:
     """The journal may report a record that was under way, but loses none."""
-    assert failed_moments(seed, tears=True, every=2) == []
+    assert failed_moments(seed, tears=True, every=EVERY) == []
 
 
 @pytest.mark.parametrize("seed", range(rounds(40)))
@@ -44,6 +48,7 @@ def test_crashes_follow_one_another(seed: int) -> None:
     run(partial(lives, seed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CANARIES)
 def test_a_mistake_is_found(name: str) -> None:
     trouble = failing_syncs if "after a failed sync" in name else calm
