@@ -20,7 +20,7 @@ from geminga_bookie._tests.support import KEY, Outcomes, ledgers, packet, read_a
 from geminga_bookie.errors import BookkeeperError, LedgerFenced
 from geminga_bookie.host import Host
 from geminga_bookie.inprocess import open_bookie
-from geminga_bookie.options import GcOptions, JournalOptions
+from geminga_bookie.options import BookieOptions, GcOptions, JournalOptions
 from geminga_bookie.storage.bookie import InProcessBookie
 
 DIRECTORY = Path("/data/bookie")
@@ -96,11 +96,13 @@ def logged_errors(counts: Callable[[], bool] = lambda: True) -> Iterator[list[st
 
 
 @asynccontextmanager
-async def opened(disk: SimDisk, live: Promises) -> AsyncIterator[InProcessBookie]:
+async def opened(
+    disk: SimDisk, live: Promises, options: BookieOptions = OPTIONS
+) -> AsyncIterator[InProcessBookie]:
     """The bookie of that disk."""
     async with trio.open_nursery() as nursery:
         host = Host(disk, SimStores(disk), TaskWorkers(nursery))
-        async with open_bookie(OPTIONS, ledgers(*live.entries), host=host) as bookie:
+        async with open_bookie(options, ledgers(*live.entries), host=host) as bookie:
             assert isinstance(bookie, InProcessBookie)
             yield bookie
         nursery.cancel_scope.cancel()

@@ -4,20 +4,32 @@ needed."""
 
 from __future__ import annotations
 
+import errno
+from dataclasses import replace
 from functools import partial
 
 import pytest
+import trio
+from trio.testing import MockClock
 
 from geminga_bookie._tests.power import (
+    OPTIONS,
+    Promises,
     Trouble,
     calm,
+    content,
     failed_moments,
     failing_syncs,
     full_disk,
     lives,
+    look,
+    opened,
     run,
 )
 from geminga_bookie._tests.power_canaries import CANARIES
+from geminga_bookie._tests.sim_disk import SimDisk
+from geminga_bookie._tests.support import KEY, Outcomes
+from geminga_bookie.errors import StorageFailed
 from geminga_protocol._tests.rounds import IS_NIGHTLY, rounds
 
 EVERY = 1 if IS_NIGHTLY else 3
@@ -57,3 +69,36 @@ def test_a_mistake_is_found(name: str) -> None:
             failed_moments(seed, trouble, at_most=1, every=2) for seed in range(CANARY_SEEDS)
         )
     assert found
+
+
+UNSYNCED = replace(OPTIONS, journal=replace(OPTIONS.journal, sync_data=False))
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_force_holds_after_a_failed_sync(seed: int, autojump_clock: MockClock) -> None:
+    """What was written to a journal without syncing, and then could not be synced, is not made good
+    by the sync of another file: only by a checkpoint."""
+    disk, promises = SimDisk(seed), Promises({1: 5})
+    packets = [content(1, entry_id) for entry_id in range(5)]
+    async with opened(disk, promises, UNSYNCED) as bookie:
+        outcomes = Outcomes()
+        bookie.add(1, KEY, 0, packets, outcomes)
+        await outcomes.wait_for(5)
+        disk.fault = lambda operation, path: (
+            errno.EIO if operation == "sync" and path.name == "next.tmp" else 0
+        )
+        with pytest.raises(StorageFailed):
+            await bookie.force(1)
+        disk.fault = lambda _operation, _path: 0
+        with trio.fail_after(60):
+            while True:
+                try:
+                    await bookie.force(1)
+                except StorageFailed:
+                    await trio.sleep(0.1)
+                else:
+                    break
+        forced = disk.clone(seed)
+        forced.start_after_power_loss()
+    async with opened(forced, promises, UNSYNCED) as bookie:
+        await look(bookie, promises)

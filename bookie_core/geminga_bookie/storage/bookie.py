@@ -108,6 +108,7 @@ class InProcessBookie:
         self._waiters = LacWaiters()
         self._failed = trio.Event()
         self._journal_errors: dict[Part, str] = {}
+        self._syncs_journal = options.journal.sync_data
         self._flush_errors: dict[Part, str] = {}
         self.health = storage.health
         self.throttle = Throttle(options.write_cache_bytes, options.throttle_max_s)
@@ -311,6 +312,9 @@ class InProcessBookie:
         self._journal_errors[Part(JOURNAL, number)] = str(error)
         self.health.set("journal", self._journal_errors)
         self._failed.set()
+        if not self._syncs_journal:
+            # What was acknowledged and not synced is in the caches only.
+            self.checkpointer.seal()
 
     async def run_health(self, interval_s: float, retry_s: float) -> None:
         """Check the disks at intervals; after a failed journal write, try it again."""

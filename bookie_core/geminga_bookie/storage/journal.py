@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import logging
 import queue
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -96,6 +97,10 @@ class Journal:
         self._is_end_marked = True
         self._unwritten: dict[tuple[int, int], bytes] = {}
         """Items without a callback, of failed groups: they are written with the next group."""
+        self._doubtful_to: JournalPosition | None = None
+        """Without `sync_data`: up to where records may not be on disk although they were written
+        and acknowledged, because a sync failed. No barrier passes until a checkpoint has."""
+        self._doubt_lock = threading.Lock()
         self._counts = JournalStatistics()
         self.position = JournalPosition(0, 0)
         """Behind the last record that is on disk, and so acknowledged. Only ever set whole."""
@@ -103,8 +108,6 @@ class Journal:
         """Queue a request; its `done` comes in order, in the loop. Bounded by its clients, as the
         broker does with `maxMessagePublishBufferSizeInMB`: while this disk hangs, the write caches
         may still be flushed to others."""
-        self.set_mark = files.set_mark
-        """Everything up to the mark is in its place: drop older files. Raises OSError. Blocks."""
 
     def start(self) -> None:
         """Open the first file and begin. Raises OSError."""
@@ -120,6 +123,13 @@ class Journal:
         if segment is not None:
             segment.mark_end()
             segment.file.close()
+
+    def set_mark(self, mark: JournalPosition) -> None:
+        """Everything up to the mark is in its place: drop older files. Raises OSError. Blocks."""
+        self._files.set_mark(mark)
+        with self._doubt_lock:
+            if self._doubtful_to is not None and mark >= self._doubtful_to:
+                self._doubtful_to = None
 
     def statistics(self) -> JournalStatistics:
         """Counters for metrics and tests."""
@@ -183,6 +193,9 @@ class Journal:
     def _commit(self, group: list[Request]) -> BookkeeperError | None:
         try:
             index, packets, barrier = self._encode(group)
+            if barrier and self._doubtful_to is not None:
+                self._keep_unwritten(group)
+                return StorageFailed("journal: a sync failed, the next checkpoint makes it good")
             if index:
                 self._write(index, packets)
             elif barrier and self._segment is None:
@@ -196,6 +209,9 @@ class Journal:
                 self._files.spoil(self._segment.journal_id)
                 self._segment.file.close()
                 self._segment = None
+                if not self._options.sync_data:
+                    with self._doubt_lock:
+                        self._doubtful_to = self.position
             self._keep_unwritten(group)
             full = isinstance(error, OSError) and error.errno == errno.ENOSPC
             return (BookieReadOnly if full else StorageFailed)(f"journal: {error}")
