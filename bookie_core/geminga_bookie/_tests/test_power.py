@@ -34,13 +34,15 @@ from geminga_protocol._tests.rounds import IS_NIGHTLY, rounds
 
 EVERY = 1 if IS_NIGHTLY else 3
 """A life has about 250 steps; a crash comes in each of so many."""
+SEEDS = (2, 0, 1, 3)[: rounds(4)]
+"""2 has compactions at many steps."""
 CANARY_SEEDS = 6
 """Within so many seeds each mistake is found."""
 TROUBLES: dict[str, Trouble] = {"calm": calm, "failing syncs": failing_syncs, "full": full_disk}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(rounds(4)))
+@pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("way", ["power", "kill"])
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_a_crash_in_each_step(trouble: str, way: str, seed: int) -> None:
@@ -48,7 +50,7 @@ def test_a_crash_in_each_step(trouble: str, way: str, seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(rounds(4)))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_crash_that_tears_pages(seed: int) -> None:
     """The journal may report a record that was under way, but loses none."""
     assert failed_moments(seed, tears=True, every=EVERY) == []
