@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from unittest import mock
@@ -15,8 +16,9 @@ from geminga_broker.log.cursor import LogCursor
 from geminga_broker.topic.api import PublishItem
 from geminga_broker.topic.deduplication import Deduplication
 from geminga_broker.topic.publish_run import Sent
+from geminga_runtime.metadata.tree import Row
 
-from .disk import BookieDoor
+from .disk import BookieDoor, MetadataDoor
 
 
 @contextmanager
@@ -102,6 +104,36 @@ def _rewinds_too_little() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _metadata_not_synced() -> Iterator[None]:
+    """A metadata store whose commits are answered at once, and of which each fifth is synced."""
+    count = 0
+    synced: dict[int, tuple[dict[str, Row], dict[str, dict[str, None]]]] = {}
+
+    async def commit(self: MetadataDoor, change: Callable[[], object]) -> object:
+        nonlocal count
+        await self._enter()
+        result = change()
+        count += 1
+        if count % 5 == 0:
+            rows = self._session._rows
+            synced[id(rows)] = copy.deepcopy((rows._rows, rows._children))
+        return result
+
+    def close(self: MetadataDoor) -> None:
+        self.is_closed = True
+        rows = self._session._rows
+        if id(rows) in synced:
+            rows._rows, rows._children = copy.deepcopy(synced[id(rows)])
+        self._session.expire_session()
+
+    with (
+        mock.patch.object(MetadataDoor, "_commit", commit),
+        mock.patch.object(MetadataDoor, "close", close),
+    ):
+        yield
+
+
 def _of_the_bookie(name: str) -> Callable[[], AbstractContextManager[None]]:
     """One of those that crashes in each step of the bookie alone find too."""
     return power_canaries.CANARIES[name]
@@ -113,6 +145,7 @@ CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "no-deduplication": _no_deduplication,
     "acknowledges-too-much": _acknowledges_too_much,
     "rewinds-too-little": _rewinds_too_little,
+    "metadata-not-synced": _metadata_not_synced,
     "journal-not-synced": _of_the_bookie("journal not synced"),
     "journal-name-not-synced": _of_the_bookie("new journal's directory not synced"),
     "log-not-synced": _of_the_bookie("entry log not synced"),
