@@ -14,6 +14,7 @@ import pytest
 import trio
 import trio.testing
 
+from geminga_runtime.ballast import Ballast
 from geminga_runtime.metadata import sqlite_writer
 from geminga_runtime.metadata._tests.contract import MetadataStoreContract, drain
 from geminga_runtime.metadata.api import (
@@ -23,7 +24,7 @@ from geminga_runtime.metadata.api import (
     StoreUnavailable,
 )
 from geminga_runtime.metadata.sqlite import SqliteMetadataStore
-from geminga_runtime.metadata.sqlite_file import StoreOpenError
+from geminga_runtime.metadata.sqlite_file import StoreOpenError, open_writer
 
 open_store = SqliteMetadataStore.open
 
@@ -36,6 +37,22 @@ class TestSqlite(MetadataStoreContract):
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "metadata.db"
+
+
+async def test_a_commit_is_synced_and_so_is_the_name_of_a_new_file(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a loss of power leaves is what was answered."""
+    synced: list[int] = []
+    real = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda fd: (synced.append(os.fstat(fd).st_ino), real(fd))[1])
+    connection = open_writer(file, Ballast(file.with_name("ballast"), 0))
+    try:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert connection.execute("PRAGMA synchronous").fetchone() == (2,), "FULL"
+        assert file.parent.stat().st_ino in synced
+    finally:
+        connection.close()
 
 
 async def test_data_survives_reopening(file: Path) -> None:
