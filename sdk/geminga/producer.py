@@ -165,10 +165,14 @@ class Producer(Block, Generic[S]):
         sent. What was handed over before it is cancelled is sent. Raises what `send` does.
         """
         receipts: list[Receipt] = []
-        for payload, extras in self._partitions.all_prepared(payloads):
-            if len(receipts) % SUBMITS_BETWEEN_CHECKPOINTS == 0:
-                await trio.lowlevel.checkpoint()
-            receipts.append(await self._partitions.send_checked_soon(payload, extras, None))
+        ready = self._partitions.all_prepared(payloads)
+        for at in range(0, len(ready), SUBMITS_BETWEEN_CHECKPOINTS):
+            await trio.lowlevel.checkpoint()
+            some = ready[at : at + SUBMITS_BETWEEN_CHECKPOINTS]
+            taken = self._partitions.send_plain(some)
+            receipts += taken
+            for payload, extras in some[len(taken) :]:
+                receipts.append(await self._partitions.send_checked_soon(payload, extras, None))
         return receipts
 
     def send_nowait(

@@ -147,7 +147,7 @@ class AsyncSender(Sender):
 
     def __init__(self, session: AsyncSession, producer: Producer[Any]) -> None:
         super().__init__(session, producer)
-        self._takes_bytes = self.partitions.takes_bytes
+        self.takes_bytes = self.partitions.takes_bytes
         self._since_turn = 0
         self._room_lock = session.host.lock()
 
@@ -161,12 +161,10 @@ class AsyncSender(Sender):
         await waiter.wait(self.session.portal)
         return handed.message_id
 
-    def send_at_once(self, data: Any) -> Receipt | None:
+    def send_at_once(self, data: bytes) -> Receipt | None:
         """Hand a message over that has nothing but a payload; None if `submit` has to: there is
-        a schema or no room, or it is the turn of the program's other tasks.
+        no room, or it is the turn of the program's other tasks.
         """
-        if not self._takes_bytes:
-            return None
         size_bytes = len(data)
         since_turn = self._since_turn + (size_bytes if size_bytes > 1024 else 1024)
         if since_turn >= BYTES_BETWEEN_TURNS:

@@ -139,6 +139,7 @@ class PartitionProducer(SendingRoom):
         else:
             self._alarm.now()
 
+    @trio.lowlevel.enable_ki_protection
     def add_run(self, payloads: Sequence[bytes]) -> list[Placed]:
         """Take in messages that have nothing but a payload, as many as there is room for; they may
         pass the memory limit together. None are taken if they have to be added one by one.

@@ -27,6 +27,9 @@ from geminga_protocol.topic_name import TopicName
 
 logger = logging.getLogger("geminga")
 
+RUN_BYTES_MAX = 1024 * 1024
+"""Of messages taken in one go, which may pass the memory limit together."""
+
 
 class Partitions:
     """Producers of all partitions; `parts` only grows, and a failed one may be another."""
@@ -157,6 +160,16 @@ class Partitions:
         sent one by one.
         """
         return self.parts[0].add_run(payloads) if len(self.parts) == 1 else []
+
+    def send_plain(self, messages: Sequence[tuple[bytes, Extras | None]]) -> list[Receipt]:
+        """The first of these in one go, as far as there is room; none if they are large, or have
+        more than a payload.
+        """
+        payloads = [data for data, extras in messages if extras is None]
+        if len(payloads) < len(messages) or sum(map(len, payloads)) > RUN_BYTES_MAX:
+            return []
+        placed = self.send_run(payloads)
+        return [Receipt(each, first + n) for each, first, count in placed for n in range(count)]
 
     def _anew(self, part: PartitionProducer) -> PartitionProducer:
         """Another in the place of one that failed to start in time: its brokers may be there now,

@@ -80,8 +80,9 @@ class Producer(ThreadBlock, Generic[S]):
         `max_pending_messages` counts over all partitions together. Raises InvalidArgumentError for
         what can't be sent at all; what else happens to the message stands in the receipt.
         """
-        if data.__class__ is bytes and sequence_id is None and not described:
-            receipt = self._sender.send_at_once(data)
+        sender = self._sender
+        if sender.takes_bytes and isinstance(data, bytes) and sequence_id is None and not described:
+            receipt = sender.send_at_once(data)
             if receipt is not None:
                 return receipt
         return self._sender.submit(self._sender.made(data, sequence_id, described))
@@ -92,12 +93,15 @@ class Producer(ThreadBlock, Generic[S]):
         All are looked at first: with one that is too large or no value of the schema, nothing is
         sent. What was handed over before it is cancelled is sent. Raises what `send` does.
         """
-        return [
-            self._sender.submit(
-                Receipt(self._session, payload, None if extras is None else (extras, None))
-            )
-            for payload, extras in self._sender.partitions.all_prepared(payloads)
-        ]
+        sender = self._sender
+        receipts: list[Receipt] = []
+        for payload, extras in sender.partitions.all_prepared(payloads):
+            receipt = sender.send_at_once(payload) if extras is None else None
+            if receipt is None:
+                details = None if extras is None else (extras, None)
+                receipt = sender.submit(Receipt(self._session, payload, details))
+            receipts.append(receipt)
+        return receipts
 
     def send_nowait(
         self, data: S, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
