@@ -117,18 +117,6 @@ class PartitionProducer(SendingRoom):
             self._keep_time_of(batch)
         return receipt
 
-    @trio.lowlevel.enable_ki_protection
-    def join(self, data: bytes) -> Receipt | None:
-        """Take in a message that has nothing but a payload, if there is room and a batch is open
-        and stays so; else None, and nothing is done.
-        """
-        if len(data) > self._encoder.max_message_size_bytes or not self.has_room():
-            return None
-        receipt = self.outbox.join(data)
-        if receipt is not None:
-            self._memory.used_bytes += len(data)
-        return receipt
-
     def _keep_time_of(self, batch: Outgoing) -> None:
         # With nothing in flight, waiting for more would only add latency: the batch goes as soon as
         # the program lets the event loop turn.

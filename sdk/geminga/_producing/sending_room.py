@@ -7,6 +7,7 @@ import trio
 from geminga._connection.core import Core
 from geminga._entries.encode import Encoder
 from geminga._producing.outbox import Outbox
+from geminga._producing.receipt import Receipt
 from geminga.errors import (
     GemingaError,
     MemoryLimitError,
@@ -72,6 +73,27 @@ class SendingRoom:
             and memory.used_bytes < memory.limit_bytes
             and self.error is None
         )
+
+    @trio.lowlevel.enable_ki_protection
+    def join(self, data: bytes) -> Receipt | None:
+        """Take in a message that has nothing but a payload, if there is room and a batch is open
+        and stays so; else None, and nothing is done.
+        """
+        size_bytes = len(data)
+        outbox = self.outbox
+        memory = self._memory
+        # As `has_room`, without a call: this stands on the hot path.
+        if (
+            size_bytes > self._encoder.max_message_size_bytes
+            or outbox.pending_messages >= self._pending_max
+            or memory.used_bytes >= memory.limit_bytes
+            or self.error is not None
+        ):
+            return None
+        receipt = outbox.join(data)
+        if receipt is not None:
+            memory.used_bytes += size_bytes
+        return receipt
 
     def _check(self, size_bytes: int) -> None:
         self._core.check_fork(self.topic)
