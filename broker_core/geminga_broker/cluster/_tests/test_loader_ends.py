@@ -1,0 +1,72 @@
+"""A topic that leaves: its end goes on whoever asked for it, and a fenced one makes room."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from geminga_broker.cluster._tests.test_loader import KEY, A, loader
+from geminga_broker.errors import BrokerError
+from geminga_broker.log.api import LogFenced
+from geminga_broker.topic.persistent import PersistentTopic
+from geminga_broker.topic.topic import Topic
+from geminga_protocol.pb.pulsar_api_pb2 import ServerError
+from geminga_protocol.topic_name import TopicName
+
+
+async def test_an_end_goes_on_though_who_asked_for_it_was_cancelled() -> None:
+    """Half of a deletion would be left else."""
+    async with loader() as (topics, logs):
+        logs.gate.set()
+        await topics.get(A, create=True)
+        go, steps = trio.Event(), [0]
+
+        async def end(_topic: Topic) -> None:
+            steps.append(1)
+            await go.wait()
+            steps.append(2)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(topics.leave, KEY, end)
+            await wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+            go.set()
+        assert steps == [0, 1, 2]
+        assert KEY not in topics.topics
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+async def test_a_topic_whose_end_failed_stays_unless_it_is_fenced(fenced: bool) -> None:
+    """A fenced one takes nobody in: the next who asks loads it anew."""
+    async with loader() as (topics, logs):
+        logs.gate.set()
+        topic = cast(PersistentTopic, await topics.get(A, create=True))
+        topic.on_fenced = lambda: None  # it would leave by itself
+
+        async def end(_topic: Topic) -> None:
+            if fenced:
+                topic.publish_failed(LogFenced("another broker has it"))
+            raise BrokerError(ServerError.PersistenceError, "no")
+
+        with pytest.raises(BrokerError, match="no"):
+            await topics.leave(KEY, end)
+        assert (KEY in topics.topics) == (not fenced)
+        assert (await topics.get(A, create=True) is topic) == (not fenced)
+
+
+@pytest.mark.parametrize(("index", "refused"), [(0, False), (1, False), (2, True), (3, True)])
+async def test_no_partition_is_made_behind_the_last(index: int, refused: bool) -> None:
+    """No consumer of the topic would read it."""
+    async with loader() as (topics, logs):
+        logs.gate.set()
+        await topics._catalog.create_partitioned(A, 2)
+        name = TopicName.parse(f"{KEY}-partition-{index}")
+        if refused:
+            with pytest.raises(BrokerError, match="Illegal topic partition name"):
+                await topics.get(name, create=True)
+        else:
+            await topics.get(name, create=True)
+        assert (str(name) in topics.topics) == (not refused)
