@@ -8,7 +8,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from geminga_broker.cluster._tests.test_loader import KEY, A, loader
+from geminga_broker.cluster._tests.test_loader import KEY, A, get_into, loader
+from geminga_broker.cluster.loader import Creation
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import LogFenced
 from geminga_broker.topic.persistent import PersistentTopic
@@ -70,3 +71,25 @@ async def test_no_partition_is_made_behind_the_last(index: int, refused: bool) -
         else:
             await topics.get(name, create=True)
         assert (str(name) in topics.topics) == (not refused)
+
+
+async def test_who_may_create_waits_for_one_who_may_not_and_then_creates(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with loader() as (topics, logs), trio.open_nursery() as nursery:
+        logs.gate.set()
+        check, go = topics._check, trio.Event()
+
+        async def slowly(name: TopicName, create: Creation) -> bool:
+            await go.wait()
+            return await check(name, create)
+
+        monkeypatch.setattr(topics, "_check", slowly)
+        found: list[object] = []
+        for create in (False, True):
+            nursery.start_soon(get_into, topics, A, found, create)
+            await wait_all_tasks_blocked()
+        assert topics.loading == 1
+        go.set()
+        await wait_all_tasks_blocked()
+        assert found == [ServerError.TopicNotFound, topics.topics[KEY]]

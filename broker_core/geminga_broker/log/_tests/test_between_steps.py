@@ -38,11 +38,13 @@ KEEP = LogOptions(
 
 
 class TornStore(MemoryMetadataStore):
-    """Writes of a log's own node fail, not done; its deletion never comes back, not done either."""
+    """While it `fails`, writes of a log's own node are not done; while it `hangs`, its deletion is
+    not done either, and never answered.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.fails = False
+        self.fails = self.hangs = False
         self.deletion = trio.Event()
         """Set when the node is to be deleted."""
 
@@ -63,7 +65,7 @@ class TornStore(MemoryMetadataStore):
         )
 
     async def delete(self, path: str, expected_version: int | None = None) -> None:
-        if path.endswith(NAME):
+        if self.hangs and path.endswith(NAME):
             self.deletion.set()
             await trio.sleep_forever()
         await super().delete(path, expected_version)
@@ -198,10 +200,12 @@ async def test_a_deletion_that_was_cut_off_is_carried_on(autojump_clock: MockClo
     async with world.broker(KEEP, crash=True) as broker:
         log = await broker.open(NAME)
         await consumed(log)
+        store.hangs = True
         async with trio.open_nursery() as nursery:
             nursery.start_soon(log.delete)
             await store.deletion.wait()
             nursery.cancel_scope.cancel()
+        store.hangs = False
     async with world.broker(KEEP) as broker:
         log = await broker.open(NAME)
         assert log.statistics().entries == 0
