@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 import geminga
 from geminga import AuthenticationToken, AutoClusterFailover, FailoverCluster
@@ -150,10 +150,20 @@ async def test_each_cluster_has_its_own_authentication(autojump_clock: MockClock
 
 
 async def test_what_was_learnt_of_the_other_cluster_is_not_used(autojump_clock: MockClock) -> None:
+    hold: trio.Event | None = None
+    reached = False
     async with fake_broker() as broker:
+
+        async def connector(host: str, port: int, deadline: float) -> FramedStream:
+            nonlocal reached
+            if hold is not None:
+                reached = True
+                await hold.wait()
+            return await broker.connector(host, port, deadline)
+
         policy = AutoClusterFailover(["pulsar://b"])
         options = ClientOptions(failover=policy)
-        async with open_client(parse("pulsar://a"), options, broker.connector) as client:
+        async with open_client(parse("pulsar://a"), options, connector) as client:
             core = client._core
             endpoint = await core.lookup.broker_of("persistent://public/default/t")
             core._switch(1)
@@ -162,14 +172,19 @@ async def test_what_was_learnt_of_the_other_cluster_is_not_used(autojump_clock: 
             async with trio.open_nursery() as nursery:
                 there = await core.lookup.broker_of("persistent://public/default/t")
                 core.pool.drop_all("so that it is opened anew")
+                opened = core.pool.opened
+                hold = trio.Event()
                 nursery.start_soon(_refused, core.pool, there)
-                await trio.lowlevel.checkpoint()
+                await wait_all_tasks_blocked()
+                assert reached
+                assert core.pool.opened == opened
                 core._switch(0)
+                hold.set()
             assert not core.pool.connections
 
 
 async def _refused(pool: ConnectionPool, endpoint: Endpoint) -> None:
-    with pytest.raises(geminga.ConnectionFailedError, match="left"):
+    with pytest.raises(geminga.ConnectionFailedError, match="left while connecting"):
         await pool.get(endpoint)
 
 
