@@ -86,17 +86,11 @@ class LedgerReader:
         end = fragment_end(self._metadata.ensembles, first)
         if end is not None:
             entries_max = min(entries_max, end - first)
-        payload = self._digest.payload
-        ledger_id = self.ledger_id
+        found = await self._packets(first, entries_max, bytes_max)
         try:
-            return [
-                payload(ledger_id, entry_id, packet)
-                for entry_id, packet in enumerate(
-                    await self._packets(first, entries_max, bytes_max), first
-                )
-            ]
+            return self._digest.payloads(self.ledger_id, first, found)
         except DigestError as error:
-            raise DigestMismatch(f"ledger {ledger_id}: {error}") from error
+            raise DigestMismatch(f"ledger {self.ledger_id}: {error}") from error
 
     async def _packets(self, first: int, entries_max: int, bytes_max: int) -> list[bytes]:
         metadata = self._metadata

@@ -52,6 +52,35 @@ def test_every_truncation_of_the_front_is_found(kind: int) -> None:
             digest.payload(5, 6, packet[:size])
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_run_of_packets_is_those_of_its_entries(kind: int) -> None:
+    digest = Digest(kind, b"secret")
+    entries = [(b"one",), (b"t", memoryview(b"w"), b"o"), (), (memoryview(b"three"),)]
+    made, length = digest.packets(5, 6, 4, 100, entries)
+    assert length == 111
+    expected = [(6, 103, b"one"), (7, 106, b"two"), (8, 106, b""), (9, 111, b"three")]
+    assert made == [digest.packet(5, n, 4, upto, [text]) for n, upto, text in expected]
+    found = digest.payloads(5, 6, made)
+    assert found == [b"one", b"two", b"", b"three"]
+    assert all(view.obj is packet for view, packet in zip(found, made, strict=True))
+    for wrong in ((4, 6), (5, 7), (5, 5)):
+        with pytest.raises(DigestError):
+            digest.payloads(*wrong, made)
+
+
+@pytest.mark.parametrize("kind", [CRC32, HMAC, CRC32C])
+def test_every_damaged_packet_of_a_run_is_found(kind: int) -> None:
+    digest = Digest(kind, b"secret")
+    made, _ = digest.packets(5, 6, 4, 100, [(b"whole",), (b"payload",)])
+    for at in range(len(made[1])):
+        damaged = bytearray(made[1])
+        damaged[at] ^= 1
+        with pytest.raises(DigestError):
+            digest.payloads(5, 6, [made[0], bytes(damaged)])
+        with pytest.raises(DigestError):
+            digest.payloads(5, 6, [made[0], made[1][:at]])
+
+
 def test_short_header() -> None:
     with pytest.raises(DigestError):
         header(b"1234")

@@ -34,6 +34,7 @@ _IDS = struct.Struct(">qq")
 _pack_header = _HEADER.pack
 _unpack_header = _HEADER.unpack_from
 _unpack_ids = _IDS.unpack_from
+_unpack_checked = struct.Struct(">qqqqI").unpack_from
 _pack_u32 = struct.Struct(">I").pack
 _pack_u64 = struct.Struct(">Q").pack
 _crc32c = crc32.iscsi
@@ -116,6 +117,26 @@ class Digest:
         if found != (ledger_id, entry_id):
             raise DigestError(f"packet is of {found[0]}:{found[1]}, not {ledger_id}:{entry_id}")
         return view
+
+    def payloads(self, ledger_id: int, first: int, packets: Sequence[bytes]) -> list[memoryview]:
+        """The payloads of consecutive entries, as views. Raises DigestError as `payload` does."""
+        found: list[memoryview] = []
+        is_crc32c = self.kind == CRC32C
+        unpack, crc32c, overhead = _unpack_checked, _crc32c, self.overhead_bytes
+        for entry_id, packet in enumerate(packets, first):
+            if is_crc32c and len(packet) >= overhead:
+                # `payload` written out: this stands on the hot path.
+                its_ledger, its_entry, _, _, checksum = unpack(packet)
+                view = memoryview(packet)[overhead:]
+                if (
+                    its_entry == entry_id
+                    and its_ledger == ledger_id
+                    and crc32c(view, crc32c(packet[:HEADER_BYTES])) == checksum
+                ):
+                    found.append(view)
+                    continue
+            found.append(self.payload(ledger_id, entry_id, packet))
+        return found
 
     def verify(self, packet: Buffer) -> memoryview:
         """The payload of any entry, as a view. Raises DigestError unless the digest is right."""
