@@ -239,6 +239,22 @@ async def test_permits_are_given_back_by_halves(autojump_clock: MockClock) -> No
         assert numbers(await take(consumer, 25)) == list(range(15, 40))
 
 
+async def test_a_paused_consumer_that_is_attached_anew_is_given_its_queue_once(
+    autojump_clock: MockClock,
+) -> None:
+    async with consuming(40, batching=False, receiver_queue_size=10) as (broker, _, consumer):
+        await trio.sleep(1)
+        consumer.pause()
+        await take(consumer, 10)
+        broker.cut()
+        await trio.sleep(5)
+        [held] = broker.topic("t").subscriptions["s"].consumers
+        assert held.permits_given == 0
+        consumer.resume()
+        await trio.sleep(1)
+        assert held.permits_given == 10
+
+
 async def test_zero_queue_asks_for_one_at_a_time(autojump_clock: MockClock) -> None:
     async with consuming(5, batching=False, receiver_queue_size=0) as (broker, _, consumer):
         held = broker.topic("t").subscriptions["s"].consumers[0]

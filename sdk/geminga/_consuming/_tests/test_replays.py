@@ -153,3 +153,22 @@ async def test_chunks_of_a_message_that_was_received_before_the_connection_was_l
         assert acked(broker) == set(range(chunks))
         with pytest.raises(geminga.OperationTimeoutError):
             await consumer.receive(5)
+
+
+async def test_what_waits_to_be_acknowledged_does_not_come_again(autojump_clock: MockClock) -> None:
+    """The broker may send it before it hears of the acknowledgement."""
+    async with fake_broker() as broker, broker.client() as client:
+        await fill(client, 1, 1, 1)
+        consumer = await client.subscribe(
+            "t", "s", ack_grouping_time_s=60, ack_grouping_max=100, **EARLIEST
+        )
+        first, second, _ = await take(consumer, 3)
+        await consumer.acknowledge(first)
+        await consumer.acknowledge_cumulative(second)
+        [sender] = broker.topic("t").subscriptions["s"].consumers
+        assert not acked(broker)
+        for entry in range(3):
+            sender.deliver(entry)
+        assert numbers(await take(consumer, 1)) == [2]
+        with pytest.raises(geminga.OperationTimeoutError):
+            await consumer.receive(5)

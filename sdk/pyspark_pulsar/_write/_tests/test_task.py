@@ -23,6 +23,7 @@ from pyspark_pulsar._tests.admin import ask, path_of
 from pyspark_pulsar._write import _partition_writer, _task
 from pyspark_pulsar._write._check import check_topic
 from pyspark_pulsar._write._identity import Identity
+from pyspark_pulsar._write._partition_writer import PartitionWriter
 from pyspark_pulsar._write._task import Task, Written
 from pyspark_pulsar.errors import SchemaMismatch, TopicMissing, WriteFailed
 
@@ -244,6 +245,25 @@ def test_producers_are_closed_when_there_are_many(
         assert written.partitions == 4
     for n, topic in enumerate(topics):
         assert numbers(client, topic) == list(range(n, 40, 4))
+
+
+def test_rows_of_a_producer_that_is_closed_early_are_waited_for(
+    client: Client, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished: list[str] = []
+    finish = PartitionWriter.finish
+
+    def noted(self: PartitionWriter) -> None:
+        finish(self)
+        finished.append(self.topic)
+
+    monkeypatch.setattr(_task, "PRODUCERS_MAX", 1)
+    monkeypatch.setattr(PartitionWriter, "finish", noted)
+    topics = [fresh() for _ in range(3)]
+    columns = [pa.array(["a", "b", "c"]), pa.array(topics)]
+    batch = pa.RecordBatch.from_arrays(columns, ["value", "__topic"])
+    task(client, url, "value string, __topic string", who()).run([batch])
+    assert sorted(finished) == sorted(topics)
 
 
 def test_each_message_that_fails_fails_the_task(client: Client, url: str) -> None:
