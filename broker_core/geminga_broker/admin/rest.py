@@ -19,6 +19,7 @@ from starlette.routing import Route
 from geminga_broker.admin import jackson
 from geminga_broker.errors import BrokerError
 from geminga_broker.limits import check_properties, check_topic
+from geminga_broker.log.api import LogClosed, LogError, LogFenced
 from geminga_protocol.errors import LocalProtocolError
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
@@ -173,11 +174,13 @@ def properties_of(given: dict[str, str] | None) -> dict[str, str]:
 
 
 async def on_rest_error(_request: Request, error: Exception) -> Response:
-    """The response to a RestError or BrokerError."""
+    """The response to a RestError, BrokerError or LogError."""
     if isinstance(error, RestError):
         status, reason = error.status, error.reason
     elif isinstance(error, BrokerError):
         status, reason = STATUS_BY_CODE.get(error.code, 500), str(error)
+    elif isinstance(error, LogClosed | LogFenced):
+        status, reason = 503, f"The topic was unloaded meanwhile: {error}"
     else:
         status, reason = 500, f"{type(error).__name__}: {error}"
     body = msgspec.json.encode({"reason": reason})
@@ -192,6 +195,7 @@ async def on_bad_body(_request: Request, error: Exception) -> Response:
 EXCEPTION_HANDLERS: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
     RestError: on_rest_error,
     BrokerError: on_rest_error,
+    LogError: on_rest_error,
     _BadBody: on_bad_body,
 }
 """The application's handlers of exceptions."""
