@@ -33,7 +33,7 @@ from geminga._consuming.typed_inbox import TypedInbox, make_inbox
 from geminga._dead_letter.sender import DeadLetterSender
 from geminga._options.arguments import delay, duration, several
 from geminga._options.checks import texts
-from geminga.errors import AlreadyClosedError, InvalidArgumentError
+from geminga.errors import AlreadyClosedError, GemingaError, InvalidArgumentError
 from geminga.message import Message, V_co
 from geminga_protocol.message_id import MessageId
 
@@ -293,9 +293,17 @@ class Consumer(Block, Generic[V_co]):
 
     async def unsubscribe(self, *, force: bool = False) -> None:
         """Delete the subscription in all partitions, with `force` while others use it too, and
-        close the consumer. Raises GemingaError.
+        close the consumer. Raises GemingaError. Cancelled, it closes the consumer, and the
+        subscription may be deleted or not.
         """
-        await self._parts.unsubscribe(force)
+        try:
+            await self._parts.unsubscribe(force)
+        except GemingaError:
+            raise
+        except BaseException:
+            with trio.move_on_after(0):
+                await self.aclose()  # noqa: ASYNC102 - it writes before it waits
+            raise
         await self.aclose()
 
     def statistics(self) -> ConsumerStatistics:

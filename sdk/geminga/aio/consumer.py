@@ -188,7 +188,8 @@ class Consumer(AsyncBlock, Generic[V_co]):
 
     async def unsubscribe(self, *, force: bool = False) -> None:
         """Delete the subscription in all partitions, with `force` while others use it too, and
-        close the consumer. Raises GemingaError.
+        close the consumer. Raises GemingaError. Cancelled, it closes the consumer, and the
+        subscription may be deleted or not.
         """
         await self._receiver.stop_listening()
         await self._receiver.call(lambda: self._inner.unsubscribe(force=force))

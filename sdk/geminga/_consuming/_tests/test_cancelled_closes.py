@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from geminga import InitialPosition, OperationTimeoutError
+from geminga import AlreadyClosedError, InitialPosition, OperationTimeoutError
 from geminga._tests.fake_broker import fake_broker
 from geminga_protocol.frames import Frame
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
@@ -58,3 +58,23 @@ async def test_cancelled_while_receipts_of_acknowledgements_are_missing(
             assert scope.cancelled_caught
             await trio.sleep(0.1)
             assert not session.consumers
+
+
+async def test_cancelled_while_unsubscribing(autojump_clock: MockClock) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        consumer = await client.subscribe("t", "s")
+        [session] = broker.sessions
+        handle = session.handle
+
+        def handle_all_but_unsubscribing(frame: Frame) -> None:
+            if frame.type != BaseCommand.UNSUBSCRIBE:
+                handle(frame)
+
+        session.handle = handle_all_but_unsubscribing
+        with trio.move_on_after(1) as scope:
+            await consumer.unsubscribe()
+        assert scope.cancelled_caught
+        await trio.sleep(0.1)
+        assert not session.consumers
+        with pytest.raises(AlreadyClosedError):
+            await consumer.receive()
