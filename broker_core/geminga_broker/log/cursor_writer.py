@@ -16,7 +16,7 @@ import trio
 
 from geminga_bookie.errors import BookkeeperError
 from geminga_broker.log.ack_state import AckState
-from geminga_broker.log.api import LogError, LogFenced, LogWriteFailed
+from geminga_broker.log.api import LogClosed, LogError, LogFenced, LogWriteFailed
 from geminga_broker.log.context import Spawn
 from geminga_broker.log.cursor_store import CursorStore
 from geminga_broker.log.cursor_use import CursorUse
@@ -80,8 +80,8 @@ class CursorWriter:
             self._start()
 
     async def persist(self) -> None:
-        """Return when earlier changes are durable. Raises LogFenced; LogWriteFailed, also if the
-        cursor is deleted or its log is closed.
+        """Return when earlier changes are durable. Raises LogWriteFailed, LogFenced, and LogClosed
+        if the cursor is deleted or its log closed.
         """
         if self._persisted < self.changes:
             self._check_not_released()
@@ -105,7 +105,9 @@ class CursorWriter:
                 self._enter(CursorEvent.HANDED_OVER)
 
     async def set_properties(self, properties: Mapping[str, str]) -> None:
-        """Replace the subscription's properties, durably. Raises LogFenced, LogWriteFailed."""
+        """Replace the subscription's properties, durably. Raises LogFenced, LogWriteFailed,
+        LogClosed.
+        """
         async with self._alone() as store:
             self._check_not_released()
             if store is not None:
@@ -160,9 +162,9 @@ class CursorWriter:
         return self._store if self._state is CursorState.KEPT else None
 
     def _check_not_released(self) -> None:
-        """Raises LogWriteFailed if it has a store that we may no longer write."""
+        """Raises LogClosed if it has a store that we may no longer write."""
         if self._store is not None and self._state is CursorState.RELEASED:
-            raise LogWriteFailed(f"cursor {self._cursor.name} is deleted or unloaded")
+            raise LogClosed(f"cursor {self._cursor.name} is deleted or unloaded")
 
     def _enter(self, event: CursorEvent) -> None:
         self._state = CURSOR_TRANSITIONS[event][self._state]

@@ -16,16 +16,14 @@ NAME = TopicName.parse("persistent://public/default/t")
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status"),
+    ("method", "path"),
     [
-        ("DELETE", "/truncate", 503),
-        ("POST", "/subscription/s/resetcursor/1", 500),
-        ("DELETE", "/subscription/s", 503),
+        ("DELETE", "/truncate"),
+        ("POST", "/subscription/s/resetcursor/1"),
+        ("DELETE", "/subscription/s"),
     ],
 )
-async def test_it_is_refused(
-    method: str, path: str, status: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_it_is_refused(method: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_broker() as broker:
         app = create_app(broker.service)
         topic = await broker.service.topics.create(NAME)
@@ -40,7 +38,7 @@ async def test_it_is_refused(
 
         monkeypatch.setattr(broker.service.topics, "get", unload)
         answer = await call(app, method, ONE + path, None)
-        assert answer.status == status
+        assert answer.status == 503
         assert b"unloaded" in answer.body or b"unavailable" in answer.body
         monkeypatch.undo()
         found = await broker.service.topics.get(NAME, create=False)

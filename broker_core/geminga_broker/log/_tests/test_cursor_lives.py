@@ -179,9 +179,9 @@ async def test_a_cursor_of_a_closed_log_is_not_said_to_be_written() -> None:
         cursor = await log.open_cursor("s", initial=EARLIEST)
         await publish(log, numbered(3))
         await log.close()
-        with pytest.raises(LogWriteFailed):
+        with pytest.raises(LogClosed):
             await cursor.seek(log.last_position)
-        with pytest.raises(LogWriteFailed):
+        with pytest.raises(LogClosed):
             await cursor.set_cursor_properties({"a": "b"})
         with pytest.raises(LogClosed):
             await log.delete_cursor("s")
