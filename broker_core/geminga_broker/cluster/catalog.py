@@ -9,7 +9,8 @@ ledgers/{tenant}/{namespace}/persistent/{topic}`); a partitioned one has a recor
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from fastcrc import crc32
@@ -36,6 +37,16 @@ class TopicCatalog:
         self._namespaces = namespaces
         self._records = namespaces.partitioned
         self._config = config
+        self._closed: list[str] = []
+
+    @contextmanager
+    def without_auto_creation(self, namespace: str) -> Iterator[None]:
+        """In the block no topic of the namespace is made automatically."""
+        self._closed.append(namespace)
+        try:
+            yield
+        finally:
+            self._closed.remove(namespace)
 
     async def partitions(self, topic: TopicName) -> int:
         """The number of partitions, 0 for a topic that isn't partitioned."""
@@ -103,6 +114,8 @@ class TopicCatalog:
             allowed = override.get("allowAutoTopicCreation", allowed)
             kind = override.get("topicType", kind)
             count = override.get("defaultNumPartitions", count)
+        if topic.namespace in self._closed:
+            return None
         if not allowed or topic.local_name.endswith("__transaction_pending_ack"):
             return None
         if kind == "partitioned" and not topic.is_partition:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-
-import trio
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -16,7 +13,6 @@ from geminga_broker.cluster.records import BadName, JsonObject, ResourceExists, 
 from geminga_broker.service import BrokerService
 
 BUNDLES_MAX = 1 << 16
-_AUTO_CREATION = "autoTopicCreationOverride"
 
 
 async def require_namespace(namespaces: Namespaces, namespace: str) -> None:
@@ -91,25 +87,10 @@ async def delete_by_force(service: BrokerService, namespace: str) -> None:
         raise rest.RestError(405, "Broker doesn't allow forced deletion of namespaces")
     if not await service.namespaces.exists(namespace):
         raise rest.RestError(404, f"Namespace {namespace} does not exist.")
-    before = await service.namespaces.auto_creation(namespace)
-    await _set_auto_creation(service, namespace, {"allowAutoTopicCreation": False})
-    try:
+    # Only in memory: a crash must not leave a namespace in which no topic can be made.
+    with service.catalog.without_auto_creation(namespace):
         await service.topics.delete_all(namespace)
         await delete_namespace(service, namespace)
-    except BaseException:
-        with trio.CancelScope(shield=True), contextlib.suppress(ResourceMissing):
-            await _set_auto_creation(service, namespace, before)
-        raise
-
-
-async def _set_auto_creation(
-    service: BrokerService, namespace: str, override: JsonObject | None
-) -> None:
-    def change(old: JsonObject) -> JsonObject:
-        kept = {key: value for key, value in old.items() if key != _AUTO_CREATION}
-        return kept if override is None else kept | {_AUTO_CREATION: override}
-
-    await service.namespaces.tenants.update(namespace, change)
 
 
 async def _policies_given(request: Request) -> JsonObject:

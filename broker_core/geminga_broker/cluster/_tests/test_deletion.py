@@ -163,7 +163,10 @@ async def test_a_namespace_is_deleted_by_force_though_clients_come_back() -> Non
 async def test_where_a_forced_deletion_fails_topics_can_be_made_again(
     override: dict[str, object] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    during: list[object] = []
+
     async def fail(self: Topics, namespace: str) -> None:
+        during.append(await self._namespaces.policies(namespace))
         assert await self._catalog.auto_partitions(TopicName.parse(f"{namespace}/a")) is None
         raise BrokerError(ServerError.PersistenceError, "storage is gone")
 
@@ -177,4 +180,7 @@ async def test_where_a_forced_deletion_fails_topics_can_be_made_again(
         before = await service.namespaces.policies("public/kept")
         with pytest.raises(BrokerError):
             await delete_by_force(service, "public/kept")
+        # What is stored never forbids it: a crash may come.
+        assert during == [before]
         assert await service.namespaces.policies("public/kept") == before
+        assert await service.catalog.auto_partitions(TopicName.parse("public/kept/a")) is not None
