@@ -48,7 +48,7 @@ class FramedStream:
         self._queue: list[Buffer] = []
         self._pending_bytes = 0
         self.sent_bytes = 0
-        """How much of what was queued the kernel has taken."""
+        """Queued bytes that the kernel has taken, in total."""
         self._choked = False
         self._writable_callbacks: list[Callable[[], object]] = []
         self._flushed: trio.Event | None = None

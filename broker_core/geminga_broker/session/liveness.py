@@ -31,7 +31,7 @@ class Liveness:
         self._listening: trio.Event | None = None
         self._taken_bytes = 0
         self._took_s = self.heard_s
-        """When `keep_alive` last saw that the peer takes what is written, or that nothing waits."""
+        """When `keep_alive` last saw that the peer takes queued bytes, or that none are queued."""
 
     def heard(self) -> None:
         """The peer sent something."""

@@ -72,7 +72,7 @@ async def store_epoch(topic: TopicBase[S], log: ManagedLedger, producer: Produce
     try:
         await log.settled()
     except BaseException:
-        producer.close()  # it has no owner yet, and gets none
+        producer.close()  # it will have no owner
         raise
     if not topic.is_registered(producer):
         topic.check_open()

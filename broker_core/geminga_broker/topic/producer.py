@@ -137,7 +137,7 @@ class Producer:
         self._submit(entries, PublishRun(sent, size), messages)
 
     def publish_joined(self, first_sequence_id: int, payloads: Sequence[memoryview]) -> None:
-        """The same for plain messages with consecutive sequence ids, each an entry."""
+        """As `publish`, for plain messages with consecutive sequence ids, one in each entry."""
         target = self._target
         if (
             self.state is not ProducerState.OPEN

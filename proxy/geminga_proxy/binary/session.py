@@ -51,8 +51,8 @@ _log = logging.getLogger(__name__)
 
 LAST_ANSWERS_S = 1.0
 TURN_BYTES = 8 * 1024
-"""Of a client that has no tunnel: some 600 of the smallest commands, which are handled in one turn
-of the loop, about 15 ms.
+"""Bytes of a client without a tunnel that are handled in one turn of the loop: some 600 of the
+smallest commands take about 15 ms.
 """
 
 
@@ -166,7 +166,7 @@ class ProxySession:
                 with self._serving:
                     await self._shake_hands()
                     if self._rest and machine.state is State.CONNECTING:
-                        await self._receive()  # refused: it came ahead of the tunnel
+                        await self._receive()  # refused: sent before the tunnel was open
                     if machine.state is State.CONNECTING:
                         broker = await self._reach()
                     while machine.state is State.LOOKUPS:
