@@ -74,8 +74,8 @@ class Liveness:
         _log.info("address=%s dropped: silent for %g s, or no CONNECT", stream.name, limit_s)
 
     def _forgive(self, due_s: float) -> None:
-        """Don't count as silence that this process stood still (SIGSTOP, a paused machine): what
-        the peer sent meanwhile may not be read yet.
+        """Don't count time in which this process was stopped (SIGSTOP, a paused machine) as
+        silence: frames of that time may not be read yet.
         """
         now_s = trio.current_time()
         self.heard_s = min(now_s, self.heard_s + now_s - due_s)
