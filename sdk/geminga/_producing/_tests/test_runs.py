@@ -6,10 +6,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from geminga._entries.encode import Extras
+from geminga._entries.encode import Encoder, Extras
 from geminga._producing._tests.desk import NOWHERE, Desk
+from geminga._producing.outbox import Outbox
 from geminga._producing.receipt import Receipt
 from geminga._producing.window import ReceiptVerdict
+from geminga.options import ProducerOptions
 
 
 @given(
@@ -48,6 +50,34 @@ def test_a_run_of_receipts_is_as_each_by_itself(
         ]
         assert states[0] == states[1]
     assert all(each.is_settled for desk in desks for each in desk.settled)
+
+
+def test_a_run_of_receipts_that_ends_in_the_middle_of_a_message() -> None:
+    """The first chunk's place is part of the message's id."""
+    options = ProducerOptions(
+        batching_enabled=False, chunking_enabled=True, chunk_max_message_size_bytes=10
+    )
+    encoder = Encoder(3, "persistent://t/n/t", options, lambda: 42)
+    box = Outbox(options, encoder, lambda: 1.0, lambda run, *_: None)
+    box.begin(-1)
+    small, large = (box.add(b"x" * size, None, None) for size in (10, 20))
+    assert box.on_receipts(0, 7, 50, 2) is ReceiptVerdict.DONE
+    assert box.on_receipts(1, 7, 52, 1) is ReceiptVerdict.DONE
+    assert small.message_id.entry_id == 50
+    assert str(large.message_id.first_chunk) == "7:51:-1"
+    assert large.message_id.entry_id == 52
+    assert not box.in_flight
+
+
+def test_what_the_broker_may_have_does_not_join_a_batch() -> None:
+    """One opened before the broker told the last sequence id of the producer's name."""
+    desk = Desk(held=True)
+    desk.box.add(b"x", None, 5)
+    desk.add(1)
+    assert desk.box.open_batch is not None
+    desk.box.begin(10)
+    assert desk.box.join(b"x") is None
+    assert desk.box.add_run([b"x"]) == []
 
 
 @given(
