@@ -87,19 +87,24 @@ class Brokers:
         self.rotation.clear()
         by_tls = self.tls is not None
         self.listed = _addresses(
-            one.pulsar_service_url_tls if by_tls else one.pulsar_service_url for one in records
+            (one.pulsar_service_url_tls if by_tls else one.pulsar_service_url for one in records),
+            by_tls=by_tls,
         )
         self.targets.know(
             _addresses(
-                url
-                for one in records
-                for url in (one.pulsar_service_url, one.pulsar_service_url_tls)
+                (
+                    url
+                    for one in records
+                    for url in (one.pulsar_service_url, one.pulsar_service_url_tls)
+                ),
+                by_tls=True,
             )
         )
         if self.on_web_found is not None:
             self.on_web_found(
                 _addresses(
-                    one.web_service_url_tls if by_tls else one.web_service_url for one in records
+                    (one.web_service_url_tls if by_tls else one.web_service_url for one in records),
+                    by_tls=by_tls,
                 )
             )
 
@@ -118,13 +123,13 @@ def _tls_contexts(config: ProxyConfig, own: OwnCredentials) -> TlsContexts:
         raise ConfigError(f"TLS to brokers: {error}") from error
 
 
-def _addresses(urls: Iterable[str | None]) -> list[Address]:
-    """The addresses of all valid URLs."""
+def _addresses(urls: Iterable[str | None], *, by_tls: bool) -> list[Address]:
+    """The addresses of all valid URLs; those that ask for TLS only if `by_tls`."""
     found = []
     for url in urls:
         if url:
             try:
-                found.append(parse_url(url))
+                found.append(parse_url(url, by_tls=by_tls))
             except BadAddress as error:
                 _log.warning("discovered broker ignored: %s", error)
     return found

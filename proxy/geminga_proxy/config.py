@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from geminga_proxy.addresses import parse_urls
 from geminga_proxy.discovery import store_file
 from geminga_runtime.auth.settings import AuthSettings
 from geminga_runtime.settings import ConfigError, build, gather, setting, written
@@ -112,6 +113,10 @@ def load_config(
     """Defaults, then a file, the environment, overrides. Raises ConfigError."""
     config = build(ProxyConfig, gather(path, environment, overrides, defaults))
     brokers = config.brokers
+    parse_urls("brokerServiceURL", brokers.service_url)
+    parse_urls("brokerServiceURLTLS", brokers.service_url_tls)
+    parse_urls("brokerWebServiceURL", brokers.web_url)
+    parse_urls("brokerWebServiceURLTLS", brokers.web_url_tls)
     if not (brokers.service_url or brokers.service_url_tls or brokers.metadata_store_url):
         raise ConfigError(f"the addresses of brokers are missing: set {BROKER_ADDRESSES}")
     if brokers.metadata_store_url:

@@ -117,7 +117,7 @@ class ClientRequest:
         response = frame.command.lookupTopicResponse
         url = response.brokerServiceUrlTls if by_tls else response.brokerServiceUrl
         if response.response == CommandLookupTopicResponse.Redirect:
-            address = _address(url)
+            address = _address(url, by_tls)
             self._redirects += 1
             if self._redirects == REDIRECTS_MAX:
                 raise LookupFailed(f"more than {REDIRECTS_MAX} redirects")
@@ -125,15 +125,15 @@ class ClientRequest:
             return Redirected(address)
         if response.response != CommandLookupTopicResponse.Connect:
             return Answer(encode(frame.command))
-        names = _address(url)
+        names = _address(url, by_tls)
         # The proxy connects to the broker, whether or not the client itself uses TLS.
         response.brokerServiceUrl = response.brokerServiceUrlTls = url
         response.proxy_through_service_url = True
         return Answer(encode(frame.command), names)
 
 
-def _address(url: str) -> Address:
+def _address(url: str, by_tls: bool) -> Address:
     try:
-        return parse_url(url)
+        return parse_url(url, by_tls=by_tls)
     except BadAddress as error:
         raise LookupFailed(f"invalid broker URL in a lookup response: {error}") from None

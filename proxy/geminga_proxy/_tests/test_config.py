@@ -1,0 +1,69 @@
+"""What the proxy's configuration refuses, and what its command line means."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from geminga_proxy.addresses import Address, BadAddress, parse_url, parse_urls
+from geminga_proxy.cli import proxy
+from geminga_proxy.config import load_config
+from geminga_runtime.settings import ConfigError
+
+PLAIN = {"brokerServiceURL": "pulsar://h:6650"}
+
+
+@pytest.mark.parametrize(
+    ("key", "url", "told"),
+    [
+        (
+            "brokerServiceURL",
+            "pulsar+ssl://h:6651",
+            "pulsar+ssl:// belongs in brokerServiceURLTLS, with tlsEnabledWithBroker=true",
+        ),
+        ("brokerServiceURL", "http://h:8080", "http:// belongs in brokerWebServiceURL"),
+        ("brokerServiceURL", "h:6650", "must begin with pulsar://"),
+        ("brokerServiceURL", "zk://h:6650", "must begin with pulsar://"),
+        ("brokerServiceURL", "pulsar://a:1,pulsar+ssl://b:2", "'pulsar[+]ssl://b:2' must begin"),
+        ("brokerServiceURLTLS", "pulsar://h:6650", "pulsar:// belongs in brokerServiceURL"),
+        ("brokerWebServiceURL", "https://h:8443", "https:// belongs in brokerWebServiceURLTLS"),
+        ("brokerWebServiceURL", "pulsar://h:8080", "must begin with http://"),
+        ("brokerWebServiceURL", "h:8080", "must begin with http://"),
+        ("brokerWebServiceURLTLS", "http://h:8080", "must begin with https://"),
+    ],
+)
+@pytest.mark.parametrize("by_tls", ["false", "true"])
+def test_a_url_of_another_scheme_is_refused(key: str, url: str, told: str, by_tls: str) -> None:
+    """Else a URL that asks for TLS is spoken to without."""
+    settings = PLAIN | {"brokerServiceURLTLS": "pulsar+ssl://h:6651", key: url}
+    with pytest.raises(ConfigError, match=told.replace("pulsar+ssl", "pulsar[+]ssl")):
+        load_config(None, {}, settings | {"tlsEnabledWithBroker": by_tls})
+
+
+def test_what_a_key_takes() -> None:
+    one, two = Address("a", 1), Address("b", 2)
+    assert parse_urls("brokerServiceURL", "pulsar://a:1") == [one]
+    assert parse_urls("brokerServiceURL", "PULSAR://a:1/") == [one]
+    assert parse_urls("brokerServiceURL", "pulsar://a:1, b:2") == [one, two]
+    assert parse_urls("brokerServiceURLTLS", "pulsar+ssl://a:1,pulsar+ssl://b:2") == [one, two]
+    assert parse_urls("brokerServiceURLTLS", "pulsar+ssl://a") == [Address("a", 6651)]
+    assert parse_urls("brokerWebServiceURLTLS", "https://a,b:2") == [Address("a", 443), two]
+    assert parse_urls("brokerWebServiceURL", "http://a:1/") == [one]
+    assert parse_urls("brokerWebServiceURL", "") == []
+
+
+def test_a_broker_that_asks_for_tls_is_not_spoken_to_without() -> None:
+    assert parse_url("pulsar+ssl://h:6651") == Address("h", 6651)
+    assert parse_url("pulsar://h:6650", by_tls=False) == Address("h", 6650)
+    with pytest.raises(BadAddress, match="tlsEnabledWithBroker=true"):
+        parse_url("pulsar+ssl://h:6651", by_tls=False)
+
+
+def test_the_command_refuses_it_with_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("geminga_runtime.logs.set_up_logging", lambda level: None)
+    result = CliRunner().invoke(proxy, ["--broker-service-url", "pulsar+ssl://h:6651"])
+    assert result.exit_code == 2
+    assert result.output == (
+        "Error: brokerServiceURL: 'pulsar+ssl://h:6651' must begin with pulsar://; "
+        "pulsar+ssl:// belongs in brokerServiceURLTLS, with tlsEnabledWithBroker=true\n"
+    )
