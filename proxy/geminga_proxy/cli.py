@@ -24,9 +24,9 @@ class StartFailed(click.ClickException):
 
 @click.command()
 @click.option("--broker-service-url", help="pulsar://host:port, or several hosts with commas.")
-@click.option("--broker-service-url-tls", help="pulsar+ssl://host:port of the same brokers.")
+@click.option("--broker-service-url-tls", help="pulsar+ssl://host:port: TLS to brokers.")
 @click.option("--broker-web-service-url", help="http://host:port of the brokers' REST API.")
-@click.option("--broker-web-service-url-tls", help="https://host:port of it.")
+@click.option("--broker-web-service-url-tls", help="https://host:port of it: TLS to brokers.")
 @click.option("--metadata-store", help="Find brokers in this metadata store instead.")
 @click.option("--host", help="Address to listen on.  [default: 0.0.0.0]")
 @click.option("--service-port", type=PORT, help="0 takes a free one.  [default: 6650]")
@@ -54,12 +54,17 @@ def proxy(config_file: Path | None, log_level: str, **given: object) -> None:
 
     set_up_logging(log_level.upper())
     overrides = {_KEYS[name]: str(value) for name, value in given.items() if value is not None}
+    if not _TLS_KEYS.isdisjoint(overrides):
+        overrides["tlsEnabledWithBroker"] = "true"
     try:
         config = load_config(config_file, os.environ, overrides)
     except ConfigError as error:
         raise StartFailed(str(error)) from error
     run(config)
 
+
+_TLS_KEYS = frozenset(("brokerServiceURLTLS", "brokerWebServiceURLTLS"))
+"""In a file they count with tlsEnabledWithBroker only; as options they imply it."""
 
 _KEYS = {
     "broker_service_url": "brokerServiceURL",

@@ -123,6 +123,10 @@ def load_config(
         store_file(brokers.metadata_store_url)
     if config.client.tls and not (brokers.service_url_tls or brokers.metadata_store_url):
         raise ConfigError("tlsEnabledWithBroker needs brokerServiceURLTLS or metadataStoreUrl")
+    if not (config.client.tls or brokers.service_url or brokers.metadata_store_url):
+        raise ConfigError(
+            "brokerServiceURLTLS is for tlsEnabledWithBroker=true: set that, or brokerServiceURL"
+        )
     if config.client.forward_credentials and not config.auth.enabled:
         raise ConfigError("forwardAuthorizationCredentials needs authenticationEnabled")
     return config

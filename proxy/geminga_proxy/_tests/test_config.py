@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from geminga_proxy.addresses import Address, BadAddress, parse_url, parse_urls
 from geminga_proxy.cli import proxy
-from geminga_proxy.config import load_config
+from geminga_proxy.config import ProxyConfig, load_config
 from geminga_runtime.settings import ConfigError
 
 PLAIN = {"brokerServiceURL": "pulsar://h:6650"}
@@ -59,11 +61,48 @@ def test_a_broker_that_asks_for_tls_is_not_spoken_to_without() -> None:
         parse_url("pulsar+ssl://h:6651", by_tls=False)
 
 
-def test_the_command_refuses_it_with_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[Result, list[ProxyConfig]]:
+    """The command's result, and the configuration that it would serve with."""
+    served: list[ProxyConfig] = []
     monkeypatch.setattr("geminga_runtime.logs.set_up_logging", lambda level: None)
-    result = CliRunner().invoke(proxy, ["--broker-service-url", "pulsar+ssl://h:6651"])
-    assert result.exit_code == 2
+    monkeypatch.setattr("geminga_proxy.cli.run", served.append)
+    return CliRunner().invoke(proxy, arguments), served
+
+
+def test_the_command_refuses_it_with_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    result, served = run(monkeypatch, "--broker-service-url", "pulsar+ssl://h:6651")
+    assert (result.exit_code, served) == (2, [])
     assert result.output == (
         "Error: brokerServiceURL: 'pulsar+ssl://h:6651' must begin with pulsar://; "
         "pulsar+ssl:// belongs in brokerServiceURLTLS, with tlsEnabledWithBroker=true\n"
     )
+
+
+def test_an_option_with_a_url_for_tls_implies_tls(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    by_tls = ("--broker-service-url-tls", "pulsar+ssl://h:6651")
+    plain = ("--broker-service-url", "pulsar://h:6650")
+    web = ("--broker-web-service-url-tls", "https://h:8443")
+    file = tmp_path / "proxy.conf"
+    file.write_text("tlsEnabledWithBroker=false\nbrokerServiceURLTLS=pulsar+ssl://h:6651\n")
+    configured = ("--config", str(file))
+    for options in (by_tls, by_tls + web, plain + by_tls, configured + by_tls, configured + web):
+        _, (config,) = run(monkeypatch, *options)
+        assert config.client.tls
+    for options in (plain, configured + plain):
+        _, (config,) = run(monkeypatch, *options)
+        assert not config.client.tls
+    result, _ = run(monkeypatch, *plain, *web)
+    assert result.exit_code == 2
+    assert "tlsEnabledWithBroker needs brokerServiceURLTLS" in result.output
+
+
+def test_a_url_for_tls_alone_needs_tls() -> None:
+    """Else no broker is known, and every lookup fails."""
+    alone = {"brokerServiceURLTLS": "pulsar+ssl://h:6651"}
+    with pytest.raises(ConfigError, match="for tlsEnabledWithBroker=true: set that, or"):
+        load_config(None, {}, alone)
+    assert load_config(None, {}, alone | PLAIN).brokers.service_url
+    assert load_config(None, {}, alone | {"tlsEnabledWithBroker": "true"}).client.tls
+    assert load_config(None, {}, alone | {"metadataStoreUrl": "sqlite:///m"}).brokers
