@@ -27,11 +27,16 @@ class BadRequest(HttpError):
 
 
 class BrokerFailed(Exception):
-    """A broker can't be reached, or its response broke off. The text is for the log."""
+    """A broker can't be reached, or its response broke off. The text is for the log, `told` for
+    the client: it has no broker's address.
+    """
 
-    def __init__(self, text: str, *, timed_out: bool = False) -> None:
+    def __init__(
+        self, text: str, *, timed_out: bool = False, told: str = "No broker can be reached now"
+    ) -> None:
         super().__init__(text)
         self.timed_out = timed_out
+        self.told = told
 
 
 class ExchangeBroken(Exception):

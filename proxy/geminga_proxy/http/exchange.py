@@ -324,4 +324,4 @@ def _client_error(error: BrokerFailed) -> HttpError:
     _log.warning("%s", error)
     if error.timed_out:
         return HttpError(504, "The broker did not answer in time")
-    return HttpError(502, "No broker can be reached now")
+    return HttpError(502, error.told)

@@ -111,6 +111,8 @@ class Upstreams:
         self._own_host = own_host
         self._tls = tls
         self._connect_timeout_s = connect_timeout_s
+        self.no_url = ""
+        """Why there is no broker to ask, if the configuration names none."""
         self.rotation = Rotation()
         self._idle: dict[Address, deque[WebConnection]] = {}
         self._closed = False
@@ -129,7 +131,9 @@ class Upstreams:
 
     async def open_any(self, *, fresh: bool = False) -> WebConnection:
         """A connection to the next reachable broker. Raises BrokerFailed."""
-        failure = BrokerFailed("no broker's web service is known")
+        failure = BrokerFailed("no broker has been discovered yet")
+        if self.no_url:
+            failure = BrokerFailed(self.no_url, told=self.no_url)
         for address in self.rotation.order(self._brokers.listed):
             try:
                 return await self.open(address, fresh=fresh)

@@ -34,10 +34,10 @@ class Web:
         self.service = service
         self.config: ProxyConfig = service.config
         where, tls = self.config.brokers, service.brokers.tls
-        if tls is None:
-            brokers = WebBrokers(parse_urls("brokerWebServiceURL", where.web_url))
-        else:
-            brokers = WebBrokers(parse_urls("brokerWebServiceURLTLS", where.web_url_tls))
+        key, url = "brokerWebServiceURL", where.web_url
+        if tls is not None:
+            key, url = "brokerWebServiceURLTLS", where.web_url_tls
+        brokers = WebBrokers(parse_urls(key, url))
         timeout_s = where.connect_timeout_ms / 1000
         own_host = self.config.listen.advertised_address.lower()
         self.upstreams = Upstreams(brokers, tls, timeout_s, own_host)
@@ -46,6 +46,10 @@ class Web:
         )
         """For WebSockets: Apache's service would take the proxy's certificate for the client's.
         """
+        if not (url or where.metadata_store_url):
+            self.upstreams.no_url = f"This proxy passes on no HTTP: {key} is not set"
+            self.without_certificate.no_url = self.upstreams.no_url
+            _log.warning("%s", self.upstreams.no_url)
         service.brokers.on_web_found = brokers.found
         self.is_draining = False
         self.requests = 0

@@ -169,8 +169,28 @@ async def test_dead_brokers_are_skipped() -> None:
         status, headers, body = await (await Client.of(running)).ask("GET", "/admin")
         assert (status, json.loads(body)) == (502, {"reason": "No broker can be reached now"})
         assert headers[b"content-type"] == b"application/json"
-    async with proxied() as running:
-        assert (await (await Client.of(running)).ask("GET", "/admin"))[0] == 502
+
+
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({}, "brokerWebServiceURL"),
+        (
+            {"brokerServiceURLTLS": "pulsar+ssl://127.0.0.1:1", "tlsEnabledWithBroker": "true"},
+            "brokerWebServiceURLTLS",
+        ),
+    ],
+)
+async def test_a_proxy_without_a_web_url_names_the_key(
+    settings: dict[str, str], key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    told = f"This proxy passes on no HTTP: {key} is not set"
+    async with proxied(**settings) as running:
+        assert told in caplog.text
+        client = await Client.of(running)
+        status, _, body = await client.ask("GET", "/admin")
+        assert (status, json.loads(body)) == (502, {"reason": told})
+        assert (await client.ask("GET", "/status.html"))[0] == 200
 
 
 async def test_discovered_brokers_are_asked() -> None:
