@@ -119,12 +119,13 @@ class Frame(msgspec.Struct, gc=False, eq=False):
 class FramingError(RemoteProtocolError):
     """Inconsistent lengths, or a frame above the limit: the connection must be closed.
 
-    `frames` are the complete frames before it in the same feed.
+    `frames` are the complete frames before it in the same feed; `is_http`: the peer speaks HTTP.
     """
 
-    def __init__(self, message: str, frames: list[Frame]) -> None:
+    def __init__(self, message: str, frames: list[Frame], *, is_http: bool = False) -> None:
         super().__init__(message, fatal=True)
         self.frames = frames
+        self.is_http = is_http
 
 
 class FrameReader:
@@ -329,15 +330,16 @@ class FrameReader:
             limit = self._size_max + 4
             other = other_protocol(_LENGTH.pack(total))
             if other is not None:
-                self._fail(f"the peer speaks {other}, not Pulsar's binary protocol", frames)
+                text = f"the peer speaks {other}, not Pulsar's binary protocol"
+                self._fail(text, frames, is_http=other.startswith("HTTP"))
             self._fail(f"frame of {total + 4} bytes is above the limit of {limit} bytes", frames)
         self._fail(f"frame lengths don't fit: total {total}, command {command_size}", frames)
 
-    def _fail(self, text: str, frames: list[Frame]) -> NoReturn:
+    def _fail(self, text: str, frames: list[Frame], *, is_http: bool = False) -> NoReturn:
         self._failure = text
         self._chunks.clear()
         self._held = 0
-        raise FramingError(text, frames)
+        raise FramingError(text, frames, is_http=is_http)
 
 
 def _odd_frame(

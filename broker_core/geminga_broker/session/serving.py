@@ -107,6 +107,8 @@ async def _read(session: Session) -> None:
             if failure is not None:
                 if not session.connected and data.startswith(_TLS_HELLO):
                     raise SessionClosed("the peer speaks TLS on the plaintext port") from failure
+                if failure.is_http:
+                    raise SessionClosed(_speaks_http(session)) from failure
                 raise SessionClosed(str(failure)) from failure
             del data, frames, unfinished  # don't keep an idle client's last messages
             if backpressure.overloaded:
@@ -115,6 +117,13 @@ async def _read(session: Session) -> None:
         _log.debug("address=%s lost: %s", session.address, error)
     except SessionClosed as error:
         _log.warning("address=%s closed: %s", session.address, error)
+
+
+def _speaks_http(session: Session) -> str:
+    addresses = session.service.lookup.addresses
+    places = " and ".join(url for url in (addresses.web_url, addresses.web_url_tls) if url)
+    told = f" (the web service is at {places})" if places else ""
+    return f"the peer speaks HTTP on the port for Pulsar's binary protocol{told}"
 
 
 def _next_read_bytes(bytes_max: int, received: int, frames: int) -> int:

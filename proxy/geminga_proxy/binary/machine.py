@@ -67,6 +67,7 @@ REQUESTS_MAX = 5000
 
 NO_REQUEST = (1 << 64) - 1
 _UNAVAILABLE = "No broker can be reached now"
+_HTTP = "the peer speaks HTTP on the port for Pulsar's binary protocol"
 _TOO_EARLY = "closed: a command before authentication"
 _FLAGS = FeatureFlags(supports_get_partitioned_metadata_without_auto_creation=True)
 _TLS_HELLO = b"\x16\x03"
@@ -201,7 +202,7 @@ class ClientMachine:
         except FramingError as error:
             if self.state is State.HELLO:
                 yield _NOT_AUTHENTICATED
-            yield from self._end(f"closed: {shown(str(error))}")
+            yield from self._end(f"closed: {_HTTP if error.is_http else shown(str(error))}")
             return
         if not self._unfinished.becomes(self._reader.buffered, at_s):
             yield from self._end("closed: too many large requests of all clients are under way")

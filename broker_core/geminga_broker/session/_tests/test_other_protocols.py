@@ -26,3 +26,16 @@ async def test_the_log_names_other_protocols(
         assert await client.next() is None
         await wait_all_tasks_blocked()
     assert f"the peer speaks {named}" in caplog.text
+
+
+async def test_a_client_that_speaks_http_is_told_where_the_web_service_is(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The broker knows its own ports: the log doesn't ask what port this is."""
+    async with open_broker() as broker:
+        client = broker.client()
+        await client.send(b"GET /admin/v2/clusters HTTP/1.1\r\n")
+        assert await client.next() is None
+        await wait_all_tasks_blocked()
+        told = f"(the web service is at {broker.service.lookup.addresses.web_url})"
+    assert f"the peer speaks HTTP on the port for Pulsar's binary protocol {told}" in caplog.text

@@ -116,6 +116,13 @@ def test_no_command_is_taken_after_a_refusal_in_the_same_read() -> None:
         (connection.PING, [End("closed: the first command is not CONNECT")]),
         (b"\x16\x03\x01\x02", [End("closed: the peer speaks TLS on the plaintext port")]),
         (
+            b"GET /admin HTTP/1.1\r\n",
+            [
+                NOT_AUTHENTICATED,
+                End("closed: the peer speaks HTTP on the port for Pulsar's binary protocol"),
+            ],
+        ),
+        (
             (1 << 20).to_bytes(4, "big") + bytes(8),
             [NOT_AUTHENTICATED, End("closed: frame of 1048580 bytes is above the limit")],
         ),
