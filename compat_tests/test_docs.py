@@ -130,6 +130,11 @@ def test_there_are_examples() -> None:
     assert len(names) == len(set(names))
 
 
+def test_documents_call_no_program_that_is_not_ours() -> None:
+    """Apache's scripts aren't there; what they do is told as a call of the REST API."""
+    assert [path.name for path in DOCUMENTS if "bin/pulsar" in path.read_text()] == []
+
+
 @pytest.mark.parametrize(("name", "kind", "code"), blocks(), ids=[b[0] for b in blocks()])
 def test_example(
     name: str, kind: str, code: str, standalone: ServerProcess, tmp_path: Path
