@@ -135,6 +135,19 @@ def test_documents_call_no_program_that_is_not_ours() -> None:
     assert [path.name for path in DOCUMENTS if "bin/pulsar" in path.read_text()] == []
 
 
+def test_readme_tells_what_a_command_needs() -> None:
+    """The same extra as the command names when it is missing."""
+    code = (
+        "import sys; sys.modules['jwt'] = None; from geminga.cli import main; "
+        "main(['tokens', 'create-secret-key'], prog_name='geminga')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+    told = re.search(r"geminga\[(\w+)\]", done.stderr)
+    assert told is not None, done.stderr
+    readme = (ROOT / "README.md").read_text()
+    assert re.search(rf"`geminga\[{told[1]}\]` \([^)]*`geminga tokens`", readme)
+
+
 @pytest.mark.parametrize(("name", "kind", "code"), blocks(), ids=[b[0] for b in blocks()])
 def test_example(
     name: str, kind: str, code: str, standalone: ServerProcess, tmp_path: Path
