@@ -10,12 +10,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin import rest
-from geminga_broker.admin.topics.routes import require_topic, targets
+from geminga_broker.admin.topics.routes import require_topic, require_writable_namespace, targets
 from geminga_broker.errors import BrokerError
 from geminga_broker.limits import check_subscription
 from geminga_broker.service import BrokerService
 from geminga_broker.topic.topic import Topic
 from geminga_protocol.ids import EARLIEST, LATEST, Position
+from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
 
 OnTopic = Callable[[Topic, TopicName, str, Request], Awaitable[None]]
@@ -52,6 +53,28 @@ def _number(request: Request, name: str) -> int:
 def _require(topic: Topic, name: TopicName, subscription: str) -> None:
     if subscription not in topic.subscriptions:
         raise rest.RestError(404, f"Subscription {subscription} not found for topic {name}")
+
+
+async def _auto_created(service: BrokerService, name: TopicName) -> list[Topic]:
+    """The topic or its partitions, made now where policy makes topics for clients too.
+
+    Raises RestError, BrokerError.
+    """
+    await require_writable_namespace(service, name)
+    refused = rest.RestError(412, "Topic does not exist and cannot be auto-created")
+    is_allowed = await service.catalog.auto_partitions(name) is not None
+    try:
+        count = await service.topics.partition_count(name, create=True)
+        names = [name.partition(index) for index in range(count)] or [name]
+        for one in names:
+            # Loading would make a partition that was deleted, whatever the policy.
+            if not (is_allowed or await service.topics.exists(one)):
+                raise refused
+        return [await service.topics.get(one, create=True) for one in names]
+    except BrokerError as error:
+        if error.code != ServerError.TopicNotFound:
+            raise
+        raise refused from None
 
 
 async def _start_of(request: Request, default: Position | None) -> Position:
@@ -95,8 +118,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         except BrokerError as error:
             raise rest.RestError(412, str(error)) from None
         start = await _start_of(request, LATEST)
-        names = await targets(service, rest.topic_of(request, domain))
-        topics = [await require_topic(service, name) for name in names]
+        topics = await _auto_created(service, rest.topic_of(request, domain))
         if all(subscription in topic.subscriptions for topic in topics):
             raise rest.RestError(409, "Subscription already exists for topic")
         for topic in topics:
