@@ -91,6 +91,11 @@ async def test_force_holds_after_a_failed_sync(seed: int, autojump_clock: MockCl
         )
         with pytest.raises(StorageFailed):
             await bookie.force(1)
+        disk.fault = lambda _operation, path: errno.EIO if path.suffix == ".log" else 0
+        for _ in range(3):
+            await trio.sleep(0.5)
+            with pytest.raises(StorageFailed):
+                await bookie.force(1)
         disk.fault = lambda _operation, _path: 0
         with trio.fail_after(60):
             while True:
