@@ -51,19 +51,24 @@ async def test_where_partitioned_topics_are_made() -> None:
 
 async def test_where_no_topics_are_made() -> None:
     async with admin() as rest:
+        assert await rest.ask("PUT", f"{TOPICS}/q/partitions", 2) == DONE
+        assert await subscribe(rest, "q-partition-2") == REFUSED
+        assert await rest.ask("DELETE", f"{TOPICS}/q/partitions") == DONE
         await allow(rest, allowAutoTopicCreation=False)
         assert await subscribe(rest, "t") == REFUSED
         assert await subscribe(rest, "t-partition-0") == REFUSED
         assert await names(rest) == []
         assert await rest.ask("PUT", f"{TOPICS}/p/partitions", 2) == DONE
         assert await subscribe(rest, "p") == DONE
-        assert await rest.ask("DELETE", f"{TOPICS}/p-partition-0", query="force=true") == DONE
-        assert await subscribe(rest, "p", name="other") == REFUSED
-        assert await names(rest) == ["p-partition-1"]
+        assert await subscribe(rest, "p-partition-2") == REFUSED
+        assert await names(rest) == ["p-partition-0", "p-partition-1"]
 
 
-async def test_a_partition_that_was_deleted_is_made_again() -> None:
+@pytest.mark.parametrize("is_allowed", [True, False])
+async def test_a_partition_that_was_deleted_is_made_again(is_allowed: bool) -> None:
+    """Also where no topics are made: its topic is there."""
     async with admin() as rest:
+        await allow(rest, allowAutoTopicCreation=is_allowed)
         assert await rest.ask("PUT", f"{TOPICS}/p/partitions", 2) == DONE
         assert await rest.ask("DELETE", f"{TOPICS}/p-partition-0", query="force=true") == DONE
         assert await subscribe(rest, "p") == DONE

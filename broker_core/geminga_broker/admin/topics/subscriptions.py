@@ -62,14 +62,13 @@ async def _auto_created(service: BrokerService, name: TopicName) -> list[Topic]:
     """
     await require_writable_namespace(service, name)
     refused = rest.RestError(412, "Topic does not exist and cannot be auto-created")
-    is_allowed = await service.catalog.auto_partitions(name) is not None
+    if name.is_partition:
+        partitions = await service.catalog.partitions(name.partitioned_base)
+        if 0 < partitions <= name.partition_index:
+            raise refused
     try:
         count = await service.topics.partition_count(name, create=True)
         names = [name.partition(index) for index in range(count)] or [name]
-        for one in names:
-            # Loading would make a partition that was deleted, whatever the policy.
-            if not (is_allowed or await service.topics.exists(one)):
-                raise refused
         return [await service.topics.get(one, create=True) for one in names]
     except BrokerError as error:
         if error.code != ServerError.TopicNotFound:
