@@ -50,6 +50,12 @@ def test_a_crash_in_each_step(trouble: str, way: str, seed: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", range(CANARY_SEEDS))
+def test_a_crash_after_a_failed_sync(seed: int) -> None:
+    assert failed_moments(seed, failing_syncs, every=2) == []
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_crash_that_tears_pages(seed: int) -> None:
     """The journal may report a record that was under way, but loses none."""
