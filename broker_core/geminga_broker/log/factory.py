@@ -126,12 +126,12 @@ class ManagedLedgerFactory:
             try:
                 if DELETED_PROPERTY in catalog.properties:
                     await self.open(name, create=False)
+                await catalog.forget_deletion()
             except LogNotFound:
                 continue
-            except LogError as error:
+            except (LogError, MetadataError) as error:
+                # On a full disk a broker starts all the same, and serves reads.
                 _log.warning("log=%s: its deletion can't be finished yet: %s", name, error)
-                continue
-            await catalog.forget_deletion()
 
     async def exists(self, name: str) -> bool:
         """Whether the log is in the metadata store."""

@@ -14,6 +14,7 @@ from geminga_broker.log.api import LogNotFound
 from geminga_broker.log.catalog import DELETIONS
 from geminga_broker.log.options import LogOptions, Retention, Rollover
 from geminga_protocol.ids import EARLIEST, LATEST
+from geminga_runtime.metadata.api import StoreUnavailable
 
 KEPT = LogOptions(rollover=Rollover(entries_max=3, min_s=0), retention=Retention(-1, -1))
 
@@ -62,3 +63,23 @@ async def test_a_deletion_that_a_crash_cuts_off_is_finished_or_had_not_begun(
             for name in ("s", "t"):
                 assert await drain(log.cursors[name]) == numbered(4, 1)
         assert await drain((await broker.open(NAME)).open_reader("r", LATEST)) == []
+
+
+async def test_a_start_goes_on_though_a_full_disk_takes_no_writes(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def full(*_: object, **__: object) -> None:
+        raise StoreUnavailable("disk full")
+
+    world = World()
+    async with world.broker(KEPT) as broker:
+        log = await broker.open(NAME)
+        await publish(log, numbered(5))
+        await log.context.catalog.note_deletion()
+        with monkeypatch.context() as patch:
+            patch.setattr(world.store, "delete", full)
+            await broker.finish_deletions()
+        assert "can't be finished yet: disk full" in caplog.text
+        await broker.finish_deletions()
+        assert await world.store.children(DELETIONS) == []
+        assert await drain(log.open_reader("r", EARLIEST)) == numbered(5)
