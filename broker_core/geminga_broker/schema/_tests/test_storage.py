@@ -190,7 +190,11 @@ async def test_a_damaged_version_is_left_out(
         damaged = packet[:-1] + bytes([packet[-1] ^ 1])
         world.bookie._ledgers[(await world.ledgers())[number]].entries[0] = damaged
     if undecodable:
-        monkeypatch.setattr(Digest, "payload", lambda _self, _ledger, _entry, _packet: b"\xff" * 9)
+
+        def noise(_self: Digest, _ledger_id: int, _first: int, packets: list[bytes]) -> list[bytes]:
+            return [b"\xff" * 9 for _ in packets]
+
+        monkeypatch.setattr(Digest, "payloads", noise)
         assert await world.registry().versions(ID) == []
         monkeypatch.undo()
     again = world.registry()
