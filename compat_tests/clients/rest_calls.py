@@ -160,6 +160,8 @@ CALLS: list[tuple[str, str, str | None, int, object]] = [
      reason("Subscription nope not found for topic persistent://{t}/n1/a")),
     ("PUT", T + "/a/subscription/nope/properties", "{}", 404,
      reason("Subscription nope not found for topic persistent://{t}/n1/a")),
+    ("PUT", T.replace("persistent", "non-persistent") + "/new1/subscription/keep", None, 400,
+     reason("Create subscription on non-persistent topic can only be done through client")),
     ("PUT", T + "/new1/subscription/keep", None, 204, EMPTY),
     ("GET", T + "/new1/subscriptions", None, 200, ["keep"]),
     ("DELETE", T + "/new1/subscription/keep", None, 204, EMPTY),

@@ -111,6 +111,9 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         return rest.ok(list(found))
 
     async def create(request: Request) -> Response:
+        if domain == "non-persistent":
+            text = "Create subscription on non-persistent topic can only be done through client"
+            raise rest.RestError(400, text)
         subscription = rest.parameter(request, "subscription")
         try:
             check_subscription(subscription)
