@@ -213,6 +213,7 @@ class Connection:
 
     async def _read(self) -> None:
         reason = "closed by the broker"
+        data: Buffer = b""
         try:
             while data := await self._stream.receive():
                 self.read_at_s = trio.current_time()

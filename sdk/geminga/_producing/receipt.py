@@ -80,8 +80,8 @@ class Outgoing(msgspec.Struct, eq=False, gc=False):
         items = self.items
         if items is None:
             first = self.sequence_id
-            items = [(first + n, data, None) for n, data in enumerate(self.payloads)]
-            self.items = items
+            items = self.items = []
+            items += [(first + n, data, None) for n, data in enumerate(self.payloads)]
             self.payloads = []
         return items
 
