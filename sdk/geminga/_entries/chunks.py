@@ -3,6 +3,11 @@ processMessageChunk of the Java client). Pure; the clocks come in from outside.
 
 Chunks of one message come in order, those of several producers mixed. What is held are the bytes
 that were really received: of `messages_max` messages at most, each up to CHUNKED_MESSAGE_BYTES_MAX.
+
+A uuid is a producer's name and a sequence id, and so no name of a message: a producer of the same
+name that begins anew counts from 0 again, and what comes again of its forerunner's messages may
+come between. The time of publishing tells them apart: a producer that sends a message again after
+it lost its connection keeps it.
 """
 
 from __future__ import annotations
@@ -29,13 +34,20 @@ INCOMPLETE_MAX = 10_000
 class PendingMessage:
     """The chunks of one message so far."""
 
-    __slots__ = ("began_s", "parts", "positions", "size_bytes")
+    __slots__ = ("began_s", "first", "parts", "positions", "published_ms", "size_bytes", "start")
 
-    def __init__(self, began_s: float) -> None:
+    def __init__(self, first: Chunk, start: Position, published_ms: int, began_s: float) -> None:
+        self.first = first
+        self.start = start
+        self.published_ms = published_ms
         self.began_s = began_s
         self.parts: list[bytes] = []
         self.positions: list[Position] = []
         self.size_bytes = 0
+
+    def may_have(self, chunk: Chunk, position: Position) -> bool:
+        """Whether that may be one of its chunks."""
+        return self.start <= position and self.first[2:] == chunk[2:]
 
 
 class Chunks:
@@ -56,10 +68,13 @@ class Chunks:
         self._expire_s = expire_s or math.inf
         self._acknowledge_oldest = acknowledge_oldest
         self._now_ms = now_ms
-        self._pending: dict[str, PendingMessage] = {}
+        self._pending: dict[Position, PendingMessage] = {}
+        """By the position of the first chunk, in the order in which they came."""
+        self._starts: dict[str, list[Position]] = {}
+        """Those of each uuid."""
         self._sequences: dict[Position, tuple[Position, ...]] = {}
         self._known = 0
-        self._whole: dict[str, Position] = {}
+        self._whole: dict[tuple[str, int], Position] = {}
         self.to_acknowledge: list[Position] = []
         self.incomplete: deque[Position] = deque(maxlen=INCOMPLETE_MAX)
         """Last chunks whose messages couldn't be put together; who reads them takes them out."""
@@ -74,27 +89,23 @@ class Chunks:
         self, chunk: Chunk, position: Position, data: bytes, published_ms: int, now_s: float
     ) -> bytes | None:
         """Take a chunk; returns the message's (compressed) bytes if it was the last one."""
-        pending = self._pending.get(chunk.uuid)
         if chunk.chunk_id == 0:
-            pending = self._begin(chunk.uuid, pending, position, now_s)
-        elif pending is None:
-            # Its first chunk is before our start, or was given up; or the message is whole, and the
-            # producer sent this one again because it didn't hear of it.
-            whole_at = self._whole.get(chunk.uuid)
-            is_repeated = whole_at is not None and position > whole_at
-            if is_repeated or self._now_ms() - published_ms > self._expire_s * 1000:
-                self.to_acknowledge.append(position)
-            if not is_repeated:
-                self._misses(chunk, position)
+            pending: PendingMessage | None = self._begin(chunk, position, published_ms, now_s)
+        else:
+            pending = self._find(chunk, position, published_ms)
+        if pending is None:
+            self._without_start(chunk, position, published_ms)
             return None
-        elif chunk.chunk_id < len(pending.parts):
-            if position not in pending.positions:
+        is_sure = published_ms == pending.published_ms
+        if chunk.chunk_id < len(pending.parts):
+            if position not in pending.positions and is_sure:
                 # The producer sent it twice; the same one again is a redelivery.
                 self.to_acknowledge.append(position)
             return None
         size_bytes = pending.size_bytes + len(data)
         if chunk.chunk_id > len(pending.parts) or size_bytes > chunk.total_bytes:
-            self._give_up(chunk.uuid, acknowledge=False)
+            if is_sure:
+                self._give_up(pending, acknowledge=False)
             self._misses(chunk, position)
             return None
         pending.parts.append(data)
@@ -102,10 +113,31 @@ class Chunks:
         pending.size_bytes = size_bytes
         if chunk.chunk_id < chunk.chunks - 1:
             return None
-        del self._pending[chunk.uuid]
+        self._remove(pending)
         self._note(position, tuple(pending.positions[:-1]))
-        self._is_whole(chunk.uuid, position)
+        self._is_whole((chunk.uuid, pending.published_ms), position)
         return b"".join(pending.parts)
+
+    def _find(self, chunk: Chunk, position: Position, published_ms: int) -> PendingMessage | None:
+        """The message of which that is a chunk: of those that began before it, the last with its
+        time of publishing; the last of all for a producer that gives each chunk its own time.
+        """
+        starts = self._starts.get(chunk.uuid, ())
+        fitting = [
+            each for start in starts if (each := self._pending[start]).may_have(chunk, position)
+        ]
+        same = [each for each in fitting if each.published_ms == published_ms]
+        return max(same or fitting, key=lambda each: each.start, default=None)
+
+    def _without_start(self, chunk: Chunk, position: Position, published_ms: int) -> None:
+        # Its first chunk is before our start, or was given up; or the message is whole, and the
+        # producer sent this one again because it didn't hear of it.
+        whole_at = self._whole.get((chunk.uuid, published_ms))
+        is_repeated = whole_at is not None and position > whole_at
+        if is_repeated or self._now_ms() - published_ms > self._expire_s * 1000:
+            self.to_acknowledge.append(position)
+        if not is_repeated:
+            self._misses(chunk, position)
 
     def _misses(self, chunk: Chunk, position: Position) -> None:
         if chunk.chunk_id == chunk.chunks - 1:
@@ -117,19 +149,31 @@ class Chunks:
             self.incomplete.pop()
 
     def _begin(
-        self, uuid: str, before: PendingMessage | None, position: Position, now_s: float
+        self, chunk: Chunk, position: Position, published_ms: int, now_s: float
     ) -> PendingMessage:
-        if before is not None:
-            # The same chunk is redelivered, and the others will be; another one means that the
-            # producer began anew, and what came before will never be whole.
-            self._give_up(uuid, acknowledge=position not in before.positions)
-        elif len(self._pending) >= self._messages_max:
-            self._give_up(next(iter(self._pending)), acknowledge=self._acknowledge_oldest)
-        pending = self._pending[uuid] = PendingMessage(now_s)
+        for start in list(self._starts.get(chunk.uuid, ())):
+            before = self._pending[start]
+            if start == position:
+                # It is redelivered, and the others will be.
+                self._give_up(before, acknowledge=False)
+            elif start < position and before.published_ms == published_ms:
+                # The producer sends the message again: what came before will never be whole.
+                self._give_up(before, acknowledge=True)
+        if len(self._pending) >= self._messages_max:
+            self._give_up(next(iter(self._pending.values())), acknowledge=self._acknowledge_oldest)
+        pending = self._pending[position] = PendingMessage(chunk, position, published_ms, now_s)
+        self._starts.setdefault(chunk.uuid, []).append(position)
         return pending
 
-    def _give_up(self, uuid: str, *, acknowledge: bool) -> None:
-        pending = self._pending.pop(uuid)
+    def _remove(self, pending: PendingMessage) -> None:
+        start, uuid = pending.start, pending.first.uuid
+        del self._pending[start]
+        self._starts[uuid].remove(start)
+        if not self._starts[uuid]:
+            del self._starts[uuid]
+
+    def _give_up(self, pending: PendingMessage, *, acknowledge: bool) -> None:
+        self._remove(pending)
         self.dropped += 1
         if acknowledge:
             self.to_acknowledge += pending.positions
@@ -142,19 +186,19 @@ class Chunks:
             self.take_earlier(next(iter(self._sequences)))
         self._sequences[last] = earlier
 
-    def _is_whole(self, uuid: str, last: Position) -> None:
-        self._whole.pop(uuid, None)
+    def _is_whole(self, name: tuple[str, int], last: Position) -> None:
+        self._whole.pop(name, None)
         if len(self._whole) >= WHOLE_MAX:
             del self._whole[next(iter(self._whole))]
-        self._whole[uuid] = last
+        self._whole[name] = last
 
     def expire(self, now_s: float) -> float:
         """Give up what began too long ago, for good; returns when to look again."""
-        for uuid, pending in list(self._pending.items()):
+        for pending in list(self._pending.values()):
             expires_s = pending.began_s + self._expire_s
             if now_s < expires_s:
                 return expires_s
-            self._give_up(uuid, acknowledge=True)
+            self._give_up(pending, acknowledge=True)
         return math.inf
 
     @property
@@ -167,7 +211,7 @@ class Chunks:
     @property
     def oldest(self) -> Position | None:
         """Where the first of the messages that aren't whole yet begins."""
-        return min((each.positions[0] for each in self._pending.values()), default=None)
+        return min(self._pending, default=None)
 
     def earlier(self, last: Position) -> tuple[Position, ...]:
         """The other chunks of a message, by its last; empty for one of a single entry."""
@@ -192,4 +236,5 @@ class Chunks:
         chunks are remembered: the program may acknowledge them all the same.
         """
         self._pending.clear()
+        self._starts.clear()
         self.to_acknowledge.clear()

@@ -18,14 +18,20 @@ class Desk:
         self.entry = -1
 
     def feed(
-        self, uuid: str, chunk_id: int, count: int = 3, data: bytes | None = None, at: int = -1
+        self,
+        uuid: str,
+        chunk_id: int,
+        count: int = 3,
+        data: bytes | None = None,
+        at: int = -1,
+        published_ms: int = 999_000,
     ) -> bytes | None:
         if at < 0:
             self.entry += 1
             at = self.entry
         data = b"%d" % chunk_id if data is None else data
         return self.chunks.add(
-            Chunk(uuid, chunk_id, count, count), (1, at), data, int(self.now_s * 1000), self.now_s
+            Chunk(uuid, chunk_id, count, count), (1, at), data, published_ms, self.now_s
         )
 
     def given_up(self) -> list[int]:
@@ -109,6 +115,56 @@ def test_sent_twice_and_redelivered() -> None:
     desk.feed("a", 0)
     assert desk.given_up() == [0, 1], "the producer began anew"
     assert [desk.feed("a", 1), desk.feed("a", 2)] == [None, b"012"]
+
+
+def test_two_lives_of_a_producer() -> None:
+    """Their messages have the same uuids; what comes again of the first life comes between."""
+    desk = Desk()
+    for at in (10, 11):
+        desk.feed("a", at - 10, at=at, published_ms=999_900)
+    again = [desk.feed("a", n, at=n, data=b"x", published_ms=999_000) for n in range(3)]
+    assert again == [None, None, b"xxx"]
+    assert desk.feed("a", 2, at=12, published_ms=999_900) == b"012"
+    assert desk.given_up() == []
+    assert desk.chunks.earlier((1, 2)) == ((1, 0), (1, 1))
+    assert desk.chunks.earlier((1, 12)) == ((1, 10), (1, 11))
+
+
+def test_chunks_of_another_life_are_not_acknowledged() -> None:
+    """Neither those of which the first one is missed, nor those that stand in the place of ours."""
+    desk = Desk()
+    for n in range(3):
+        desk.feed("a", n, at=n)
+    assert desk.feed("a", 1, at=11, published_ms=999_900) is None
+    assert desk.feed("a", 2, at=12, published_ms=999_900) is None
+    assert desk.given_up() == []
+    desk.feed("a", 0, at=0)
+    desk.feed("a", 1, at=1)
+    assert desk.feed("a", 1, at=11, published_ms=999_900) is None
+    assert desk.given_up() == []
+    assert desk.feed("a", 2, at=2) == b"012"
+
+
+@pytest.mark.parametrize("first_try", [0, 1])
+def test_the_first_try_comes_again(first_try: int) -> None:
+    """While the second, of the same message, isn't whole yet."""
+    desk = Desk()
+    desk.feed("a", 0, at=10)
+    for n in range(first_try + 1):
+        desk.feed("a", n, at=n)
+    assert [desk.feed("a", n, at=10 + n) for n in (1, 2)] == [None, b"012"]
+    assert desk.given_up() == []
+    desk.now_s += 61
+    desk.chunks.expire(desk.now_s)
+    assert desk.given_up() == list(range(first_try + 1))
+
+
+def test_each_chunk_with_a_time_of_its_own() -> None:
+    """No known client publishes so; it is put together all the same."""
+    desk = Desk()
+    fed = [desk.feed("a", n, published_ms=999_000 + n) for n in (0, 2, 1, 2)]
+    assert fed == [None, None, None, b"012"]
+    assert desk.given_up() == []
 
 
 def test_a_last_chunk_that_comes_twice_is_acknowledged() -> None:
