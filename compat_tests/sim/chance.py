@@ -10,6 +10,8 @@ from random import Random
 
 import trio
 
+from geminga_runtime._tests.scheduling import scheduled_by
+
 EPOCH_NS = 1_700_000_000_000_000_000
 """The wall clock's time at the run's beginning."""
 
@@ -47,22 +49,15 @@ class Chances:
 @contextmanager
 def seeded(chances: Chances) -> Iterator[None]:
     """Trio's scheduler goes by the seed, and `time` by Trio's clock."""
-    from trio._core import _run
-
-    order = _run._r
-    allowed = _run._ALLOW_DETERMINISTIC_SCHEDULING
     clocks = time.time_ns, time.time, time.perf_counter
-    _run._r = chances.of("scheduler")
-    _run._ALLOW_DETERMINISTIC_SCHEDULING = True
     time.time_ns = _time_ns
     time.time = lambda: _time_ns() / 1e9
     time.perf_counter = trio.current_time
     try:
-        yield
+        with scheduled_by(chances.of("scheduler")):
+            yield
     finally:
         time.time_ns, time.time, time.perf_counter = clocks
-        _run._r = order
-        _run._ALLOW_DETERMINISTIC_SCHEDULING = allowed
 
 
 def _time_ns() -> int:

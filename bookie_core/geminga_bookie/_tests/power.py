@@ -22,6 +22,7 @@ from geminga_bookie.host import Host
 from geminga_bookie.inprocess import open_bookie
 from geminga_bookie.options import BookieOptions, GcOptions, JournalOptions
 from geminga_bookie.storage.bookie import InProcessBookie
+from geminga_runtime._tests.scheduling import scheduled_by
 
 DIRECTORY = Path("/data/bookie")
 OPTIONS = replace(
@@ -334,15 +335,16 @@ async def lives(seed: int, count: int = 12) -> None:
     await check(disk, promises)
 
 
-def run(main: Callable[[], object]) -> None:
-    """A coroutine function in virtual time."""
+def run(main: Callable[[], object], seed: int) -> None:
+    """A coroutine function in virtual time; the seed draws the order of tasks."""
 
     async def inner() -> None:
         done = main()
         assert hasattr(done, "__await__")
         await done
 
-    trio.run(inner, clock=trio.testing.MockClock(autojump_threshold=0))
+    with scheduled_by(random.Random(f"tasks {seed}")):
+        trio.run(inner, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
 def reason_of(error: BaseException) -> str:
@@ -375,5 +377,5 @@ def failed_moments(
                 if len(found) >= at_most:
                     return
 
-    run(main)
+    run(main, seed)
     return found

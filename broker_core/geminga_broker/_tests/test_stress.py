@@ -31,6 +31,7 @@ from geminga_protocol.ids import EARLIEST, Position
 from geminga_protocol.message_id import MessageId
 from geminga_protocol.pb.pulsar_api_pb2 import ProducerAccessMode
 from geminga_protocol.topic_name import TopicName
+from geminga_runtime._tests.scheduling import scheduled_by
 
 A = "persistent://public/default/a"
 B = "persistent://public/default/b"
@@ -267,10 +268,9 @@ def audit(monkeypatch: pytest.MonkeyPatch) -> Iterator[Audit]:
 
 
 @pytest.fixture
-def deterministic(monkeypatch: pytest.MonkeyPatch) -> None:
-    from trio._core import _run
-
-    monkeypatch.setattr(_run, "_ALLOW_DETERMINISTIC_SCHEDULING", True)
+def repeatable(seed: int) -> Iterator[None]:
+    with scheduled_by(Random(seed)):
+        yield
 
 
 @pytest.mark.slow
@@ -280,12 +280,9 @@ async def test_random_clients(
     seed: int,
     failing: float,
     audit: Audit,
-    deterministic: None,
+    repeatable: None,
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    from trio._core import _run
-
-    _run._r.seed(seed)
     rng = Random(seed)
     books = audit.books
     books.rng = rng

@@ -130,6 +130,17 @@ def test_two_lives_of_a_producer() -> None:
     assert desk.chunks.earlier((1, 12)) == ((1, 10), (1, 11))
 
 
+def test_a_new_life_does_not_end_the_messages_of_the_one_before() -> None:
+    desk = Desk()
+    fed = [
+        desk.feed("a", n, published_ms=published_ms)
+        for n in range(3)
+        for published_ms in (999_000, 999_900)
+    ]
+    assert fed == [None, None, None, None, b"012", b"012"]
+    assert desk.given_up() == []
+
+
 def test_chunks_of_another_life_are_not_acknowledged() -> None:
     """Neither those of which the first one is missed, nor those that stand in the place of ours."""
     desk = Desk()
