@@ -7,7 +7,6 @@ import json
 import random
 import sqlite3
 import threading
-import time
 import urllib.error
 import urllib.request
 
@@ -38,7 +37,7 @@ def test_a_deletion_that_is_killed_is_finished_or_had_not_begun(start: Starter) 
     for _ in range(KILLS):
         deleting = threading.Thread(target=_delete, args=(server,))
         deleting.start()
-        time.sleep(chance.random() * 0.06)
+        deleting.join(chance.random() * 0.06)  # until then, or until it has ended
         server.kill()
         deleting.join()
         server = start(settings=SMALL_LEDGERS)

@@ -80,15 +80,15 @@ def test_what_was_answered_holds_after_a_kill(start: Starter) -> None:
 
 def _publish(server: ServerProcess) -> list[Entry]:
     entries: list[Entry] = []
+    first_ms = int(time.time() * 1000) - ENTRIES
     with RawClient(server.address) as client:
         client.subscribe(TOPIC, "holder", consumer_id=2)
         client.producer(TOPIC)
         for number in range(ENTRIES):
-            time.sleep(0.002)  # each has a time of its own
             metadata = MessageMetadata(
                 producer_name="raw",
                 sequence_id=number,
-                publish_time=int(time.time() * 1000),
+                publish_time=first_ms + number,  # each has its own
                 num_messages_in_batch=BATCH,
             )
             rest = payload.build(metadata, b"%d" % number)
