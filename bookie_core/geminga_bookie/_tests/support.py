@@ -6,12 +6,16 @@ from __future__ import annotations
 import errno
 import shutil
 import struct
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import trio
 
 from geminga_bookie.errors import BookkeeperError
+from geminga_bookie.inprocess import InProcessBookie
 from geminga_bookie.options import (
     BookieOptions,
     DiskOptions,
@@ -25,6 +29,7 @@ from geminga_protocol.buffers import Buffer
 
 KEY = b"master-key-of-20-byt"
 OTHER_KEY = b"another-key-20-bytes"
+WAIT_MAX_S = 60
 
 
 def packet(ledger_id: int, entry_id: int, lac: int = -1, size: int = 100) -> bytes:
@@ -59,9 +64,23 @@ class Outcomes:
         return [error for _, _, error in self.runs if error is not None]
 
     async def wait_for(self, total: int) -> None:
-        while self.total < total:
-            self._changed = trio.Event()
-            await self._changed.wait()
+        with trio.fail_after(WAIT_MAX_S):
+            while self.total < total:
+                self._changed = trio.Event()
+                await self._changed.wait()
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    """Wait until a condition holds, which the bookie's threads or tasks bring about."""
+    with trio.fail_after(WAIT_MAX_S):
+        while not is_so():  # noqa: ASYNC110 - they set no event of the test's
+            await trio.sleep(0.002)
+
+
+async def until_writable(bookie: BookiePort, writable: bool = True) -> None:
+    """Wait until the bookie takes writes, or is read-only."""
+    health = cast(InProcessBookie, bookie).health
+    await until(lambda: (health.error is None) == writable)
 
 
 async def add(
@@ -79,6 +98,14 @@ async def add(
     await outcomes.wait_for(len(ids))
     if outcomes.errors:
         raise outcomes.errors[0]
+
+
+def add_by_fives(bookie: BookiePort, count: int) -> Outcomes:
+    """Ask for entries of 1000 bytes of ledger 1, as adds of five; returns what becomes of them."""
+    outcomes = Outcomes()
+    for first in range(0, count, 5):
+        bookie.add(1, KEY, first, packets(1, range(first, first + 5), 1000), outcomes)
+    return outcomes
 
 
 async def read_all(bookie: BookiePort, ledger_id: int, first: int, last: int) -> list[bytes]:
@@ -106,6 +133,16 @@ def small_options(directory: Path, **changes: object) -> BookieOptions:
         "disk": DiskOptions(usage_max=1.0, usage_low=1.0, check_interval_s=3600.0, ballast_bytes=0),
     }
     return BookieOptions(**{**values, **changes})
+
+
+def three_directories(directory: Path, **changes: object) -> BookieOptions:
+    """Such a bookie over two directories for journals, and three for entries and for indexes."""
+    return replace(
+        small_options(directory, **changes),
+        journal_dirs=(directory / "j1", directory / "j2"),
+        ledger_dirs=(directory / "l1", directory / "l2", directory / "l3"),
+        index_dirs=(directory / "i1", directory / "i2", directory / "i3"),
+    )
 
 
 def copy_files(directory: Path, target: Path) -> None:
@@ -208,3 +245,23 @@ class FaultyDisk(OsDisk):
 
     def usage(self, directory: Path) -> DiskUsage:
         return self.room if self.room is not None else super().usage(directory)
+
+
+class SlowFlush:
+    """Entry log writes wait until the test lets them."""
+
+    def __init__(self, disk: FaultyDisk) -> None:
+        self.go = threading.Event()
+        disk.fault = self
+
+    def __call__(self, operation: str, path: Path) -> int:
+        if operation == "write" and path.suffix == ".log":
+            self.go.wait(WAIT_MAX_S)
+        return 0
+
+
+def fail_directory(disk: FaultyDisk, name: str) -> None:
+    """From now on no file in directories of that name can be made or written."""
+    disk.fault = lambda operation, path: (
+        errno.EIO if path.parent.name == name and operation in ("create", "write") else 0
+    )

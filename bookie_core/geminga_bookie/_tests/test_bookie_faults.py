@@ -4,8 +4,6 @@ BK-10)."""
 from __future__ import annotations
 
 import errno
-import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -15,11 +13,14 @@ import trio
 from geminga_bookie._tests.support import (
     KEY,
     FaultyDisk,
-    Outcomes,
+    SlowFlush,
     add,
+    add_by_fives,
     packets,
     read_all,
     small_options,
+    three_directories,
+    until_writable,
 )
 from geminga_bookie.errors import (
     BookieReadOnly,
@@ -44,12 +45,6 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
 def quick(directory: Path, **changes: object) -> BookieOptions:
     disk = DiskOptions(usage_max=0.95, usage_low=0.90, check_interval_s=0.01, ballast_bytes=0)
     return small_options(directory, **{"disk": disk, **changes})
-
-
-async def until_writable(bookie: object, writable: bool = True) -> None:
-    with trio.fail_after(60):
-        while (cast(InProcessBookie, bookie).health.error is None) != writable:  # noqa: ASYNC110
-            await trio.sleep(0.002)
 
 
 async def test_a_failed_journal_fails_its_adds_and_then_heals(tmp_path: Path) -> None:
@@ -144,37 +139,20 @@ async def test_a_stop_with_a_full_disk_leaves_it_to_the_journal(
         assert await read_all(bookie, 1, 0, 49) == packets(1, range(50))
 
 
-class SlowFlush:
-    """Entry log writes wait until the test lets them."""
-
-    def __init__(self, disk: FaultyDisk) -> None:
-        self.go = threading.Event()
-        disk.fault = self
-
-    def __call__(self, operation: str, path: Path) -> int:
-        if operation == "write" and path.suffix == ".log":
-            self.go.wait(60)
-        return 0
-
-
 async def test_adds_wait_in_order_while_both_halves_are_full(tmp_path: Path) -> None:
     disk = FaultyDisk()
     options = quick(tmp_path, write_cache_bytes=40_000)
     async with open_bookie(options, disk=disk) as port:
         bookie = cast(InProcessBookie, port)
         slow = SlowFlush(disk)
-        outcomes = Outcomes()
-        for first in range(0, 60, 5):
-            bookie.add(1, KEY, first, packets(1, range(first, first + 5), 1000), outcomes)
+        outcomes = add_by_fives(bookie, 60)
         assert bookie.statistics().throttled_adds > 0
-        with trio.fail_after(60):
-            await outcomes.wait_for(1)
+        await outcomes.wait_for(1)
         await trio.sleep(0.05)
         assert 0 < outcomes.total < 60
         assert bookie.statistics().write_cache_bytes < 60_000
         slow.go.set()
-        with trio.fail_after(60):
-            await outcomes.wait_for(60)
+        await outcomes.wait_for(60)
         assert outcomes.errors == []
         position = 0
         for first, count, _ in outcomes.runs:
@@ -189,11 +167,8 @@ async def test_adds_that_wait_too_long_are_rejected(tmp_path: Path) -> None:
     async with open_bookie(options, disk=disk) as port:
         bookie = cast(InProcessBookie, port)
         slow = SlowFlush(disk)
-        outcomes = Outcomes()
-        for first in range(0, 60, 5):
-            bookie.add(1, KEY, first, packets(1, range(first, first + 5), 1000), outcomes)
-        with trio.fail_after(60):
-            await outcomes.wait_for(60)
+        outcomes = add_by_fives(bookie, 60)
+        await outcomes.wait_for(60)
         assert {type(error) for error in outcomes.errors} == {TooManyRequests}
         assert outcomes.runs[0][2] is None
         failed = [error is not None for _, _, error in outcomes.runs]
@@ -208,13 +183,10 @@ async def test_waiting_adds_are_bounded(tmp_path: Path) -> None:
     async with open_bookie(options, disk=disk) as port:
         bookie = cast(InProcessBookie, port)
         slow = SlowFlush(disk)
-        outcomes = Outcomes()
-        for first in range(0, 300, 5):
-            bookie.add(1, KEY, first, packets(1, range(first, first + 5), 1000), outcomes)
+        outcomes = add_by_fives(bookie, 300)
         assert bookie.statistics().rejected_adds > 0
         slow.go.set()
-        with trio.fail_after(60):
-            await outcomes.wait_for(300)
+        await outcomes.wait_for(300)
 
 
 async def test_a_fence_holds_for_adds_that_wait(tmp_path: Path) -> None:
@@ -223,14 +195,11 @@ async def test_a_fence_holds_for_adds_that_wait(tmp_path: Path) -> None:
     async with open_bookie(options, disk=disk) as port:
         bookie = cast(InProcessBookie, port)
         slow = SlowFlush(disk)
-        outcomes = Outcomes()
-        for first in range(0, 60, 5):
-            bookie.add(1, KEY, first, packets(1, range(first, first + 5), 1000), outcomes)
+        outcomes = add_by_fives(bookie, 60)
         await bookie.fence(1, KEY)
         before = outcomes.total
         slow.go.set()
-        with trio.fail_after(60):
-            await outcomes.wait_for(60)
+        await outcomes.wait_for(60)
         assert {type(error) for error in outcomes.errors} == {LedgerFenced}
         assert sum(count for _, count, error in outcomes.runs if error is None) == before
 
@@ -243,12 +212,7 @@ async def test_directories_are_for_one_process(tmp_path: Path) -> None:
 
 
 async def test_several_journals_and_ledger_directories(tmp_path: Path) -> None:
-    options = replace(
-        quick(tmp_path),
-        journal_dirs=(tmp_path / "j1", tmp_path / "j2"),
-        ledger_dirs=(tmp_path / "l1", tmp_path / "l2", tmp_path / "l3"),
-        index_dirs=(tmp_path / "i1", tmp_path / "i2", tmp_path / "i3"),
-    )
+    options = three_directories(tmp_path)
     async with open_bookie(options) as bookie:
         for ledger_id in range(6):
             await add(bookie, ledger_id, range(20))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -21,6 +22,8 @@ from geminga_bookie._tests.support import (
     packets,
     read_all,
     small_options,
+    until,
+    until_writable,
 )
 from geminga_bookie.errors import StorageFailed
 from geminga_bookie.inprocess import InProcessBookie, open_bookie
@@ -35,12 +38,6 @@ from geminga_runtime.metadata.api import StoreUnavailable
 def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("geminga_bookie.inprocess.FAILED_RETRY_S", 0.01)
     monkeypatch.setattr(checkpoint, "RETRY_S", 0.01)
-
-
-async def until_writable(bookie: object) -> None:
-    with trio.fail_after(60):
-        while cast(InProcessBookie, bookie).health.error is not None:  # noqa: ASYNC110
-            await trio.sleep(0.002)
 
 
 async def test_any_error_of_the_journal_thread_is_reported(
@@ -70,9 +67,7 @@ async def test_a_full_disk_leaves_no_hole_in_the_journals_numbers(
         with pytest.raises(Exception, match="journal"):
             for first in range(20):
                 await add(bookie, 1, [first], size=60_000)
-        with trio.fail_after(60):
-            while ("remove", tmp_path / "journal" / "next.tmp") not in disk.steps:  # noqa: ASYNC110
-                await trio.sleep(0.002)
+        await until(lambda: ("remove", tmp_path / "journal" / "next.tmp") in disk.steps)
         disk.heal()
         await until_writable(bookie)
         await add(bookie, 2, range(3))
@@ -92,9 +87,8 @@ async def test_repeated_kills_do_not_accumulate_journals(tmp_path: Path) -> None
         async with open_bookie(small_options(directory)) as port:
             bookie = cast(InProcessBookie, port)
             await add(bookie, round_number, range(3))
-            with trio.fail_after(60):
-                while round_number and not bookie.checkpointer.checkpoints:  # noqa: ASYNC110
-                    await trio.sleep(0.002)
+            if round_number:
+                await until(partial(getattr, bookie.checkpointer, "checkpoints"))
             copy_files(directory, tmp_path / str(round_number + 1))
         counts.append(len(list((directory / "journal").glob("*.journal"))))
     assert max(counts) <= 11
@@ -164,9 +158,7 @@ async def test_a_collection_without_metadata_is_tried_again(
     async with open_bookie(options, live) as port:
         bookie = cast(InProcessBookie, port)
         await add(bookie, 1, range(3))
-        with trio.fail_after(60):
-            while 1 in bookie.storage.table.states:  # noqa: ASYNC110
-                await trio.sleep(0.002)
+        await until(lambda: 1 not in bookie.storage.table.states)
     assert "metadata are away" in caplog.text
 
 
@@ -198,9 +190,7 @@ async def test_failed_flushes_leave_no_files(tmp_path: Path) -> None:
 
         disk.fault = full
         assert bookie.checkpointer.seal()
-        with trio.fail_after(60):
-            while tries < 5:  # noqa: ASYNC110
-                await trio.sleep(0.002)
+        await until(lambda: tries >= 5)
         assert len(list((tmp_path / "ledgers").glob("*.log"))) <= 1
         disk.heal()
         await until_writable(bookie)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -15,10 +14,12 @@ from geminga_bookie._tests.support import (
     FaultyDisk,
     add,
     copy_files,
+    fail_directory,
     ledgers,
     packets,
     read_all,
-    small_options,
+    three_directories,
+    until,
 )
 from geminga_bookie.errors import (
     BookieReadOnly,
@@ -54,12 +55,7 @@ class _Disk(FaultyDisk):
 
 def _options(directory: Path, **changes: object) -> BookieOptions:
     disk = DiskOptions(check_interval_s=0.01, ballast_bytes=0)
-    return replace(
-        small_options(directory, disk=disk, write_cache_bytes=400_000, **changes),
-        journal_dirs=(directory / "j1", directory / "j2"),
-        ledger_dirs=(directory / "l1", directory / "l2", directory / "l3"),
-        index_dirs=(directory / "i1", directory / "i2", directory / "i3"),
-    )
+    return three_directories(directory, disk=disk, write_cache_bytes=400_000, **changes)
 
 
 async def _until(disk: _Disk, port: BookiePort, *names: str) -> InProcessBookie:
@@ -69,9 +65,7 @@ async def _until(disk: _Disk, port: BookiePort, *names: str) -> InProcessBookie:
     journals = {int(name[1]) - 1 for name in names if name[0] == "j"}
     stores = {int(name[1]) - 1 for name in names if name[0] in "li"}
     refusals = bookie.health.refusals
-    with trio.fail_after(30):
-        while (set(refusals.journals), set(refusals.stores)) != (journals, stores):  # noqa: ASYNC110
-            await trio.sleep(0.005)
+    await until(lambda: (set(refusals.journals), set(refusals.stores)) == (journals, stores))
     return bookie
 
 
@@ -149,13 +143,9 @@ async def test_a_directory_that_can_not_be_flushed_does_not_hold_up_the_others(
     async with open_bookie(_options(tmp_path / "a"), disk=disk) as port:
         bookie = cast(InProcessBookie, port)
         await add(bookie, 0, range(20))
-        disk.fault = lambda operation, path: (
-            errno.EIO if path.parent.name == "l1" and operation in ("create", "write") else 0
-        )
+        fail_directory(disk, "l1")
         bookie.checkpointer.seal()
-        with trio.fail_after(30):
-            while not bookie.health.refusals.stores:  # noqa: ASYNC110
-                await trio.sleep(0.005)
+        await until(lambda: bookie.health.refusals.stores)
         assert bookie.health.error is None
         with pytest.raises(BookieReadOnly, match="flush failed"):
             await add(bookie, 0, [20])
@@ -167,9 +157,7 @@ async def test_a_directory_that_can_not_be_flushed_does_not_hold_up_the_others(
         assert await read_all(bookie, 0, 0, 21) == packets(0, range(22))
         copy_files(tmp_path / "a", tmp_path / "b")
         disk.heal()
-        with trio.fail_after(30):
-            while bookie.health.refusals.stores:  # noqa: ASYNC110
-                await trio.sleep(0.005)
+        await until(lambda: not bookie.health.refusals.stores)
         await add(bookie, 0, [22])
         await bookie.checkpointer.checkpoint()
     for directory, last in ((tmp_path / "a", 22), (tmp_path / "b", 21)):
@@ -197,9 +185,7 @@ async def test_a_journal_that_fails_does_not_stop_the_other(tmp_path: Path) -> N
         await add(bookie, 1, range(5, 10))
         await add(bookie, 2, range(5))  # its id names the journal that failed
         disk.heal()
-        with trio.fail_after(30):
-            while bookie.health.refusals.journals:  # noqa: ASYNC110
-                await trio.sleep(0.005)
+        await until(lambda: not bookie.health.refusals.journals)
         await add(bookie, 0, [5])
     async with open_bookie(_options(tmp_path)) as port:
         assert await read_all(port, 1, 0, 9) == packets(1, range(10))

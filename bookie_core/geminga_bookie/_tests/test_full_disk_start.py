@@ -18,6 +18,7 @@ from geminga_bookie._tests.support import (
     packets,
     read_all,
     small_options,
+    until_writable,
 )
 from geminga_bookie.errors import BookieReadOnly, DataDirError
 from geminga_bookie.inprocess import InProcessBookie, open_bookie
@@ -87,9 +88,7 @@ async def test_starts_read_only_with_room_from_its_ballast(
         assert "ERROR" not in caplog.text
         disk.room = _ROOMY
         disk.heal()
-        with trio.fail_after(30):
-            while bookie.health.error is not None:  # noqa: ASYNC110
-                await trio.sleep(0.01)
+        await until_writable(bookie)
         assert _ballasts(tmp_path / "b") == [_MIB, _MIB]
         await add(bookie, 1, [entries])
     async with open_bookie(options) as port:
@@ -115,9 +114,7 @@ async def test_recovery_goes_on_while_it_is_read_only(tmp_path: Path) -> None:
     async with open_bookie(options, disk=disk) as port:
         await add(port, 1, range(5))
         disk.room = _FULL
-        with trio.fail_after(30):
-            while cast(InProcessBookie, port).health.error is None:  # noqa: ASYNC110
-                await trio.sleep(0.01)
+        await until_writable(port, False)
         assert await port.fence(1, KEY) == 3
         await add(port, 1, range(3, 6), recovery=True)
         await port.write_lac(1, KEY, 5)

@@ -16,6 +16,7 @@ from geminga_bookie._tests.support import (
     packets,
     read_all,
     small_options,
+    until_writable,
 )
 from geminga_bookie.errors import NoSuchLedger
 from geminga_bookie.inprocess import InProcessBookie, open_bookie
@@ -40,9 +41,7 @@ async def _fill(bookie: InProcessBookie, disk: FaultyDisk) -> None:
     for ledger_id in (1, 2):
         await add(bookie, ledger_id, range(10, 20))
     assert bookie.checkpointer.seal()
-    with trio.fail_after(30):
-        while bookie.health.error is None:  # noqa: ASYNC110
-            await trio.sleep(0.002)
+    await until_writable(bookie, False)
 
 
 async def test_collection_does_not_wait_for_the_flush(tmp_path: Path) -> None:
@@ -59,9 +58,7 @@ async def test_collection_does_not_wait_for_the_flush(tmp_path: Path) -> None:
             await bookie.read(1, 10, entries_max=1, bytes_max=1)
         assert await read_all(bookie, 2, 0, 19) == packets(2, range(20))
         disk.heal()
-        with trio.fail_after(30):
-            while bookie.health.error is not None:  # noqa: ASYNC110
-                await trio.sleep(0.002)
+        await until_writable(bookie)
         with pytest.raises(NoSuchLedger):
             await bookie.read(1, 10, entries_max=1, bytes_max=1)
     async with open_bookie(options) as port:

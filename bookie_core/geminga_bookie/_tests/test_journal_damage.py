@@ -24,6 +24,7 @@ from geminga_bookie._tests.support import (
     packets,
     read_all,
     small_options,
+    until_writable,
 )
 from geminga_bookie.errors import (
     LedgerFenced,
@@ -249,9 +250,7 @@ async def test_a_failed_write_is_never_called_damage(
         with pytest.raises(StorageFailed):
             await add(bookie, 1, range(3, 6), size=5000)
         disk.heal()
-        with trio.fail_after(60):
-            while storage_of(bookie).health.error is not None:  # noqa: ASYNC110
-                await trio.sleep(0.01)
+        await until_writable(bookie)
         await add(bookie, 2, range(3))
         copy_files(tmp_path / "a", tmp_path / "b")
     path = tmp_path / "b" / "journal" / name
@@ -273,9 +272,7 @@ async def test_a_key_whose_record_failed_goes_with_the_next_group(tmp_path: Path
         with pytest.raises(StorageFailed):
             await add(bookie, 2, [0])
         disk.heal()
-        with trio.fail_after(60):
-            while storage_of(bookie).health.error is not None:  # noqa: ASYNC110
-                await trio.sleep(0.01)
+        await until_writable(bookie)
         await add(bookie, 2, [0])
         copy_files(tmp_path / "a", tmp_path / "b")
     async with open_bookie(small_options(tmp_path / "b")) as bookie:

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import errno
 from pathlib import Path
 from typing import cast
 
 import pytest
-import trio
 
 from geminga_bookie._tests.support import (
     KEY,
     OTHER_KEY,
     FaultyDisk,
-    Outcomes,
+    SlowFlush,
     add,
+    add_by_fives,
     copy_files,
+    fail_directory,
     packets,
     read_all,
     small_options,
+    three_directories,
+    until,
 )
-from geminga_bookie._tests.test_bookie_faults import SlowFlush
-from geminga_bookie._tests.test_full_directory import _options as three_directories
 from geminga_bookie.errors import LedgerFenced, UnauthorizedAccess
 from geminga_bookie.inprocess import InProcessBookie, open_bookie
 from geminga_bookie.storage import checkpoint, ledger_table
-
-WAIT_MAX_S = 60
 
 
 async def test_a_fence_that_is_not_flushed_is_not_forgotten(
@@ -58,14 +56,11 @@ async def test_a_refusal_waits_behind_adds_that_wait_for_room(tmp_path: Path) ->
     async with open_bookie(options, disk=disk) as port:
         bookie = cast(InProcessBookie, port)
         slow = SlowFlush(disk)
-        outcomes = Outcomes()
-        for first in range(0, 60, 5):
-            bookie.add(1, KEY, first, packets(1, range(first, first + 5), 1000), outcomes)
+        outcomes = add_by_fives(bookie, 60)
         assert bookie.statistics().throttled_adds > 0
         bookie.add(1, OTHER_KEY, 60, packets(1, [60]), outcomes)
         slow.go.set()
-        with trio.fail_after(WAIT_MAX_S):
-            await outcomes.wait_for(61)
+        await outcomes.wait_for(61)
         *taken, refused = outcomes.runs
         assert [error for _, _, error in taken if error is not None] == []
         assert refused[0] == 60
@@ -83,19 +78,13 @@ async def test_marks_wait_for_what_came_since_a_flush_failed(
     async with open_bookie(three_directories(tmp_path / "a"), disk=disk) as port:
         bookie = cast(InProcessBookie, port)
         await add(port, 0, range(20))
-        disk.fault = lambda operation, path: (
-            errno.EIO if path.parent.name == "l1" and operation in ("create", "write") else 0
-        )
+        fail_directory(disk, "l1")
         bookie.checkpointer.seal()
-        with trio.fail_after(WAIT_MAX_S):
-            while not bookie.health.refusals.stores:  # noqa: ASYNC110
-                await trio.sleep(0.005)
-            await add(port, 0, range(20, 25), recovery=True)
-            while not bookie.checkpointer.seal():  # noqa: ASYNC110 - the other halves
-                await trio.sleep(0.001)
-            disk.heal()
-            while bookie.health.refusals.stores:  # noqa: ASYNC110
-                await trio.sleep(0.005)
+        await until(lambda: bookie.health.refusals.stores)
+        await add(port, 0, range(20, 25), recovery=True)
+        await until(bookie.checkpointer.seal)  # the other halves
+        disk.heal()
+        await until(lambda: not bookie.health.refusals.stores)
         copy_files(tmp_path / "a", tmp_path / "b")
     async with open_bookie(three_directories(tmp_path / "b")) as port:
         assert await read_all(port, 0, 0, 24) == packets(0, range(25))
