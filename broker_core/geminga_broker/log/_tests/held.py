@@ -2,20 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 
 import trio
 
 from geminga_bookie.errors import BookkeeperError
 from geminga_bookie.memory import MemoryBookie
-from geminga_runtime.metadata.api import Stat, StoreUnavailable
+from geminga_runtime.metadata.api import Node, Stat, StoreUnavailable
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 AddDone = Callable[[int, int, BookkeeperError | None], None]
 
 
-class HeldStore(MemoryMetadataStore):
+class SteppedStore(MemoryMetadataStore):
+    """A store whose calls are steps, around each of which a subclass puts what it likes."""
+
+    @asynccontextmanager
+    async def step(self, operation: str, path: str) -> AsyncIterator[None]:
+        """Around a "get", "put" or "delete"."""
+        yield
+
+    async def get(self, path: str) -> Node | None:
+        async with self.step("get", path):
+            return await super().get(path)
+
+    async def put(
+        self,
+        path: str,
+        value: bytes,
+        expected_version: int | None = None,
+        *,
+        ephemeral: bool = False,
+        sequential: bool = False,
+    ) -> tuple[str, Stat]:
+        async with self.step("put", path):
+            return await super().put(
+                path, value, expected_version, ephemeral=ephemeral, sequential=sequential
+            )
+
+    async def delete(self, path: str, expected_version: int | None = None) -> None:
+        async with self.step("delete", path):
+            await super().delete(path, expected_version)
+
+
+class HeldStore(SteppedStore):
     """Writes of the node whose path ends with `holds` are done and not answered until `release`."""
 
     def __init__(self) -> None:
@@ -32,32 +64,22 @@ class HeldStore(MemoryMetadataStore):
         self.holds = None
         self._released.set()
 
-    async def _hold(self) -> None:
+    @asynccontextmanager
+    async def step(self, operation: str, path: str) -> AsyncIterator[None]:
+        """See `SteppedStore.step`."""
+        if operation == "delete":
+            await self._hold(path)
+        yield
+        if operation == "put":
+            await self._hold(path)
+
+    async def _hold(self, path: str) -> None:
+        if self.holds is None or not path.endswith(self.holds):
+            return
         self.reached.set()
         await self._released.wait()
         if self.fails:
             raise StoreUnavailable("the connection is lost")
-
-    async def put(
-        self,
-        path: str,
-        value: bytes,
-        expected_version: int | None = None,
-        *,
-        ephemeral: bool = False,
-        sequential: bool = False,
-    ) -> tuple[str, Stat]:
-        made = await super().put(
-            path, value, expected_version, ephemeral=ephemeral, sequential=sequential
-        )
-        if self.holds is not None and path.endswith(self.holds):
-            await self._hold()
-        return made
-
-    async def delete(self, path: str, expected_version: int | None = None) -> None:
-        if self.holds is not None and path.endswith(self.holds):
-            await self._hold()
-        await super().delete(path, expected_version)
 
 
 class HeldBookie(MemoryBookie):

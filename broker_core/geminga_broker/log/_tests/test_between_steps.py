@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -10,7 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from geminga_bookie.errors import StorageFailed
 from geminga_bookie.memory import MemoryBookie
-from geminga_broker.log._tests.held import HeldBookie
+from geminga_broker.log._tests.held import HeldBookie, SteppedStore
 from geminga_broker.log._tests.world import (
     NAME,
     Answers,
@@ -26,8 +28,7 @@ from geminga_broker.log.factory import ManagedLedgerFactory
 from geminga_broker.log.options import CursorOptions, LogOptions, Retention, Rollover
 from geminga_broker.log.topic_log import TopicLog
 from geminga_protocol.ids import EARLIEST, Position
-from geminga_runtime.metadata.api import Stat, StoreUnavailable
-from geminga_runtime.metadata.memory import MemoryMetadataStore
+from geminga_runtime.metadata.api import StoreUnavailable
 
 FOREVER = Retention(-1, -1)
 KEEP = LogOptions(
@@ -37,7 +38,7 @@ KEEP = LogOptions(
 )
 
 
-class TornStore(MemoryMetadataStore):
+class TornStore(SteppedStore):
     """While it `fails`, writes of a log's own node are not done; while it `hangs`, its deletion is
     not done either, and never answered.
     """
@@ -48,27 +49,15 @@ class TornStore(MemoryMetadataStore):
         self.deletion = trio.Event()
         """Set when the node is to be deleted."""
 
-    async def put(
-        self,
-        path: str,
-        value: bytes,
-        expected_version: int | None = None,
-        *,
-        ephemeral: bool = False,
-        sequential: bool = False,
-    ) -> tuple[str, Stat]:
-        if self.fails and path.endswith(NAME):
+    @asynccontextmanager
+    async def step(self, operation: str, path: str) -> AsyncIterator[None]:
+        if self.fails and operation == "put" and path.endswith(NAME):
             await trio.lowlevel.checkpoint()
             raise StoreUnavailable("away")
-        return await super().put(
-            path, value, expected_version, ephemeral=ephemeral, sequential=sequential
-        )
-
-    async def delete(self, path: str, expected_version: int | None = None) -> None:
-        if self.hangs and path.endswith(NAME):
+        if self.hangs and operation == "delete" and path.endswith(NAME):
             self.deletion.set()
             await trio.sleep_forever()
-        await super().delete(path, expected_version)
+        yield
 
 
 class SlowReads(MemoryBookie):

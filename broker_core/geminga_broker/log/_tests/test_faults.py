@@ -4,7 +4,8 @@ must hold afterwards.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from enum import Enum
 
@@ -15,14 +16,14 @@ from trio.testing import MockClock
 
 from geminga_bookie.errors import BookkeeperError, StorageFailed
 from geminga_bookie.memory import MemoryBookie
+from geminga_broker.log._tests.held import SteppedStore
 from geminga_broker.log._tests.world import NAME, Answers, World, message, text_of
 from geminga_broker.log.api import Ack, LogError
 from geminga_broker.log.factory import ManagedLedgerFactory
 from geminga_broker.log.options import CursorOptions, LogOptions, Retention, Rollover
 from geminga_broker.log.topic_log import TopicLog
 from geminga_protocol.ids import EARLIEST, Position
-from geminga_runtime.metadata.api import Node, Stat, StoreUnavailable
-from geminga_runtime.metadata.memory import MemoryMetadataStore
+from geminga_runtime.metadata.api import StoreUnavailable
 
 AddDone = Callable[[int, int, BookkeeperError | None], None]
 
@@ -64,14 +65,15 @@ class Faults:
         raise StoreUnavailable("dead")
 
 
-class FaultyStore(MemoryMetadataStore):
+class FaultyStore(SteppedStore):
     """A store whose calls may be the last thing that happens, or fail with an unknown outcome."""
 
     def __init__(self, faults: Faults) -> None:
         super().__init__()
         self.faults = faults
 
-    async def _before(self) -> Fault | None:
+    @asynccontextmanager
+    async def step(self, operation: str, path: str) -> AsyncIterator[None]:
         if self.faults.dead:
             await trio.lowlevel.checkpoint()
             raise StoreUnavailable("dead")
@@ -80,40 +82,11 @@ class FaultyStore(MemoryMetadataStore):
             await self.faults.die()
         if fault is Fault.FAIL_BEFORE:
             raise StoreUnavailable("not done")
-        return fault
-
-    async def _after(self, fault: Fault | None) -> None:
+        yield
         if fault is Fault.CRASH_AFTER:
             await self.faults.die()
         if fault is Fault.FAIL_AFTER:
             raise StoreUnavailable("done")
-
-    async def get(self, path: str) -> Node | None:
-        fault = await self._before()
-        node = await super().get(path)
-        await self._after(fault)
-        return node
-
-    async def put(
-        self,
-        path: str,
-        value: bytes,
-        expected_version: int | None = None,
-        *,
-        ephemeral: bool = False,
-        sequential: bool = False,
-    ) -> tuple[str, Stat]:
-        fault = await self._before()
-        made = await super().put(
-            path, value, expected_version, ephemeral=ephemeral, sequential=sequential
-        )
-        await self._after(fault)
-        return made
-
-    async def delete(self, path: str, expected_version: int | None = None) -> None:
-        fault = await self._before()
-        await super().delete(path, expected_version)
-        await self._after(fault)
 
 
 class FaultyBookie(MemoryBookie):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -44,13 +46,24 @@ class LateMessages(FakeSession):
         super().on_redeliverUnacknowledgedMessages(body, frame)
 
 
-async def filled(broker: FakeBroker, client: geminga.Client) -> Consumer[bytes]:
-    producer = await client.create_producer("t", batching_enabled=False)
-    for text in TEXTS:
-        await producer.send(text)
-    return await client.subscribe(
-        "t", "s", initial_position=InitialPosition.EARLIEST, ack_grouping_time_s=0.1
-    )
+@asynccontextmanager
+async def filled(
+    session_type: type[FakeSession] = FakeSession,
+) -> AsyncIterator[tuple[FakeBroker, Consumer[bytes]]]:
+    """A broker with such sessions, and a consumer of `TEXTS`."""
+    SlowSeeks.go = trio.Event()
+    async with fake_broker() as broker:
+        broker.session_type = session_type
+        async with broker.client() as client:
+            producer = await client.create_producer("t", batching_enabled=False)
+            for text in TEXTS:
+                await producer.send(text)
+            yield (
+                broker,
+                await client.subscribe(
+                    "t", "s", initial_position=InitialPosition.EARLIEST, ack_grouping_time_s=0.1
+                ),
+            )
 
 
 async def all_of(consumer: Consumer[bytes]) -> list[bytes]:
@@ -65,56 +78,44 @@ async def test_a_consumer_does_not_come_back_before_its_seek_is_answered(
     autojump_clock: MockClock,
 ) -> None:
     """It would be sent messages of the old place, and take them for those of the new one."""
-    SlowSeeks.go = trio.Event()
-    async with fake_broker() as broker:
-        broker.session_type = SlowSeeks
-        async with broker.client() as client:
-            consumer = await filled(broker, client)
-            assert await all_of(consumer) == TEXTS
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(consumer.seek, geminga.EARLIEST)
-                await trio.sleep(10)
-                assert broker.seen.count("subscribe") == 1
-                SlowSeeks.go.set()
-            assert broker.seen.count("subscribe") == 2
-            assert await all_of(consumer) == TEXTS
+    async with filled(SlowSeeks) as (broker, consumer):
+        assert await all_of(consumer) == TEXTS
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(consumer.seek, geminga.EARLIEST)
+            await trio.sleep(10)
+            assert broker.seen.count("subscribe") == 1
+            SlowSeeks.go.set()
+        assert broker.seen.count("subscribe") == 2
+        assert await all_of(consumer) == TEXTS
 
 
 async def test_what_is_acknowledged_during_a_seek_is_of_the_old_place(
     autojump_clock: MockClock,
 ) -> None:
     """Told to the broker after the seek, it would take messages away from the new place."""
-    SlowSeeks.go = trio.Event()
-    async with fake_broker() as broker:
-        broker.session_type = SlowSeeks
-        async with broker.client() as client:
-            consumer = await filled(broker, client)
-            first = await consumer.receive(1)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(consumer.seek, geminga.EARLIEST)
-                await trio.sleep(1)
-                await consumer.acknowledge(first)
-                await trio.sleep(1)
-                SlowSeeks.go.set()
-            assert await all_of(consumer) == TEXTS
-            assert broker.topic("t").subscriptions["s"].acked == set()
+    async with filled(SlowSeeks) as (broker, consumer):
+        first = await consumer.receive(1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(consumer.seek, geminga.EARLIEST)
+            await trio.sleep(1)
+            await consumer.acknowledge(first)
+            await trio.sleep(1)
+            SlowSeeks.go.set()
+        assert await all_of(consumer) == TEXTS
+        assert broker.topic("t").subscriptions["s"].acked == set()
 
 
 async def test_what_was_sent_before_all_was_asked_for_again_comes_once(
     autojump_clock: MockClock,
 ) -> None:
-    async with fake_broker() as broker:
-        broker.session_type = LateMessages
-        async with broker.client() as client:
-            consumer = await filled(broker, client)
-            assert await all_of(consumer) == TEXTS
-            consumer.redeliver_unacknowledged_messages()
-            assert await all_of(consumer) == TEXTS
+    async with filled(LateMessages) as (_, consumer):
+        assert await all_of(consumer) == TEXTS
+        consumer.redeliver_unacknowledged_messages()
+        assert await all_of(consumer) == TEXTS
 
 
 async def test_what_was_not_taken_comes_once_after_a_cut(autojump_clock: MockClock) -> None:
-    async with fake_broker() as broker, broker.client() as client:
-        consumer = await filled(broker, client)
+    async with filled() as (broker, consumer):
         assert (await consumer.receive(1)).data == TEXTS[0]
         await trio.sleep(1)
         broker.cut()
