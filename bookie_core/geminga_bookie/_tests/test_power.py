@@ -23,6 +23,7 @@ from geminga_bookie._tests.power import (
     full_disk,
     lives,
     look,
+    moments,
     opened,
     run,
 )
@@ -66,6 +67,21 @@ def test_a_crash_that_tears_pages(seed: int) -> None:
 def test_crashes_follow_one_another(seed: int) -> None:
     """Also in the middle of recovery."""
     run(partial(lives, seed), seed)
+
+
+def test_a_life_repeats_exactly() -> None:
+    """What a seed finds, it finds again."""
+
+    def steps() -> list[str]:
+        found: list[str] = []
+
+        async def main() -> None:
+            found.extend(name for name, _, _ in await moments(0, full_disk))
+
+        run(main, 0)
+        return found
+
+    assert steps() == steps()
 
 
 @pytest.mark.slow
