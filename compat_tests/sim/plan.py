@@ -197,7 +197,7 @@ def make_plan(seed: int, rng: Random) -> Plan:
     return Plan(
         seed=seed,
         clients=clients,
-        producers=tuple(producers),
+        producers=tuple(_with_patience(each, producers) for each in producers),
         subscriptions=tuple(subscriptions),
         topics=topics,
         deduplication=deduplication,
@@ -245,6 +245,18 @@ def _producer(
         access=access,
         lazy=rng.random() < 0.3,
     )
+
+
+def _with_patience(plan: ProducerPlan, producers: list[ProducerPlan]) -> ProducerPlan:
+    """One that waits for partitions for itself may get some of them when connections are lost, and
+    wait for the others of a producer that can't send to the first ones: until that gives up, as at
+    Apache's broker.
+    """
+    for other in producers:
+        waits = other.access is ProducerAccessMode.WAIT_FOR_EXCLUSIVE and other is not plan
+        if waits and other.topic == plan.topic and plan.topic.partitions:
+            return replace(plan, send_timeout_s=3.0)
+    return plan
 
 
 def _subscription(rng: Random, number: int, topic: TopicPlan, clients: int) -> SubscriptionPlan:

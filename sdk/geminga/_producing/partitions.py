@@ -84,10 +84,21 @@ class Partitions:
         """Until all that are to be started are known to their brokers. Raises the first
         GemingaError.
         """
-        first = [self.parts[self._router.current]] if self.is_lazy else self.parts
-        await together(part.start for part in first)
+        if self.is_lazy:
+            await self.parts[self._router.current].start()
+        else:
+            await self._start_first_ones()
         if self._count and self.options.auto_update_partitions:
             self.core.nursery.start_soon(self._watch)
+
+    async def _start_first_ones(self) -> None:
+        rest = self.parts
+        if self.options.access_mode is not ProducerAccessMode.SHARED:
+            # Who has the first one gets the others. Two that wait for access would otherwise hold
+            # some partitions each, and wait for each other for ever.
+            await rest[0].start()
+            rest = rest[1:]
+        await together(part.start for part in rest)
 
     def stop(self) -> None:
         """Look for new partitions no more."""

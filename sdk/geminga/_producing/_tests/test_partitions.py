@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import trio
 from trio.testing import MockClock
 
 import geminga
 from geminga import ProducerAccessMode
-from geminga._tests.fake_broker import FakeBroker, fake_broker
+from geminga._tests.fake_broker import FakeBroker, FakeSession, fake_broker
+from geminga_protocol.frames import Frame
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 
 TOPIC = "persistent://public/default/p"
@@ -99,6 +103,43 @@ async def test_exclusive_is_never_lazy(autojump_clock: MockClock) -> None:
             "p", lazy_start_partitioned_producers=True, access_mode=ProducerAccessMode.EXCLUSIVE
         )
         assert producers(broker) == 3
+
+
+class Asked(FakeSession):
+    """Notes the partitions that are asked for, and answers for the first one a second late."""
+
+    def on_producer(self, body: Any, frame: Frame) -> None:
+        asked.append((trio.current_time(), body.topic[-1]))
+        answer = super().on_producer
+        if body.topic.endswith("-partition-0"):
+            self.broker.nursery.start_soon(self._later, answer, body, frame)
+        else:
+            answer(body, frame)
+
+    async def _later(self, answer: Callable[[Any, Frame], None], body: Any, frame: Frame) -> None:
+        await trio.sleep(1)
+        answer(body, frame)
+
+
+asked: list[tuple[float, str]] = []
+
+
+@pytest.mark.parametrize("mode", ProducerAccessMode)
+async def test_who_has_the_first_partition_gets_the_others(
+    mode: ProducerAccessMode, autojump_clock: MockClock
+) -> None:
+    """Two that wait for all partitions at once would get some each."""
+    asked.clear()
+    async with fake_broker() as broker, broker.client() as client:
+        broker.session_type = Asked
+        broker.partitions[TOPIC] = 3
+        began_s = trio.current_time()
+        await client.create_producer("p", access_mode=mode)
+        is_shared = mode is ProducerAccessMode.SHARED
+        assert {part for at_s, part in asked if at_s < began_s + 1} == (
+            {"0", "1", "2"} if is_shared else {"0"}
+        )
+        assert {part for _, part in asked} == {"0", "1", "2"}
 
 
 @pytest.mark.parametrize("lazy", [True, False])
