@@ -17,7 +17,7 @@ from geminga_protocol import ack_set as words
 from geminga_protocol.ids import Position
 
 _SHORT_RUN_ENTRIES = 16
-"""Runs up to this length are followed entry by entry, longer ones by doubling steps."""
+"""Runs up to this length are scanned entry by entry, longer ones by doubling steps."""
 
 _ENTRIES_MAX = 1 << 32
 """Bound of entry ids in a bitmap; a ledger rolls over long before."""

@@ -1,8 +1,8 @@
 """The managed ledger and its cursors, as topics use them (spec BR-01 to BR-07).
 
-Everything synchronous here runs in the broker's loop and takes effect before it returns; durability
-comes by callback or by awaiting. `Entry.data` is what stands in the ledger: broker entry metadata
-(if the log adds it) and the payload part of the frame.
+Synchronous methods run in the broker's loop and take effect before they return; durability is
+reported by a callback or by awaiting. `Entry.data` has the bytes as in the ledger: broker entry
+metadata (if the log adds it) and the payload part of the frame.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class LogFenced(LogError):
 
 
 class LogTerminated(LogError):
-    """No more entries are taken; `last_position` is the end."""
+    """The log accepts no more entries; `last_position` is the end."""
 
 
 class LogClosed(LogError):
@@ -36,29 +36,28 @@ class CursorNotFound(LogError):
 
 
 class LogNotFound(LogError):
-    """There is no log of that name, and none was to be made."""
+    """No log of that name exists, and the caller did not allow to create it."""
 
 
 class LogReadFailed(LogError):
-    """An entry that must be there can't be read now; the text gives the cause."""
+    """An existing entry can't be read now; the text gives the cause."""
 
 
 class EntryDamaged(LogReadFailed):
-    """An entry among those asked for is damaged or lost: trying again doesn't help."""
+    """A requested entry is damaged or lost: a retry doesn't help."""
 
 
 class LogWriteFailed(LogError):
-    """Storage refused or failed; nothing of the run is acknowledged. The text gives the cause."""
+    """The storage failed; no entry of the run is acknowledged. The text gives the cause."""
 
 
 AppendDone = Callable[[Position, int, LogError | None], None]
 """(first position, count, error): consecutive entries of one ledger are durable, or failed. Called
-in order of appends;
-one append may be answered by several runs, several appends by one call each."""
+in the order of appends, once or several times for each append."""
 
 
 class Entry(Protocol):
-    """One stored entry. `metadata` and what follows from it are parsed once, on first use."""
+    """One stored entry. `metadata`, and values from it, are parsed once, on first use."""
 
     position: Position
     data: memoryview
@@ -69,7 +68,7 @@ class Entry(Protocol):
 
     @property
     def messages(self) -> int:
-        """Messages in its batch, 1 when it is none."""
+        """Messages in its batch; 1 if it is not a batch."""
 
     @property
     def metadata(self) -> MessageMetadata:
@@ -81,16 +80,16 @@ class Entry(Protocol):
 
     @property
     def broker_metadata(self) -> BrokerEntryMetadata | None:
-        """What the broker stored with the entry: append time and message index (PR-03)."""
+        """The broker's metadata of the entry: append time and message index (PR-03)."""
 
     @property
     def time_ms(self) -> int:
-        """When it was published: the broker's time if that is stored, else the producer's."""
+        """The publish time: the broker's if stored, else the producer's."""
 
 
 class Ack(NamedTuple):
-    """An individual acknowledgement. `ack_set` holds the BitSet words of what is *still
-    unacknowledged*, empty: all is acked.
+    """An individual acknowledgement. `ack_set`: BitSet words of the *still unacknowledged*
+    messages; empty: all are acknowledged.
 
     A tuple, because one is made for every acknowledged entry.
     """
@@ -101,7 +100,7 @@ class Ack(NamedTuple):
 
 
 class CursorStatistics(NamedTuple):
-    """How a cursor stands."""
+    """The state of a cursor."""
 
     name: str
     durable: bool
@@ -123,7 +122,7 @@ class LedgerStatistics(NamedTuple):
 
 
 class LogStatistics(NamedTuple):
-    """How a log stands; `state` is one of open, rolling, no ledger, terminated, fenced, closed."""
+    """State of a log; `state` is one of open, rolling, no ledger, terminated, fenced, closed."""
 
     state: str
     entries: int
@@ -132,18 +131,16 @@ class LogStatistics(NamedTuple):
     ledgers: tuple[LedgerStatistics, ...]
     cached_bytes: int
     opened_s_ago: float = 0.0
-    """How long ago the open ledger was made."""
+    """Seconds since the open ledger was created."""
 
 
 class EntryCursor(Protocol):
-    """What a subscription dispatches from: it reads, and acknowledges what was read. Mark-delete:
-    every entry up to it is acknowledged.
-    """
+    """The source of a subscription's dispatch: reads entries and acknowledges them."""
 
     name: str
     read_position: Position
     fetched: tuple[int, int]
-    """Entries and bytes that its reads took from ledgers, past the cache."""
+    """Entries and bytes that its reads took from ledgers, not from the cache."""
 
     @property
     def mark_delete(self) -> Position:
@@ -162,7 +159,7 @@ class EntryCursor(Protocol):
         """
 
     async def read_at(self, positions: Sequence[Position]) -> Sequence[Entry]:
-        """Entries at these positions (replay), in order, leaving out those deleted meanwhile."""
+        """Entries at these positions (replay), in order, without those deleted meanwhile."""
 
     def rewind(self) -> None:
         """Read again from the mark-delete position."""
@@ -174,7 +171,7 @@ class EntryCursor(Protocol):
         """BitSet words of a batch's unacknowledged messages; empty if no part is acknowledged."""
 
     def ack(self, acks: Iterable[Ack]) -> list[Position]:
-        """Acknowledge individually; returns what is now wholly acknowledged. Others are ignored."""
+        """Acknowledge individually; returns the positions that are now wholly acknowledged."""
 
     def ack_cumulative(
         self,
@@ -196,7 +193,7 @@ class Cursor(EntryCursor, Protocol):
 
     @property
     def properties(self) -> Mapping[str, int]:
-        """Go with mark-delete and are persisted with it."""
+        """Properties of the mark-delete position, persisted with it."""
 
     @property
     def cursor_properties(self) -> Mapping[str, str]:
@@ -209,16 +206,16 @@ class Cursor(EntryCursor, Protocol):
         """
 
     async def persist(self) -> None:
-        """Return when what was acknowledged before the call is durable."""
+        """Return when earlier acknowledgements are durable."""
 
     async def seek(self, position: Position) -> None:
-        """Read `position` next; holes and batch states beyond it go. Durable on return (BR-07)."""
+        """Read `position` next; forget holes and partial batches beyond. Durable (BR-07)."""
 
     async def skip(self, entries: int) -> None:
         """Move mark-delete over that many entries."""
 
     def backlog_entries(self) -> int:
-        """Entries between mark-delete and the end that are not acknowledged."""
+        """Unacknowledged entries between mark-delete and the end."""
 
     async def set_cursor_properties(self, properties: Mapping[str, str]) -> None:
         """Replace the subscription's properties; durable on return."""
@@ -238,30 +235,30 @@ class ManagedLedger(Protocol):
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """What is kept with the log's metadata."""
+        """Properties stored with the log's metadata."""
 
     async def set_property(self, key: str, value: str) -> None:
-        """Keep it with the log's metadata; durable on return. Raises LogError."""
+        """Store a property with the log's metadata; durable on return. Raises LogError."""
 
     @property
     def last_position(self) -> Position:
-        """The last durable entry; (ledger, -1) if there was none yet."""
+        """The last durable entry; (ledger, -1) before the first."""
 
     @property
     def terminated(self) -> bool:
-        """Whether it takes no more entries."""
+        """Whether the log accepts no more entries."""
 
     def append(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
-        """Append entries, each given as (payload part, messages in it). Buffers are copied before
-        this returns.
+        """Append entries, each given as (payload part, number of messages). Buffers are copied
+        before this returns.
 
-        Never blocks; a refusal (fenced, terminated, closed, storage full) goes to `done` before
-        this returns, or behind the answers to earlier appends. While a ledger rolls over,
-        entries wait in a queue bounded by the callers' own limits.
+        Never blocks; an error (fenced, terminated, closed, storage full) goes to `done` before
+        this returns, or after the results of earlier appends. While a ledger rolls over, entries
+        wait in a queue; the callers bound it.
         """
 
     async def settled(self) -> None:
-        """Return when all that was appended before is durable or refused."""
+        """Return when all earlier appends are durable or failed."""
 
     async def open_cursor(
         self,
@@ -271,10 +268,12 @@ class ManagedLedger(Protocol):
         properties: Mapping[str, int] | None = None,
         cursor_properties: Mapping[str, str] | None = None,
     ) -> Cursor:
-        """The durable cursor; a new one starts after `initial` (EARLIEST, LATEST or any)."""
+        """Open or create a durable cursor; a new one starts after `initial` (EARLIEST, LATEST or
+        any).
+        """
 
     def open_reader(self, name: str, start: Position) -> Cursor:
-        """A non-durable cursor that reads from `start` on (LATEST: from what comes next)."""
+        """A non-durable cursor that reads from `start` on (LATEST: only later entries)."""
 
     async def delete_cursor(self, name: str) -> None:
         """Raises CursorNotFound."""
@@ -282,28 +281,28 @@ class ManagedLedger(Protocol):
     async def read_range(
         self, first: Position, *, entries_max: int, bytes_max: int
     ) -> Sequence[Entry]:
-        """Entries from a position on, whatever the cursors say."""
+        """Entries from a position on, regardless of cursors."""
 
     async def find_by_time(self, timestamp_ms: int) -> Position:
         """First position published at or after the timestamp, by binary search (BR-07)."""
 
     def next_position(self, position: Position) -> Position:
-        """The position after, in the next ledger with entries; at the end the next written."""
+        """The position of the following entry, or of the next one to be written."""
 
     def previous_position(self, position: Position) -> Position:
-        """The position before; (first ledger, -1) at the beginning."""
+        """The position of the preceding entry; (first ledger, -1) at the beginning."""
 
     def entries_between(self, after: Position, upto: Position) -> int:
         """How many entries lie in (after, upto]."""
 
     async def terminate(self) -> Position:
-        """Take no more entries; returns the last position. Durable and idempotent."""
+        """Accept no more entries; returns the last position. Durable and idempotent."""
 
     async def trim(self) -> None:
-        """Delete ledgers that every cursor passed and retention lets go (BR-04)."""
+        """Delete ledgers that every cursor passed and retention doesn't keep (BR-04)."""
 
     async def truncate(self) -> None:
-        """Begin a new ledger, and delete those that every cursor passed, whatever retention says
+        """Begin a new ledger, and delete those that every cursor passed, regardless of retention
         (ManagedLedgerImpl.asyncTruncate).
         """
 

@@ -1,5 +1,5 @@
-"""The writing side of a log: appends, their answers, and the change from one ledger to the next
-(spec BR-01, BR-02).
+"""The writing side of a log: appends, their results, and the roll-over to the next ledger (spec
+BR-01, BR-02).
 
 The hot path is `append`, the ledger's `append` beneath it, and `_written` on the way back; all of
 it works on runs.
@@ -46,8 +46,8 @@ _ERRORS: dict[LogState, type[LogError]] = {
 
 
 class LogAppender:
-    """Appends of one log. `wants_cache` is called per run, `grown` once per completed run,
-    `rolled` when a ledger was closed and the next one opened.
+    """Appends of one log. `wants_cache` is called per append, `grown` per group commit, `rolled`
+    after a ledger was closed and the next one opened.
     """
 
     def __init__(
@@ -72,12 +72,12 @@ class LogAppender:
         self._cause = ""
         self._barren = False
         self._unanswered = 0
-        """Entries that the open ledger was given and has not answered: it keeps their order."""
+        """Entries in the open ledger without a result yet; results come in order."""
         self._refusal: LogError | None = None
         """Why the open ledger failed."""
         self._held: list[tuple[list[tuple[bytes, int]], AppendDone]] = []
         self._settling: dict[Promise[None], int] = {}
-        """Callers of `settled`, and how many entries must still be answered for each."""
+        """Callers of `settled`, and the number of results that each still waits for."""
 
     def append(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
         """See `ManagedLedger.append`."""
@@ -114,7 +114,7 @@ class LogAppender:
             self._settling.pop(promise, None)
 
     def _count_settled(self, entries: int) -> None:
-        """So many were answered, the oldest first."""
+        """Count results of the oldest entries."""
         for promise, waiting in list(self._settling.items()):
             self._settling[promise] = waiting - entries
             if waiting <= entries:
@@ -126,10 +126,9 @@ class LogAppender:
             self._spawn(self.roll)
 
     async def roll(self, *, force: bool = False) -> None:
-        """Close the open ledger and open the next; does nothing unless it is due (or has entries,
-        by `force`).
+        """Close the open ledger and open the next, if due, or with `force` if it has entries.
 
-        Failures show in the state: NO_LEDGER or FENCED.
+        A failure sets the state NO_LEDGER or FENCED.
         """
         context = self._context
         async with context.mutex:
@@ -141,14 +140,14 @@ class LogAppender:
             await self._next_ledger()
 
     async def start(self) -> None:
-        """Make the first ledger after opening. Raises the error that stopped it."""
+        """Create the first ledger after opening. Raises the error that stopped it."""
         await self._open_next()
 
     async def finish(self, state: LogState) -> None:
         """Close the open ledger for good, entering TERMINATED or CLOSED; the caller holds the
         mutex.
 
-        What waits for a ledger is refused. Raises LogFenced, BookkeeperError, MetadataError.
+        Appends that wait for a ledger fail. Raises LogFenced, BookkeeperError, MetadataError.
         """
         writer, self._context.writer = self._context.writer, None
         if self._context.state is not state:
@@ -159,7 +158,7 @@ class LogAppender:
         await self._close_old()
 
     def fence(self, why: str) -> None:
-        """Another broker owns the log: nothing is acknowledged any more."""
+        """Another broker owns the log: acknowledge nothing from now on."""
         context = self._context
         writer = context.writer or context.unclosed
         context.writer = context.unclosed = None
@@ -173,7 +172,7 @@ class LogAppender:
 
     @property
     def ledger_age_s(self) -> float:
-        """How long ago the open ledger was made."""
+        """Seconds since the open ledger was created."""
         return trio.current_time() - self._opened_s
 
     def _is_due(self) -> bool:
@@ -204,7 +203,7 @@ class LogAppender:
     def _written(
         self, done: AppendDone, first: int, count: int, error: BookkeeperError | None
     ) -> None:
-        """The ledger's answer for entries of one append; appends are answered in order."""
+        """Handle the ledger's result for entries of one append; results come in order."""
         try:
             if error is None:
                 self._stored(done, first, count)
@@ -218,7 +217,7 @@ class LogAppender:
                 self._refuse_late()
 
     def _refuse_late(self) -> None:
-        """All is answered: now refuse what came while the ledger failed, or the log was ended."""
+        """After the last result, fail appends queued behind a failure or the end of the log."""
         if self._refusal is not None or self._context.state in _ERRORS:
             self._refuse_held(self._refusal)
 
@@ -234,18 +233,18 @@ class LogAppender:
         try:
             done(Position(ledger.ledger_id, first), count, None)
         finally:
-            if end >= writer.last_add_confirmed:  # else the same group commit answers another next
+            if end >= writer.last_add_confirmed:  # else the same group commit has more results
                 self._stored_group(end)
 
     def _stored_group(self, end: int) -> None:
-        """A group commit is answered: wake the readers, begin a new ledger if this one is full."""
+        """After a group commit, wake the readers; roll over if the ledger is full."""
         self._grown()
         rollover = self._context.options.rollover
         if end >= rollover.entries_max or self._ledger.size_bytes >= rollover.size_bytes_max:
             self.roll_if_due()
 
     def _failed(self, done: AppendDone, first: int, count: int, error: BookkeeperError) -> None:
-        """The ledger takes no more: refuse what is not written, and go on in a new ledger.
+        """The ledger failed: fail its unwritten entries, and continue in a new ledger.
 
         Also fail the appends queued behind it: the producer resends, and order must hold.
         """
@@ -267,7 +266,7 @@ class LogAppender:
         done(EARLIEST, count, self._refusal)
 
     def _hold(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
-        """Keep an append until there is a ledger, or refuse it, behind earlier answers."""
+        """Queue an append until there is a ledger, or fail it, after earlier results."""
         state = self._context.state
         kind = _ERRORS.get(state)
         if kind is not None and not self._unanswered:
@@ -310,18 +309,18 @@ class LogAppender:
             _log.warning("log=%s: %s", context.name, self._cause)
             self._give_up()
         except Exception as error:
-            # A defect: what is written is unknown. The next open recovers the log.
+            # A defect: the stored state is unknown. The next open recovers the log.
             _log.exception("log=%s: the roll-over failed unexpectedly", context.name)
             self.fence(f"the roll-over failed: {error!r}")
 
     def _give_up(self) -> None:
-        """Refuse appends for a while; the next one after that tries again."""
+        """Fail appends for a while; the next one after that retries."""
         self._retry_s = trio.current_time() + self._context.options.create_retry_s
         self._context.enter(LogState.NO_LEDGER)
         self._refuse_held()
 
     async def _close_old(self) -> None:
-        """Close the last ledger and learn its end. Raises LogFenced if another broker owns it."""
+        """Close the last ledger and record its end. Raises LogFenced if another broker owns it."""
         writer = self._context.unclosed
         if writer is None:
             return
@@ -348,7 +347,7 @@ class LogAppender:
         options = context.options
         writer = await context.client.create(options.durability.ledger_options(context.name))
         ledger = LedgerInfo(writer.ledger_id)
-        # Should the next step fail, the ledger is in no chain: then it is deleted with the others.
+        # If the save fails, the ledger is in no chain: then it is deleted with the others.
         context.catalog.deleting[ledger.ledger_id] = None
         stray = dict(context.catalog.deleting)
         del context.catalog.deleting[ledger.ledger_id]

@@ -1,8 +1,8 @@
 """The entry cache of a broker: the tails of its logs, bounded in bytes (spec BR-03).
 
-A log's cache holds runs of consecutive entries, one per ledger, as they were appended. Entries
-leave it from the front: when the slowest active cursor acknowledged them, or when all logs together
-hold too much (largest first).
+A log's cache holds one run of consecutive appended entries per ledger. The oldest are evicted
+first: after the slowest active cursor acknowledged them, or if all logs together exceed the bound
+(then from the largest cache first).
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from geminga_broker.log.entry import LogEntry, total_size
 from geminga_protocol.ids import Position
 
 ENTRY_OVERHEAD_BYTES = 400
-"""What an entry takes beside its data: packet header, views, position."""
+"""Memory of an entry beside its data: packet header, views, position."""
 
 _KEPT_SHARE = 0.9
-"""Down to this share of the bound is evicted at once, so that it isn't done for every append."""
+"""One eviction goes down to this share of the bound, so that not every append evicts."""
 
 
 class _Run:
@@ -38,7 +38,7 @@ class LogCache:
         self.size_bytes = 0
 
     def add(self, ledger_id: int, first: int, entries: list[LogEntry], data_bytes: int) -> None:
-        """Take appended entries, of `data_bytes` in all. A gap to what is held drops that."""
+        """Add appended entries, `data_bytes` in all. After a gap, earlier ones are dropped."""
         run = self._runs.get(ledger_id)
         if run is None:
             run = self._runs[ledger_id] = _Run(first)
@@ -57,7 +57,7 @@ class LogCache:
         return run.entries[first - run.first : last - run.first + 1]
 
     def evict_upto(self, position: Position) -> None:
-        """Drop entries up to and with the position."""
+        """Drop entries up to the position, inclusive."""
         ledger_id, entry_id = position
         for key in [key for key in self._runs if key <= ledger_id]:
             run = self._runs[key]
@@ -67,7 +67,7 @@ class LogCache:
                 del self._runs[key]
 
     def evict_bytes(self, size_bytes: int) -> None:
-        """Drop the oldest entries, of at least so many bytes."""
+        """Drop the oldest entries, at least `size_bytes` of them."""
         target = self.size_bytes - size_bytes
         for key in sorted(self._runs):
             run = self._runs[key]
@@ -123,7 +123,7 @@ class EntryCache:
         return log
 
     def forget(self, log: LogCache) -> None:
-        """The log is closed."""
+        """Forget a closed log's cache."""
         self._logs.pop(log, None)
 
     def shrink(self) -> None:

@@ -1,7 +1,7 @@
 """A log's ManagedLedgerInfo in the metadata store, changed by compare-and-set only (spec BR-01).
 
-If a change conflicts with another writer's, another broker owns the log:
-LogFenced. A change whose outcome is unknown is settled by reading, before the next one.
+If a change conflicts with another writer's, another broker owns the log: LogFenced. If a change's
+outcome is unknown, the node is read before the next change.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ INDEX_PROPERTY = "index"
 """Index of the last message before the last ledger (as ManagedLedgerInterceptorImpl's)."""
 
 DELETING_PROPERTY = "geminga.deleting"
-"""Ledgers outside the chain that may not be deleted yet: the next open deletes them."""
+"""Ledgers outside the chain that may still exist: the next open deletes them."""
 
 DELETED_PROPERTY = "geminga.deleted"
-"""The log is being deleted: there is no way back, and the next open goes on with it."""
+"""The log's deletion has begun and can't be undone; the next open continues it."""
 
 DELETIONS = "/geminga/log-deletions"
-"""Logs whose deletion has begun, by encoded name, so that a start finds those that a crash cut off.
-Whether one is to be deleted its own node says.
+"""Logs whose deletion has begun, by encoded name: the next start finds those that a crash
+interrupted. Only a log's own node decides whether it is deleted.
 """
 
 
 class LogCatalog:
-    """What the store knows of one log."""
+    """The stored metadata of one log."""
 
     def __init__(self, store: MetadataStore, name: str) -> None:
         self.path = f"{ROOT}/{name}"
@@ -53,7 +53,7 @@ class LogCatalog:
         self._info = ManagedLedgerInfo()
 
     async def load(self) -> ManagedLedgerInfo | None:
-        """Read it; None if there is no such log."""
+        """Read the node; None if there is no such log."""
         node = await self._store.get(self.path)
         if node is None or (not node.value and await self._store.children(self.path)):
             return None
@@ -68,11 +68,11 @@ class LogCatalog:
         return self._info
 
     async def note_deletion(self) -> None:
-        """Let a later start look after the log: its deletion may be cut off from now on."""
+        """Make a later start continue the deletion, should it be interrupted."""
         await self._store.put(self._deletion, b"")
 
     async def forget_deletion(self) -> None:
-        """It is deleted."""
+        """The deletion is complete."""
         try:
             await self._store.delete(self._deletion)
         except NoNode:
@@ -83,8 +83,8 @@ class LogCatalog:
         return f"{DELETIONS}/{url_encode(self.path.removeprefix(ROOT))}"
 
     async def save(self, ledgers: Iterable[LedgerInfo]) -> None:
-        """Make the store say what is known here, with these ledgers. Raises LogFenced if another
-        broker wrote meanwhile, StoreUnavailable if the outcome is unknown.
+        """Write these ledgers and the other fields to the node. Raises LogFenced if another broker
+        wrote meanwhile, StoreUnavailable if the outcome is unknown.
         """
         if self._uncertain is not None:
             await self._settle(self._uncertain)
@@ -95,7 +95,7 @@ class LogCatalog:
         except (BadVersion, NoNode):
             raise LogFenced(f"{self.path} was changed by another broker") from None
         except BaseException:
-            # Cancelled or cut off: it may have been done all the same.
+            # Cancelled or disconnected: the write may have succeeded.
             self._uncertain = value
             raise
         self._known, self._version, self._info = value, stat.version, info
@@ -112,7 +112,7 @@ class LogCatalog:
             raise LogFenced(f"{self.path} was changed by another broker") from None
 
     def cleared(self, ledger_ids: Iterable[int]) -> None:
-        """These ledgers are surely deleted; the next save says so."""
+        """These ledgers are deleted; the next save removes them from the list."""
         for ledger_id in ledger_ids:
             self.deleting.pop(ledger_id, None)
 
@@ -149,7 +149,7 @@ class LogCatalog:
 
 
 def chain_of(info: ManagedLedgerInfo) -> LedgerChain:
-    """The stored chain. A ledger without entries, or closing time, was left open."""
+    """The stored chain. A ledger without entries was left open."""
     chain = LedgerChain()
     for ledger in sorted(info.ledgerInfo, key=lambda ledger: ledger.ledgerId):
         closed_ms = max(ledger.timestamp, 1) if ledger.entries else 0
@@ -158,10 +158,10 @@ def chain_of(info: ManagedLedgerInfo) -> LedgerChain:
 
 
 async def log_names(store: MetadataStore, prefix: str) -> list[str]:
-    """Names of the logs right beneath `prefix` (`tenant/ns/persistent`)."""
+    """Names of the logs directly under `prefix` (`tenant/ns/persistent`)."""
     return [f"{prefix}/{child}" for child in await store.children(f"{ROOT}/{prefix}")]
 
 
 async def begun_deletions(store: MetadataStore) -> list[str]:
-    """Names of the logs whose deletion a crash may have cut off."""
+    """Names of the logs whose deletion a crash may have interrupted."""
     return [url_decode(child).removeprefix("/") for child in await store.children(DELETIONS)]

@@ -1,8 +1,8 @@
 """The chain of ledgers of one log, and arithmetic on its positions (pure; spec BR-01, BR-02).
 
-Ledgers come and go at the ends only. Every entry that can be read has an *ordinal*: its number in
-the order of writing since the chain was loaded. Ordinals never change when old ledgers are trimmed,
-so distances are subtractions.
+Ledgers are added and removed at the ends only. Every readable entry has an *ordinal*: its number in
+the order of writing since the chain was loaded. Trimming old ledgers doesn't change ordinals, so a
+distance is a subtraction.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LedgerInfo:
 
 
 class LedgerChain:
-    """Spans in ascending order of ledger ids; only the last may still grow."""
+    """Ledgers in ascending order of ids; only the last may still grow."""
 
     __slots__ = ("_by_id", "_ids", "get", "ledgers")
 
@@ -46,7 +46,7 @@ class LedgerChain:
         self._ids: list[int] = []
         self._by_id: dict[int, LedgerInfo] = {}
         self.get = self._by_id.get
-        """That ledger; None if the chain does not hold it."""
+        """The ledger with this id, or None."""
 
     def __iter__(self) -> Iterator[LedgerInfo]:
         return iter(self.ledgers)
@@ -65,7 +65,7 @@ class LedgerChain:
         return sum(ledger.size_bytes for ledger in self.ledgers)
 
     def add(self, ledger: LedgerInfo) -> None:
-        """Put a ledger at the end. Its id must be the highest: ids ascend in order of making."""
+        """Add a ledger at the end. Its id must be the highest: ids ascend in order of creation."""
         assert not self._ids or ledger.ledger_id > self._ids[-1], "ledger ids must ascend"
         ledger.base = self._end()
         self.ledgers.append(ledger)
@@ -73,14 +73,14 @@ class LedgerChain:
         self._by_id[ledger.ledger_id] = ledger
 
     def extend(self, ledger: LedgerInfo, entries: int, closed_ms: int) -> None:
-        """A ledger that was left open turned out to hold so many entries; it is closed now."""
+        """Set the recovered end of a ledger that was left open; it is closed now."""
         ledger.entries = entries
         ledger.closed_ms = max(closed_ms, 1)
         for before, after in pairwise(self.ledgers):
             after.base = before.base + before.entries
 
     def remove(self, ledger_id: int) -> None:
-        """Take out the first ledger, or an empty one."""
+        """Remove the first ledger, or an empty one."""
         ledger = self._by_id[ledger_id]
         assert ledger.entries == 0 or ledger is self.ledgers[0], "only the ends of a chain come off"
         del self._by_id[ledger_id]
@@ -88,20 +88,20 @@ class LedgerChain:
         del self._ids[index], self.ledgers[index]
 
     def first_position(self) -> Position:
-        """Before the first entry that is still there."""
+        """The position before the first existing entry."""
         if not self.ledgers:
             return EARLIEST
         return self.ledgers[0].position(-1)
 
     def last_position(self) -> Position:
-        """The last durable entry; without one, before the first entry of the last ledger."""
+        """The last durable entry; if there is none, before the first entry of the last ledger."""
         for ledger in reversed(self.ledgers):
             if ledger.entries:
                 return ledger.position(ledger.entries - 1)
         return self.ledgers[-1].position(-1) if self.ledgers else EARLIEST
 
     def next_position(self, position: Position) -> Position:
-        """The position after, in the next ledger with entries; at the end the next written."""
+        """The position of the following entry, or of the next one to be written."""
         ledger_id, entry_id = position
         ledger = self._by_id.get(ledger_id)
         if ledger is not None and entry_id + 1 < ledger.entries:
@@ -114,12 +114,12 @@ class LedgerChain:
         return self.ledgers[-1].position(self.ledgers[-1].entries)
 
     def holds(self, position: Position) -> bool:
-        """Whether a durable entry is there."""
+        """Whether a durable entry has this position."""
         ledger = self._by_id.get(position[0])
         return ledger is not None and 0 <= position[1] < ledger.entries
 
     def at_or_after(self, position: Position) -> Position:
-        """The position itself if an entry is there, else as `next_position`."""
+        """The position itself if an entry has it, else as `next_position`."""
         ledger = self._by_id.get(position[0])
         if ledger is not None and 0 <= position[1] < ledger.entries:
             return position
@@ -147,7 +147,7 @@ class LedgerChain:
         return self.at_or_before(Position(ledger_id, entry_id - 1))
 
     def ordinal(self, position: Position) -> int:
-        """How many entries were written up to and with the position."""
+        """Number of entries written up to the position, inclusive."""
         ledger_id, entry_id = position
         ledger = self._by_id.get(ledger_id)
         if ledger is None:
@@ -158,14 +158,14 @@ class LedgerChain:
         return ledger.base + max(0, min(entry_id + 1, ledger.entries))
 
     def at_ordinal(self, ordinal: int) -> Position:
-        """The entry with that ordinal, counted from 1; clamped to what is there."""
+        """The entry with that ordinal, counted from 1; clamped to existing entries."""
         for ledger in reversed(self.ledgers):
             if ledger.entries and ledger.base < ordinal:
                 return ledger.position(min(ordinal - ledger.base, ledger.entries) - 1)
         return self.first_position()
 
     def entries_between(self, after: Position, upto: Position) -> int:
-        """How many entries lie in (after, upto]; 0 if they are the wrong way round."""
+        """Number of entries in (after, upto]; 0 if `upto` is not after `after`."""
         return max(0, self.ordinal(upto) - self.ordinal(after))
 
     def _end(self) -> int:

@@ -23,7 +23,7 @@ from geminga_protocol.ids import Position
 
 
 class LogAccess(NamedTuple):
-    """What cursors need of their log."""
+    """The parts of a log that its cursors use."""
 
     context: LogContext
     reads: LogReads
@@ -32,11 +32,11 @@ class LogAccess(NamedTuple):
     passed: Callable[[], None]
     """Called when mark-delete has passed the end of a ledger."""
     active: OrderedDict[LogCursor, None]
-    """Those that are active, and some that were a moment ago."""
+    """Active cursors, and some that no longer are."""
 
 
 class TrimHold:
-    """Up to where one cursor lets its log be trimmed."""
+    """The limit that one cursor sets for its log's trimming."""
 
     def __init__(self, chain: LedgerChain, state: AckState, passed: Callable[[], None]) -> None:
         """`passed` is called when mark-delete has passed the end of a ledger."""
@@ -48,12 +48,12 @@ class TrimHold:
 
     @property
     def mark(self) -> Position:
-        """Up to here the log needs not be kept for the cursor."""
+        """The cursor doesn't need entries up to this position."""
         return self._state.mark_delete if self._kept_from is None else self._kept_from
 
     @contextmanager
     def keeping(self) -> Iterator[None]:
-        """What mark-delete passes in the block stays until the block, or a later one, ends well."""
+        """Keep entries that mark-delete passes in the block, until it or a later one succeeds."""
         if self._kept_from is None:
             self._kept_from = self._state.mark_delete
         yield
@@ -69,7 +69,7 @@ class TrimHold:
 
 
 class LogCursor:
-    """`Cursor` over a log. Without a store it is not durable: a reader's."""
+    """`Cursor` over a log. Without a store it is a reader's, not durable."""
 
     def __init__(
         self,
@@ -165,9 +165,9 @@ class LogCursor:
                     position, entries_max=last - first + 1, bytes_max=bytes_max
                 )
                 if self.read_position != position:
-                    continue  # seek or rewind came in between
+                    continue  # a concurrent seek or rewind
                 if entries and upto is not None and entries[-1].position > upto:
-                    continue  # the ledger was trimmed: these are of the next
+                    continue  # the ledger was trimmed: these entries are of the next
                 if not entries:
                     return []
                 self._count_fetched(entries)
@@ -261,7 +261,7 @@ class LogCursor:
         await self.persist()
 
     def write_use(self, slack_s: float) -> None:
-        """Write down when it was last used, soon, if what is written is older by so much."""
+        """Persist the last use soon if the stored time is at least `slack_s` too old."""
         if self.use.is_stale(slack_s):
             self._changed()
 

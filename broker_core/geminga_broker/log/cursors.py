@@ -1,4 +1,4 @@
-"""The cursors of one log, and what cache and waiters need of them (spec BR-03)."""
+"""The cursors of one log: their cache and waiters (spec BR-03)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from geminga_protocol.topic_name import url_decode
 from geminga_runtime.metadata.api import MetadataStore
 
 CACHE_SLACK_BYTES = 256 * 1024
-"""Acknowledged entries are dropped from the cache when it has grown by so much."""
+"""Acknowledged entries are evicted each time the cache has grown by this size."""
 
 CURSORS_ASKED_MAX = 8
-"""An append asks so many cursors at most whether they are near the tail."""
+"""An append checks at most this number of cursors for being near the tail."""
 
 DirtyCursors = dict[LogCursor, None]
 """Cursors of all logs with something to persist; the factory's timer writes them."""
@@ -46,11 +46,11 @@ class LogCursors:
         self._dirty = dirty
         self._access = LogAccess(context, reads, self._changed, passed, OrderedDict())
         self._near: LogCursor | None = None
-        """Was near the tail when it was asked last."""
+        """Near the tail at its last check."""
         self._cache_floor_bytes = 0
 
     async def load(self) -> None:
-        """Open all that the store knows. Raises BookkeeperError, MetadataError."""
+        """Open all stored cursors. Raises BookkeeperError, MetadataError."""
         for encoded in await cursor_names(self._store, self._context.name):
             name = url_decode(encoded)
             store = self._cursor_store(name)
@@ -73,13 +73,15 @@ class LogCursors:
         properties: Mapping[str, int],
         cursor_properties: Mapping[str, str],
     ) -> LogCursor:
-        """The durable cursor, made if missing, one at a time. Raises LogFenced, LogWriteFailed."""
+        """The durable cursor, created if missing; one caller at a time. Raises LogFenced,
+        LogWriteFailed.
+        """
         known = self.by_name.get(name)
         if known is not None and known.durable:
             return known
         state = AckState(self._chain, self._start_of(initial))
         cursor = LogCursor(name, self._access, self._cursor_store(name), state, properties)
-        # Begun, it is carried through: a node that is not known here could not be written again.
+        # Shielded: a node whose version is not known here could not be written again.
         with trio.CancelScope(shield=True):
             await cursor.writer.set_properties(cursor_properties)
         self.by_name[name] = cursor
@@ -115,16 +117,16 @@ class LogCursors:
     async def remove_all(self) -> None:
         """Delete every cursor. Raises LogWriteFailed."""
         for name in list(self.by_name):
-            if name in self.by_name:  # a reader's may go by itself meanwhile
+            if name in self.by_name:  # a reader's may be deleted meanwhile
                 await self.delete(name)
 
     def release(self) -> None:
-        """The log is closed: nothing is written any more."""
+        """The log is closed: write no cursor any more."""
         for cursor in self.by_name.values():
             self._dirty.pop(cursor, None)
 
     def durable_marks(self) -> list[Position]:
-        """Up to where each durable cursor lets the chain go; readers hold nothing."""
+        """Each durable cursor's limit for trimming; readers set none."""
         return [cursor.trim.mark for cursor in self.by_name.values() if cursor.durable]
 
     def ledger_ids(self) -> list[int]:
@@ -136,8 +138,8 @@ class LogCursors:
         ]
 
     async def persist_properties(self) -> None:
-        """Write down cursors that have properties: what deduplication knows of entries that are
-        trimmed stands nowhere else. Raises LogWriteFailed, LogFenced.
+        """Persist cursors with properties: deduplication's state of trimmed entries is nowhere
+        else. Raises LogWriteFailed, LogFenced.
         """
         for cursor in list(self.by_name.values()):
             if cursor.durable and cursor.properties:
@@ -155,10 +157,10 @@ class LogCursors:
             cursor.use.grown()
 
     def wants_cache(self) -> bool:
-        """Whether an active cursor is near the tail, so that it will read what is appended now.
+        """Whether an active cursor is near the tail, so that it will read the new entries soon.
 
-        The one that was near is asked first; if it no longer is, some others, at the next append
-        some more: however many there are, an append asks few.
+        Checks the last near cursor first, then a few others in turn: the cost of an append
+        doesn't depend on the number of cursors.
         """
         cache, active = self._context.cache, self._access.active
         near = self._near
@@ -170,7 +172,7 @@ class LogCursors:
         return near is not None
 
     def _next_near(self) -> LogCursor | None:
-        """A cursor near the tail, of those that were not asked for longest."""
+        """A cursor near the tail, among the least recently checked."""
         active = self._access.active
         for _ in range(min(CURSORS_ASKED_MAX, len(active))):
             cursor = next(iter(active))
@@ -183,7 +185,7 @@ class LogCursors:
         return None
 
     def _is_near(self, cursor: LogCursor) -> bool:
-        """Whether the cursor is active, and what it reads next in the cache or soon at the end."""
+        """Whether the cursor is active, and its next entry is cached or near the end."""
         if not cursor.use.is_active:
             return False
         context = self._context

@@ -1,4 +1,4 @@
-"""One stored entry, and what goes before it."""
+"""One stored entry, and its broker metadata."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _CONTINUED = [bytes((low | 0x80,)) for low in range(128)]
 
 
 class LogEntry(msgspec.Struct, gc=False, eq=False):
-    """An entry, looked at on first use, shared by all cursors; `data` is a view of the packet."""
+    """An entry, parsed on first use, shared by all cursors; `data` is a view of the packet."""
 
     position: Position
     data: memoryview
     _messages: int = 0
-    """0 as long as nobody knows."""
+    """0: not known yet."""
     _is_plain: bool = False
     """Known to be no marker, not delayed and no chunk."""
     _metadata: MessageMetadata | None = None
@@ -55,36 +55,37 @@ class LogEntry(msgspec.Struct, gc=False, eq=False):
 
     @property
     def messages(self) -> int:
-        """Messages in its batch, 1 when it is none, or no metadata can be read."""
+        """Messages in its batch; 1 if it is not a batch, or its metadata is unreadable."""
         if not self._messages:
             self._look()
         if not self._messages:
             try:
                 self._messages = max(1, self.metadata.num_messages_in_batch)
             except RemoteProtocolError:
-                self._messages = 1  # clients judge it; it must not stop dispatch
+                self._messages = 1  # must not stop dispatch: clients check the entry
         return self._messages
 
     @property
     def special(self) -> MessageMetadata | None:
         """The metadata if the entry may be a marker, delayed or a chunk; None for all others.
 
-        An entry that can't be parsed counts as plain: clients judge it, as with Apache.
+        An unparsable entry counts as plain: clients check it, as with Apache.
         """
         if self._is_plain:
             return None
         if self._look():
             try:
-                # Not kept: most such entries are looked at once, and wait in the cache for long.
+                # Not cached: most such entries are used once, but stay in the cache for long.
                 return self._metadata or payload.parse_metadata(self.data)
             except RemoteProtocolError:
                 pass
         return None
 
     def _look(self) -> bool:
-        """Whether it may be special; and whether it is no batch, as far as can be told without
-        parsing: by bytes that the metadata of others don't have. One that occurs by chance only
-        costs the parse.
+        """Whether it may be special; also sets `_messages` if it is surely not a batch.
+
+        Searches the encoded metadata for tags instead of parsing it; a false match only costs the
+        parse.
         """
         data = self.data
         if len(data) <= _FRONT_BYTES:
@@ -100,7 +101,7 @@ class LogEntry(msgspec.Struct, gc=False, eq=False):
                 encoded = bytes((_BATCH_SIZE_TAG,))
         if not self._messages and _BATCH_SIZE_TAG not in encoded:
             self._messages = 1
-        # All three tags end so, and most metadata have no such byte.
+        # All three tags end with 1, a byte that most metadata don't contain.
         if 1 in encoded and (
             _MARKER_TAG in encoded or _DELIVER_AT_TAG in encoded or _CHUNK_TAG in encoded
         ):
@@ -110,12 +111,12 @@ class LogEntry(msgspec.Struct, gc=False, eq=False):
 
     @property
     def broker_metadata(self) -> BrokerEntryMetadata | None:
-        """What the broker stored with the entry, if it did: append time and index (PR-03)."""
+        """The broker's metadata of the entry, if stored: append time and index (PR-03)."""
         return payload.peek_broker_entry_metadata(self.data)
 
     @property
     def time_ms(self) -> int:
-        """When it was published, by the broker's or else the producer's clock; 0 if unreadable."""
+        """The publish time, by the broker's or else the producer's clock; 0 if unreadable."""
         try:
             stored = self.broker_metadata
             if stored is not None and stored.HasField("broker_timestamp"):
@@ -134,7 +135,7 @@ class PrefixMaker:
     """Broker entry metadata for the entries of one append, byte-equal to
     `payload.broker_entry_prefix`.
 
-    Indexes rise slowly, so all but the lowest seven bits of one are encoded once for many entries.
+    Indexes rise slowly, so all but an index's lowest seven bits are encoded once for many entries.
     """
 
     __slots__ = ("_front", "_high", "_rest", "_timestamp_ms")

@@ -117,8 +117,8 @@ class ManagedLedgerFactory:
             del self.logs[name]
 
     async def finish_deletions(self) -> None:
-        """Delete the logs whose deletion was cut off; failures are logged, and left to the next
-        start or use of the log. Raises MetadataError.
+        """Finish interrupted deletions of logs; a failure is logged, and retried at the next start
+        or use of the log. Raises MetadataError.
         """
         for name in await begun_deletions(self._store):
             catalog = LogCatalog(self._store, name)
@@ -130,7 +130,7 @@ class ManagedLedgerFactory:
             except LogNotFound:
                 continue
             except (LogError, MetadataError) as error:
-                # On a full disk a broker starts all the same, and serves reads.
+                # Even with a full disk the broker starts, and serves reads.
                 _log.warning("log=%s: its deletion can't be finished yet: %s", name, error)
 
     async def exists(self, name: str) -> bool:
@@ -181,7 +181,7 @@ class ManagedLedgerFactory:
         info = await catalog.load()
         if info is not None and DELETED_PROPERTY in catalog.properties:
             await (await self._load_stored(name, catalog, info)).delete()
-            _log.info("log=%s: its deletion, which was cut off, is finished", name)
+            _log.info("log=%s: finished its interrupted deletion", name)
             catalog, info = LogCatalog(self._store, name), None
         if info is None and not create:
             raise LogNotFound(f"no log {name}")

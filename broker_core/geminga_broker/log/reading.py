@@ -29,15 +29,14 @@ class LogReads:
         self._context = context
         self._handles: OrderedDict[int, LedgerReader] = OrderedDict()
         self.cached = context.cache.get
-        """Entries first..last of the ledger, as many as the cache has from the first on."""
+        """Entries first..last of the ledger, or fewer, up to the first that is not cached."""
 
     async def entries(
         self, position: Position, *, entries_max: int, bytes_max: int
     ) -> list[LogEntry]:
-        """Entries of one ledger from the position on; empty at the end of the log, else at least
-        one.
+        """Entries of one ledger from the position on, at least one; empty at the end of the log.
 
-        Goes on to the next ledger if the position is in none. Raises LogReadFailed.
+        If no ledger has the position, reads from the next one. Raises LogReadFailed.
         """
         chain = self._context.chain
         while True:
@@ -55,7 +54,7 @@ class LogReads:
                 if chain.get(ledger_id) is ledger:
                     damaged = isinstance(error, DAMAGE)
                     if damaged and last > entry_id:
-                        # One of them is; those before it are as good as ever.
+                        # One of the entries is damaged; those before it are readable.
                         entries_max = (last - entry_id + 1) // 2
                         continue
                     kind = EntryDamaged if damaged else LogReadFailed
@@ -63,23 +62,23 @@ class LogReads:
                         f"{self._context.name}: {ledger_id}:{entry_id}: "
                         f"{type(error).__name__}: {error}"
                     ) from error
-                # Trimmed while it was read: what comes next is in a later ledger.
+                # Trimmed during the read: the next entry is in a later ledger.
 
     async def forget(self, ledger_id: int) -> None:
-        """The ledger left the chain."""
+        """Close the handle of a trimmed ledger."""
         handle = self._handles.pop(ledger_id, None)
         if handle is not None:
             await handle.aclose()
 
     async def close(self) -> None:
-        """Give all handles back."""
+        """Close all handles."""
         for ledger_id in list(self._handles):
             await self.forget(ledger_id)
 
     async def _fetch(
         self, ledger: LedgerInfo, first: int, last: int, bytes_max: int
     ) -> list[LogEntry]:
-        # A ledger that is open, or not closed yet, is known best to its writer.
+        # Only its writer knows the end of a ledger that isn't closed.
         reader: LedgerReader | None = self._context.writer or self._context.unclosed
         if reader is None or reader.ledger_id != ledger.ledger_id:
             reader = await self._handle(ledger)
@@ -109,7 +108,7 @@ class LogReads:
 
 
 def limited(entries: list[LogEntry], bytes_max: int) -> list[LogEntry]:
-    """The first entries that are within the bound together; at least one."""
+    """The first entries that together are within the bound; at least one."""
     if total_size(entries) <= bytes_max:
         return entries
     left = bytes_max

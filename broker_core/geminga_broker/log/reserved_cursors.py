@@ -1,6 +1,6 @@
 """The broker's own cursors. Clients can't subscribe by these names.
 
-The prefix of replicators' cursors belongs here, when there are any.
+The prefix of replicators' cursors belongs here, once they exist.
 """
 
 from __future__ import annotations

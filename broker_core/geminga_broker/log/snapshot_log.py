@@ -50,7 +50,7 @@ class SnapshotLog:
         self._lock = trio.Lock()
 
     async def load(self) -> AsyncIterator[tuple[Place, memoryview]]:
-        """All records in the order of writing, without lost ledgers and damaged records: the
+        """All records in the order of writing. Lost ledgers and damaged records are left out: the
         backlog has everything. Raises LogReadFailed if a retry may succeed.
         """
         for ledger_id in self._owner.side_ledgers:

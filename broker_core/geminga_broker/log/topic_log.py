@@ -32,16 +32,16 @@ _log = logging.getLogger(__name__)
 
 
 class TopicLog:
-    """A chain of ledgers and its cursors. Made by `ManagedLedgerFactory.open`."""
+    """A chain of ledgers and its cursors. Created by `ManagedLedgerFactory.open`."""
 
     def __init__(
         self, context: LogContext, store: MetadataStore, dirty: DirtyCursors, index: int
     ) -> None:
         self.name = context.name
         self.context = context
-        """What its parts share, for parts that others add."""
+        """The state shared by its parts, for parts that others add."""
         self.closing = False
-        """Whether it is being closed, or was: it must not be used any more."""
+        """Whether closing has begun: the log must not be used any more."""
         self._reads = LogReads(context)
         self._trimmer = LogTrimmer(context)
         self._cursors = LogCursors(context, store, self._reads, dirty, self._trimmer.schedule)
@@ -100,15 +100,15 @@ class TopicLog:
         return self.context.catalog.terminated is not None
 
     def set_retention(self, retention: Retention) -> None:
-        """From now on consumed ledgers stay for so long, and what that lets go is trimmed soon."""
+        """Set the retention of consumed ledgers, and trim by it soon."""
         self._trimmer.retention = retention
         self._trimmer.schedule()
 
     async def start(self) -> None:
         """Load the cursors and open a ledger. Raises LogFenced, BookkeeperError, MetadataError.
 
-        Nothing is trimmed by loading: what was published before anybody subscribed is still there
-        for a first subscription right after a restart, as in Apache's broker.
+        Loading trims nothing: messages published before the first subscription are still there for
+        one made right after a restart, as in Apache's broker.
         """
         await self._cursors.load()
         if self.terminated:
@@ -205,7 +205,7 @@ class TopicLog:
         """See `ManagedLedger.truncate`. Raises LogWriteFailed, LogFenced, LogClosed."""
         await self._appender.roll(force=True)
         await self._trimmer.trim(Retention())
-        self.context.check_open()  # or nothing may have been done
+        self.context.check_open()  # if closed meanwhile, perhaps nothing was done
 
     async def roll(self) -> None:
         """See `ManagedLedger.roll`."""
@@ -213,20 +213,20 @@ class TopicLog:
         self._trimmer.schedule()
 
     def roll_if_due(self) -> None:
-        """For the factory's timer: idle topics roll over too (BR-02), and need no cache."""
+        """For the factory's timer: also roll over idle topics (BR-02), and evict their cache."""
         self._cursors.evict_cache()
         self._appender.roll_if_due()
 
     def trim_if_due(self) -> None:
-        """For the factory's timer: what is consumed grows too old without an event (BR-04)."""
+        """For the factory's timer: consumed ledgers become too old without an event (BR-04)."""
         if len(self.context.chain) > 1 or self.context.catalog.deleting:
             self._trimmer.schedule()
 
     async def close(self) -> None:
         """See `ManagedLedger.close`. Failures are logged: the next open recovers the log.
 
-        Cancelled, it gives back memory and handles all the same, in the background if a change of
-        the chain is under way.
+        Even if cancelled, it releases memory and handles, in the background if the chain is being
+        changed.
         """
         again, self.closing = self.closing, True
         try:

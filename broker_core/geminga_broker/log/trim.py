@@ -21,9 +21,9 @@ _log = logging.getLogger(__name__)
 def ledgers_to_trim(
     chain: LedgerChain, mark_deletes: Iterable[Position], retention: Retention, now_ms: int
 ) -> list[LedgerInfo]:
-    """Spans from the front that every cursor passed and that retention lets go. Never the last one.
+    """The oldest ledgers that every cursor passed and retention doesn't keep, never the last one.
 
-    Without a cursor retention alone decides.
+    Without a cursor, retention alone decides.
     """
     upto = min((chain.next_position(mark)[0] for mark in mark_deletes), default=None)
     left_bytes = chain.size_bytes
@@ -32,7 +32,7 @@ def ledgers_to_trim(
         if not ledger.closed_ms or (upto is not None and ledger.ledger_id >= upto):
             break
         too_old = 0 <= retention.time_s < (now_ms - ledger.closed_ms) / 1000
-        # What stays must still be as much as retention asks for.
+        # The remaining ledgers must have at least the retained size.
         left_bytes -= ledger.size_bytes
         too_much = 0 <= retention.size_bytes <= left_bytes
         if not (too_old or too_much):
@@ -51,7 +51,7 @@ class LogTrimmer:
         self._scheduled = False
 
     def watch(self, cursors: LogCursors) -> None:
-        """Retain what these cursors have not passed. Called once, before the first trim."""
+        """Keep entries that these cursors have not passed. Called once, before the first trim."""
         self._cursors = cursors
 
     def schedule(self) -> None:

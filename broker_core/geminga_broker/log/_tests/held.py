@@ -1,4 +1,4 @@
-"""Storage in memory that answers when a test lets it."""
+"""Storage in memory whose operations complete when a test lets them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ AddDone = Callable[[int, int, BookkeeperError | None], None]
 
 
 class SteppedStore(MemoryMetadataStore):
-    """A store whose calls are steps, around each of which a subclass puts what it likes."""
+    """A store whose calls are steps; a subclass may put code around each."""
 
     @asynccontextmanager
     async def step(self, operation: str, path: str) -> AsyncIterator[None]:
-        """Around a "get", "put" or "delete"."""
+        """Surrounds a "get", "put" or "delete"."""
         yield
 
     async def get(self, path: str) -> Node | None:
@@ -48,19 +48,19 @@ class SteppedStore(MemoryMetadataStore):
 
 
 class HeldStore(SteppedStore):
-    """Writes of the node whose path ends with `holds` are done and not answered until `release`."""
+    """Writes of the node whose path ends with `holds` are done, but return after `release`."""
 
     def __init__(self) -> None:
         super().__init__()
         self.holds: str | None = None
         self.fails = False
-        """Whether what is held is answered with a failure then; a deletion is not done either."""
+        """Whether held writes then raise an error; a deletion is not done either."""
         self.reached = trio.Event()
-        """Set when the first is held."""
+        """Set when the first write is held."""
         self._released = trio.Event()
 
     def release(self) -> None:
-        """Answer, and hold nothing any more."""
+        """Complete held writes, and stop holding."""
         self.holds = None
         self._released.set()
 

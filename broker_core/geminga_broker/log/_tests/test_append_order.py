@@ -35,7 +35,7 @@ def bookie() -> HeldBookie:
 
 
 def appender(log: TopicLog, ends: list[End]) -> Callable[[str], None]:
-    """Appends a message and notes how, and when, it is answered."""
+    """Appends messages and records the order and results of their completion."""
 
     def append(text: str) -> None:
         def done(first: Position, count: int, error: LogError | None) -> None:
@@ -96,7 +96,7 @@ async def test_late_appends_are_refused_in_order(
 
 
 class GroupingBookie(MemoryBookie):
-    """Answers all that `grouping` held back with one call, as a group commit does."""
+    """Completes the adds that `grouping` held back with one call, as a group commit does."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Between two steps of a log's work there may be a failure, a crash, a seek, an acknowledgement."""
+"""Failures, crashes, seeks and acknowledgements between two steps of a log's work."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ KEEP = LogOptions(
 
 
 class TornStore(SteppedStore):
-    """While it `fails`, writes of a log's own node are not done; while it `hangs`, its deletion is
-    not done either, and never answered.
+    """While it `fails`, writes of a log's own node raise an error; while it `hangs`, its deletion
+    never returns. Neither is done.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.fails = self.hangs = False
         self.deletion = trio.Event()
-        """Set when the node is to be deleted."""
+        """Set when the node's deletion is called."""
 
     @asynccontextmanager
     async def step(self, operation: str, path: str) -> AsyncIterator[None]:
@@ -61,7 +61,7 @@ class TornStore(SteppedStore):
 
 
 class SlowReads(MemoryBookie):
-    """Reads are answered when a test lets them."""
+    """A bookie whose reads complete when a test lets them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ def chain(log: TopicLog) -> set[int]:
 
 
 async def consumed(log: TopicLog) -> list[Position]:
-    """Three ledgers, of which a subscription has acknowledged all."""
+    """Three ledgers whose entries a subscription has all acknowledged."""
     cursor = await log.open_cursor("s", initial=EARLIEST)
     positions: list[Position] = []
     for start in (0, 3, 6):
@@ -135,7 +135,7 @@ async def test_a_ledger_that_no_save_has_named_is_deleted(autojump_clock: MockCl
 
 
 async def test_a_full_ledger_is_closed_at_once(autojump_clock: MockClock) -> None:
-    """By its bytes too, not when the clock is looked at."""
+    """Also by its size in bytes, without waiting for the timer."""
     options = replace(KEEP, rollover=Rollover(size_bytes_max=1000, min_s=0))
     async with World().broker(options) as broker:
         log = await broker.open(NAME)
@@ -183,7 +183,7 @@ async def test_properties_are_stored_before_what_they_tell_of_is_trimmed(
 
 
 async def test_a_deletion_that_was_cut_off_is_carried_on(autojump_clock: MockClock) -> None:
-    """The next owner finds the log empty, whatever of it is still there."""
+    """The next owner finds the log empty, even if some ledgers still exist."""
     store = TornStore()
     world = World(store=store)
     async with world.broker(KEEP, crash=True) as broker:

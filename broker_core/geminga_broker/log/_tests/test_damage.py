@@ -1,4 +1,4 @@
-"""Damaged entries of the ledgers that hold cursors: the state before counts (BR-05)."""
+"""Damaged entries in cursors' ledgers: the state before is used (BR-05)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ STATES = 6
 
 
 async def write(world: World, *, crash: bool) -> int:
-    """A cursor whose ledger has that many states, each with one more acknowledgement; its id."""
+    """A cursor whose ledger has several states, each with one more acknowledgement; returns the
+    ledger's id.
+    """
     async with world.broker(IN_LEDGER, crash=crash) as broker:
         log = await broker.open(NAME)
         cursor = await log.open_cursor("s", initial=EARLIEST)
@@ -67,7 +69,7 @@ async def test_the_state_before_a_damaged_one_is_used(
 async def test_invalid_bytes_count_as_damage(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whole, with a checksum that fits, and yet not to be decoded."""
+    """Complete, with a correct checksum, but not decodable."""
     world = World()
     ledger_id = await write(world, crash=False)
     last = max(world.bookie._ledgers[ledger_id].entries)

@@ -148,7 +148,7 @@ async def test_a_cancelled_close_releases_the_logs_memory(
 async def test_a_cancelled_trim_keeps_the_record_of_its_ledgers(
     world: World, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
-    """A later change of the chain would write such ledgers down again."""
+    """A later change of the chain would list such ledgers again."""
 
     async def hang(*_args: object) -> None:
         await trio.sleep_forever()

@@ -1,4 +1,4 @@
-"""Logs whose deletion a crash cuts off."""
+"""Logs whose deletion a crash interrupts."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def entry_of(**fields: int | str) -> LogEntry:
 
 @pytest.mark.parametrize("first", ["special", "messages"])
 def test_only_markers_delays_and_chunks_are_special(first: str) -> None:
-    """In whatever order it is asked, and as often."""
+    """Regardless of the order and number of calls."""
     for entry, messages in (
         (entry_of(partition_key="k", num_messages_in_batch=3), 3),
         (entry_of(partition_key="k"), 1),

@@ -1,5 +1,5 @@
-"""Crashes and failures of the metadata store and the bookie at every step of a script, and what
-must hold afterwards.
+"""Crashes and failures of the metadata store and the bookie at every step of a script, and the
+invariants after them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Fault(Enum):
 
 
 class Faults:
-    """Counts steps, and strikes at one of them."""
+    """Counts steps, and injects the fault at one of them."""
 
     def __init__(self, fault: Fault | None = None, at: int = 0) -> None:
         self.fault = fault
@@ -49,7 +49,7 @@ class Faults:
 
     @property
     def dead(self) -> bool:
-        """Whether it crashed and lives no other life yet."""
+        """Whether it crashed and was not restarted yet."""
         return self._died and self.fault is not None
 
     def strikes(self) -> Fault | None:
@@ -66,7 +66,7 @@ class Faults:
 
 
 class FaultyStore(SteppedStore):
-    """A store whose calls may be the last thing that happens, or fail with an unknown outcome."""
+    """A store whose calls may crash, or fail with an unknown outcome."""
 
     def __init__(self, faults: Faults) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class FaultyStore(SteppedStore):
 
 
 class FaultyBookie(MemoryBookie):
-    """A bookie whose adds may be the last thing that happens, or fail."""
+    """A bookie whose adds may crash or fail."""
 
     def __init__(self, faults: Faults) -> None:
         super().__init__()
@@ -237,7 +237,7 @@ def await_texts(entries: Sequence[object]) -> bool:
 
 
 async def play(fault: Fault | None, at: int, options: LogOptions) -> tuple[int, int]:
-    """One life with a fault, then checks; answers (steps of the script, ledgers leaked)."""
+    """One life with a fault, then checks; returns (steps of the script, ledgers leaked)."""
     faults = Faults(fault, at)
     bookie = FaultyBookie(faults)
     store = FaultyStore(faults)

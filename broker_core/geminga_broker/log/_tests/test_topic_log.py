@@ -247,7 +247,7 @@ async def test_a_full_disk_fails_publishes_and_not_reads(
             assert await drain(log.open_reader("r", EARLIEST)) == numbered(5)
             world.store.set_available(True)
             await publish_in_vain(log)
-        # Not every refused publish cost a ledger: one is tried each second.
+        # Not every failed publish cost a ledger: one is tried each second.
         made, _ = await world.store.put("/ledgers/idgen/ID-", b"", sequential=True)
         assert int(made[-10:]) < 9
         await trio.sleep(1)
@@ -307,7 +307,7 @@ async def test_another_broker_takes_over(world: World, autojump_clock: MockClock
         await publish(taken, ["d"])
         with pytest.raises(LogFenced):
             await log.open_cursor("s", initial=LATEST)
-        # The same broker may get it back.
+        # The same broker may own it again.
         again = await old.open(NAME)
         assert again is not log
         assert await drain(again.open_reader("r", EARLIEST)) == ["a", "d"]

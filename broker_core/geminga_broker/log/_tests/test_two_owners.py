@@ -1,4 +1,4 @@
-"""Two brokers that take themselves for a log's owner: only one of them can change its metadata."""
+"""Two brokers that consider themselves a log's owner: only one can change its metadata."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LEFT = numbered(2, start=4)
 @asynccontextmanager
 async def two_owners(world: World) -> AsyncIterator[tuple[TopicLog, TopicLog]]:
     """A log with six messages; the first owner has acknowledged one, the second one four. The first
-    one has not heard of the second, and does not end in order.
+    owner doesn't know of the second, and is not closed properly.
     """
     async with AsyncExitStack() as stack:
         first = await stack.enter_async_context(world.broker(KEEP, crash=True))
@@ -50,7 +50,7 @@ async def acknowledge(cursor: LogCursor, positions: list[Position]) -> None:
 
 
 async def persist(log: TopicLog) -> None:
-    """The cursor's ledger is the new owner's, so this takes a new ledger, and the node."""
+    """Needs a new ledger and the node, as the cursor's ledger is the new owner's."""
     cursor = log.cursors["s"]
     cursor.ack([Ack(cursor.state.first_unacked(cursor.mark_delete))])
     try:
@@ -131,7 +131,7 @@ async def test_a_save_whose_outcome_is_unknown_is_settled_before_the_next(
 async def test_a_cursor_takes_its_own_write_and_no_other_for_done(
     autojump_clock: MockClock,
 ) -> None:
-    """The answer to a write was lost; then the new owner writes."""
+    """The result of a write was lost; then the new owner writes."""
     store = HeldStore()
     world = World(store=store)
     async with two_owners(world) as (old, new):
@@ -152,7 +152,7 @@ async def test_a_cursor_takes_its_own_write_and_no_other_for_done(
 
 
 async def test_a_ledger_ends_where_its_recovery_found_it(autojump_clock: MockClock) -> None:
-    """The old owner closes it last: at another end it would take entries away."""
+    """The old owner closes it last: another end would lose entries."""
     world = World()
     async with world.broker(KEEP, crash=True) as first:
         old = await first.open(NAME)

@@ -79,7 +79,7 @@ class World:
     store: MemoryMetadataStore = field(default_factory=MemoryMetadataStore)
 
     def damage(self, ledger_id: int, *entry_ids: int) -> None:
-        """Flip a bit of stored entries, or of all; their checksums fit no longer."""
+        """Flip a bit of these stored entries, or of all, so that their checksums are wrong."""
         entries = self.bookie._ledgers[ledger_id].entries
         for entry_id in entry_ids or list(entries):
             packet = bytearray(entries[entry_id])
@@ -104,7 +104,7 @@ class World:
 
 
 async def publish(log: TopicLog, texts: Sequence[str]) -> list[Position]:
-    """Append and wait for the answers."""
+    """Append and wait for the results."""
     answers = Answers()
     log.append([(message(text), 1) for text in texts], answers)
     await answers.wait(len(texts))
