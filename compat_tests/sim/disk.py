@@ -28,7 +28,7 @@ from geminga_runtime.metadata.api import (
     MetadataError,
     Node,
     Notification,
-    SessionEvent,
+    Session,
     Stat,
     StoreUnavailable,
 )
@@ -231,15 +231,16 @@ class MetadataDoor:
         value: bytes,
         expected_version: int | None = ANY_VERSION,
         *,
-        ephemeral: bool = False,
+        epoch: int | None = None,
         sequential: bool = False,
     ) -> tuple[str, Stat]:
         session = self._session
-        owner = session._session if ephemeral else PERSISTENT
+        owner = PERSISTENT if epoch is None else session._session
         request = Put(path, bytes(value), expected_version, owner, sequential)
         check_put(request)
 
         def change() -> tuple[str, Stat]:
+            session._tracker.check_epoch(epoch)
             made, row, heard = apply_put(session._rows, request, session._clock_ms())
             session._rows.publish(heard)
             self._disk.log.add(f"put {made} {row.stat(owner).version}")
@@ -269,10 +270,12 @@ class MetadataDoor:
     ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[Notification]]:
         return self._session.watch(prefix, events_max=events_max)
 
-    def session_events(
-        self,
-    ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[SessionEvent]]:
-        return self._session.session_events()
+    @property
+    def session(self) -> Session:
+        return self._session.session
+
+    async def wait_change(self, epoch: int) -> Session:
+        return await self._session.wait_change(epoch)
 
     async def aclose(self) -> None:
         await self._session.aclose()

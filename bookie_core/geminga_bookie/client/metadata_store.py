@@ -37,7 +37,11 @@ class LedgerMetadataStore:
     async def next_ledger_id(self) -> int:
         """A new id: the number of a sequential node (ZkLedgerIdGenerator)."""
         path, _ = await self._store.put(
-            paths.id_generator(), b"", MUST_NOT_EXIST, ephemeral=True, sequential=True
+            paths.id_generator(),
+            b"",
+            MUST_NOT_EXIST,
+            epoch=self._store.session.epoch,
+            sequential=True,
         )
         await self._store.delete(path)
         return int(path.rpartition("-")[2])

@@ -47,7 +47,7 @@ async def registered(store: MetadataStore, addresses: Addresses) -> AsyncIterato
         wall_clock_ms(),
     )
     path = f"{BROKERS_PATH}/{addresses.broker_id}"
-    await store.put(path, msgspec.json.encode(record), ephemeral=True)
+    await store.put(path, msgspec.json.encode(record), epoch=store.session.epoch)
     try:
         yield
     finally:

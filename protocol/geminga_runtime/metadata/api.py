@@ -85,15 +85,28 @@ class Notification:
     path: str
 
 
-class SessionEvent(Enum):
-    """State of the session: connection lost and back (ephemerals live), session lost and renewed
-    (ephemerals are deleted).
+class SessionPhase(Enum):
+    """State of a session. SUSPENDED: no connection; ephemeral nodes live until `lost_at`.
+    LOST: the session of the epoch before has ended, and there is no new one yet.
     """
 
-    CONNECTION_LOST = "connection lost"
-    RECONNECTED = "reconnected"
-    SESSION_LOST = "session lost"
-    SESSION_RENEWED = "session renewed"
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    LOST = "lost"
+    CLOSED = "closed"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A store's session. Each loss begins a new epoch.
+
+    `lost_at` is a time of `trio.current_time`: an owner of ephemeral nodes must assume from then
+    on that they are deleted, unless the store is heard of again. Infinite for embedded stores.
+    """
+
+    epoch: int
+    phase: SessionPhase
+    lost_at: float
 
 
 class MetadataStore(Protocol):
@@ -108,13 +121,15 @@ class MetadataStore(Protocol):
         value: bytes,
         expected_version: int | None = ANY_VERSION,
         *,
-        ephemeral: bool = False,
+        epoch: int | None = None,
         sequential: bool = False,
     ) -> tuple[str, Stat]:
         """Write the value; returns the path (with its ten-digit number if `sequential`) and the
-        new stat.
+        new stat. With `epoch` a new node is ephemeral: it is deleted with the session of that
+        epoch.
 
-        Durable when it returns. Raises BadVersion if the node's version is not `expected_version`.
+        Durable when it returns. Raises BadVersion if the node's version is not `expected_version`,
+        SessionExpired if `epoch` is not the session's.
         """
 
     async def delete(self, path: str, expected_version: int | None = ANY_VERSION) -> None:
@@ -133,10 +148,16 @@ class MetadataStore(Protocol):
         LOST.
         """
 
-    def session_events(
-        self,
-    ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[SessionEvent]]:
-        """Session events while the context is open."""
+    @property
+    def session(self) -> Session:
+        """The session now. A session that was not heard of for its time-out is lost by our own
+        clock, whether or not the store can be asked.
+        """
+
+    async def wait_change(self, epoch: int) -> Session:
+        """The session, once its epoch is not `epoch`. It may be LOST still: a put waits for no
+        new session. Raises SessionExpired if the store was closed in that epoch.
+        """
 
     async def aclose(self) -> None:
         """End the session: its ephemeral nodes are deleted. Idempotent."""

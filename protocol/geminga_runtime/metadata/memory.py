@@ -13,12 +13,13 @@ from geminga_runtime.metadata.api import (
     ANY_VERSION,
     Node,
     Notification,
-    SessionEvent,
+    Session,
     SessionExpired,
     Stat,
     StoreUnavailable,
 )
 from geminga_runtime.metadata.paths import check_path, split_path
+from geminga_runtime.metadata.session import SessionTracker
 from geminga_runtime.metadata.tree import PERSISTENT, Put, Row, apply_delete, apply_put, check_put
 from geminga_runtime.metadata.watches import WatchHub
 
@@ -76,7 +77,8 @@ class MemoryMetadataStore:
         self._rows = rows
         self._hub = WatchHub()
         self.watch = self._hub.watch
-        self.session_events = self._hub.session_events
+        self._tracker = SessionTracker()
+        self.wait_change = self._tracker.wait_change
         self._closed = False
         self._available = True
         rows.hubs.append(self._hub)
@@ -85,6 +87,11 @@ class MemoryMetadataStore:
     def _renew(self) -> None:
         self._rows.sessions += 1
         self._session = PERSISTENT + self._rows.sessions
+
+    @property
+    def session(self) -> Session:
+        """MetadataStore.session."""
+        return self._tracker.session
 
     def another_session(self) -> MemoryMetadataStore:
         """Another session on the same tree, as another process would have."""
@@ -96,15 +103,20 @@ class MemoryMetadataStore:
         """Lose or restore the connection: while it is lost, all calls raise StoreUnavailable."""
         if available != self._available:
             self._available = available
-            kind = SessionEvent.RECONNECTED if available else SessionEvent.CONNECTION_LOST
-            self._hub.publish_session(kind)
+            if available:
+                self._tracker.connect()
+            else:
+                self._tracker.suspend()
 
     def expire_session(self) -> None:
-        """Simulate a lost session: delete its ephemeral nodes, and begin a new one."""
-        self._hub.publish_session(SessionEvent.SESSION_LOST)
+        """Simulate a lost session: delete its ephemeral nodes, and begin a new one when there is
+        a connection.
+        """
+        self._tracker.lose()
         self._drop_ephemerals()
         self._renew()
-        self._hub.publish_session(SessionEvent.SESSION_RENEWED)
+        if self._available:
+            self._tracker.connect()
 
     def _drop_ephemerals(self) -> None:
         for path in self._rows.owned_by(self._session):
@@ -130,14 +142,15 @@ class MemoryMetadataStore:
         value: bytes,
         expected_version: int | None = ANY_VERSION,
         *,
-        ephemeral: bool = False,
+        epoch: int | None = None,
         sequential: bool = False,
     ) -> tuple[str, Stat]:
         """MetadataStore.put."""
-        owner = self._session if ephemeral else PERSISTENT
+        owner = PERSISTENT if epoch is None else self._session
         request = Put(path, bytes(value), expected_version, owner, sequential)
         check_put(request)
         await self._enter()
+        self._tracker.check_epoch(epoch)
         made, row, heard = apply_put(self._rows, request, self._clock_ms())
         self._rows.publish(heard)
         return made, row.stat(self._session)
@@ -166,5 +179,6 @@ class MemoryMetadataStore:
             self._closed = True
             self._rows.hubs.remove(self._hub)
             self._drop_ephemerals()
+            self._tracker.close()
             self._hub.close()
         await trio.lowlevel.checkpoint()

@@ -26,11 +26,13 @@ from geminga_runtime.metadata.api import (
     MetadataError,
     Node,
     Notification,
+    Session,
     SessionExpired,
     Stat,
     StoreUnavailable,
 )
 from geminga_runtime.metadata.paths import check_path
+from geminga_runtime.metadata.session import SessionTracker
 from geminga_runtime.metadata.sqlite_file import (
     BALLAST_BYTES,
     FileLock,
@@ -63,7 +65,8 @@ class SqliteMetadataStore:
         self._hub = WatchHub()
         # A read-only store publishes no changes; the session lives as long as the store.
         self.watch = self._hub.watch
-        self.session_events = self._hub.session_events
+        self._tracker = SessionTracker()
+        self.wait_change = self._tracker.wait_change
         self._closed = False
         if writer is not None:
             writer.start(self._hub.publish)
@@ -95,6 +98,11 @@ class SqliteMetadataStore:
             lock.release()
             raise
         return cls(lock, writer, readers)
+
+    @property
+    def session(self) -> Session:
+        """MetadataStore.session."""
+        return self._tracker.session
 
     def _check_open(self) -> None:
         if self._closed:
@@ -134,13 +142,14 @@ class SqliteMetadataStore:
         value: bytes,
         expected_version: int | None = ANY_VERSION,
         *,
-        ephemeral: bool = False,
+        epoch: int | None = None,
         sequential: bool = False,
     ) -> tuple[str, Stat]:
         """MetadataStore.put. A cancelled call may still take effect."""
-        owner = SESSION if ephemeral else PERSISTENT
+        owner = PERSISTENT if epoch is None else SESSION
         request = Put(path, bytes(value), expected_version, owner, sequential)
         check_put(request)
+        self._tracker.check_epoch(epoch)
         made, row = await self._writing().run(partial(_put, request))
         return made, row.stat(SESSION)
 
@@ -162,6 +171,7 @@ class SqliteMetadataStore:
         with trio.CancelScope(shield=True):
             if not self._closed:
                 self._closed = True
+                self._tracker.close()
                 self._hub.close()
                 if self._writer is not None:
                     await self._writer.aclose()

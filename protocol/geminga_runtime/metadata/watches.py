@@ -7,10 +7,8 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from geminga_runtime.metadata.api import Change, Notification, SessionEvent
+from geminga_runtime.metadata.api import Change, Notification
 from geminga_runtime.metadata.paths import check_path, parent_path
-
-SESSION_EVENTS_MAX = 16
 
 
 class _Watcher:
@@ -44,7 +42,6 @@ class WatchHub:
 
     def __init__(self) -> None:
         self._watchers: dict[str, list[_Watcher]] = {}
-        self._sessions: list[trio.MemorySendChannel[SessionEvent]] = []
 
     @asynccontextmanager
     async def watch(
@@ -67,18 +64,6 @@ class WatchHub:
             if not beside:
                 del self._watchers[prefix]
 
-    @asynccontextmanager
-    async def session_events(self) -> AsyncIterator[trio.MemoryReceiveChannel[SessionEvent]]:
-        """MetadataStore.session_events."""
-        send, receive = trio.open_memory_channel[SessionEvent](SESSION_EVENTS_MAX)
-        self._sessions.append(send)
-        try:
-            yield receive
-        finally:
-            self._sessions.remove(send)
-            send.close()
-            receive.close()
-
     def publish(self, notifications: Iterable[Notification]) -> None:
         """Notify the watches of each path and of its ancestors."""
         if not self._watchers:
@@ -92,18 +77,8 @@ class WatchHub:
                     break
                 path = parent_path(path)
 
-    def publish_session(self, event: SessionEvent) -> None:
-        """Notify the session's followers; a full channel drops the event."""
-        for send in self._sessions:
-            try:
-                send.send_nowait(event)
-            except (trio.WouldBlock, trio.BrokenResourceError):
-                pass
-
     def close(self) -> None:
         """End all watches: their readers see the end of the channel."""
         for watchers in self._watchers.values():
             for watcher in watchers:
                 watcher.send.close()
-        for send in self._sessions:
-            send.close()

@@ -33,8 +33,8 @@ async def test_brokers_come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         brokers(2) as (first, second),
         aclosing(await SqliteMetadataStore.open(file)) as store,
     ):
-        await store.put(f"{BROKERS_PATH}/a:1", record(first.port), ephemeral=True)
-        await store.put(f"{BROKERS_PATH}/broken:1", b"{", ephemeral=True)
+        await store.put(f"{BROKERS_PATH}/a:1", record(first.port), epoch=store.session.epoch)
+        await store.put(f"{BROKERS_PATH}/broken:1", b"{", epoch=store.session.epoch)
         settings = {"brokerServiceURL": "", "metadataStoreUrl": f"sqlite://{file}"}
         async with proxied(first, **settings) as running:
             known = running.service.brokers
@@ -42,7 +42,7 @@ async def test_brokers_come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             wire = await client(running)
             await wire.ask(connection.connect("c"), C.CONNECTED)
             await wire.ask(lookup.lookup(TOPIC, 1), C.LOOKUP_RESPONSE)
-            await store.put(f"{BROKERS_PATH}/b:1", record(second.port), ephemeral=True)
+            await store.put(f"{BROKERS_PATH}/b:1", record(second.port), epoch=store.session.epoch)
             await store.delete(f"{BROKERS_PATH}/a:1")
             await until(lambda: known.listed == [Address("127.0.0.1", second.port)])
             assert known.targets.is_known(Address("127.0.0.1", second.port))
@@ -76,7 +76,7 @@ async def test_a_store_that_is_not_there_yet(
         await trio.sleep(0.05)
         assert caplog.text.count("can't be looked up now") == 1
         store = await SqliteMetadataStore.open(file)
-        await store.put(f"{BROKERS_PATH}/a:1", record(1), ephemeral=True)
+        await store.put(f"{BROKERS_PATH}/a:1", record(1), epoch=store.session.epoch)
         with trio.fail_after(60):
             await seen.wait()
         assert heard[-1] == 1

@@ -34,12 +34,12 @@ class SteppedStore(MemoryMetadataStore):
         value: bytes,
         expected_version: int | None = None,
         *,
-        ephemeral: bool = False,
+        epoch: int | None = None,
         sequential: bool = False,
     ) -> tuple[str, Stat]:
         async with self.step("put", path):
             return await super().put(
-                path, value, expected_version, ephemeral=ephemeral, sequential=sequential
+                path, value, expected_version, epoch=epoch, sequential=sequential
             )
 
     async def delete(self, path: str, expected_version: int | None = None) -> None:

@@ -1,7 +1,7 @@
 """The contract of metadata stores (spec CL-01): a test class for each store to inherit.
 
 A subclass defines `open_store`; where several sessions can be open at once it also takes
-`SeveralSessions` and defines `open_beside`.
+`SeveralSessions` of `contract_session`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 import trio
-import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from geminga_runtime.metadata._tests.contract_session import SessionContract, drain
 from geminga_runtime.metadata._tests.oracle import Oracle
 from geminga_runtime.metadata.api import (
     MUST_NOT_EXIST,
@@ -25,28 +25,13 @@ from geminga_runtime.metadata.api import (
     MetadataStore,
     NoNode,
     NotEmpty,
-    Notification,
-    SessionExpired,
 )
 
 
-def drain(channel: trio.MemoryReceiveChannel[Notification]) -> list[tuple[str, str]]:
-    heard = []
-    while True:
-        try:
-            notification = channel.receive_nowait()
-        except trio.WouldBlock:
-            return heard
-        heard.append((notification.kind.value, notification.path))
-
-
-class MetadataStoreContract:
+class MetadataStoreContract(SessionContract):
     async def open_store(self, folder: Path) -> MetadataStore:
         """A new, empty store."""
         raise AssertionError("a subclass says how")
-
-    async def settle(self) -> None:
-        """Wait until the watchers have the notifications of all finished calls."""
 
     @pytest.fixture
     async def store(self, tmp_path: Path) -> AsyncIterator[MetadataStore]:
@@ -220,31 +205,6 @@ class MetadataStoreContract:
             await self.settle()
             assert drain(changes) == [("modified", "/w/a")], "after LOST was read all is told"
 
-    async def test_ephemeral(self, store: MetadataStore) -> None:
-        _, stat = await store.put("/e/mine", b"me", ephemeral=True)
-        assert stat.ephemeral
-        assert stat.created_by_self
-        node = await store.get("/e/mine")
-        assert node is not None
-        assert node.stat == stat
-        with pytest.raises(MetadataError):
-            await store.put("/e/mine/child", b"")
-
-    async def test_closed_store(self, store: MetadataStore) -> None:
-        async with store.watch("/") as changes, store.session_events() as events:
-            await store.aclose()
-            await store.aclose()
-            with pytest.raises(trio.EndOfChannel):
-                await changes.receive()
-            with pytest.raises(trio.EndOfChannel):
-                await events.receive()
-        with pytest.raises(SessionExpired):
-            await store.get("/a")
-        with pytest.raises(SessionExpired):
-            await store.put("/a", b"")
-        with pytest.raises(SessionExpired):
-            await store.children("/a")
-
     async def test_counter_loses_no_update(self, store: MetadataStore) -> None:
         await store.put("/counter", b"0")
 
@@ -279,10 +239,11 @@ class MetadataStoreContract:
 
     async def test_only_one_creates(self, store: MetadataStore) -> None:
         won: list[int] = []
+        epoch = store.session.epoch
 
         async def try_it(number: int) -> None:
             try:
-                await store.put("/leader", b"%d" % number, MUST_NOT_EXIST, ephemeral=True)
+                await store.put("/leader", b"%d" % number, MUST_NOT_EXIST, epoch=epoch)
             except BadVersion:
                 return
             won.append(number)
@@ -345,24 +306,3 @@ class MetadataStoreContract:
             return [name for name in await store.children(path) if not name[-10:].isdigit()]
         except MetadataError as error:
             return type(error)
-
-
-class SeveralSessions:
-    """Rules between two sessions on the same nodes."""
-
-    async def open_beside(self, store: MetadataStore) -> MetadataStore:
-        """A second session on the same nodes."""
-        raise AssertionError("a subclass says how")
-
-    async def test_ephemerals_end_with_their_session(self, store: MetadataStore) -> None:
-        other = await self.open_beside(store)
-        path, _ = await other.put("/e/n-", b"", ephemeral=True, sequential=True)
-        node = await store.get(path)
-        assert node is not None
-        assert node.stat.ephemeral
-        assert not node.stat.created_by_self
-        async with store.watch("/e") as changes:
-            await other.aclose()
-            await trio.testing.wait_all_tasks_blocked()
-            assert drain(changes) == [("deleted", path), ("children", "/e")]
-        assert await store.exists("/e"), "a parent that was made on demand stays"

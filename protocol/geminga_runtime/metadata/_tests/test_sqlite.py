@@ -16,7 +16,8 @@ import trio.testing
 
 from geminga_runtime.ballast import Ballast
 from geminga_runtime.metadata import sqlite_writer
-from geminga_runtime.metadata._tests.contract import MetadataStoreContract, drain
+from geminga_runtime.metadata._tests.contract import MetadataStoreContract
+from geminga_runtime.metadata._tests.contract_session import drain
 from geminga_runtime.metadata.api import (
     MetadataError,
     MetadataStore,
@@ -60,7 +61,7 @@ async def test_data_survives_reopening(file: Path) -> None:
     await store.put("/a/b", b"1")
     await store.put("/a/b", b"2")
     first, _ = await store.put("/ids/", b"", sequential=True)
-    await store.put("/e/x", b"", ephemeral=True)
+    await store.put("/e/x", b"", epoch=store.session.epoch)
     before = await store.get("/a/b")
     await store.aclose()
     store = await open_store(file)
@@ -228,7 +229,7 @@ from geminga_runtime.metadata.sqlite import SqliteMetadataStore
 async def put(store, worker):
     for number in range(100_000):
         path, stat = await store.put(f"/w{worker}/n{number}", b"%d" % number)
-        await store.put("/e/x", b"", ephemeral=True)
+        await store.put("/e/x", b"", epoch=store.session.epoch)
         sys.stdout.write(f"{path} {number}\\n")
         sys.stdout.flush()
 
