@@ -26,6 +26,12 @@ IN_ORDER = """    logs.created(writer.log_id)
     logs.remove(log_id)
 """
 
+NEEDED_ONLY = """                    if not index.contains(location):
+                        break
+                    if _has_other_copy(logs, index, location, head.first_entry_id + number):
+                        continue
+"""
+
 CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "directory of a small file not synced": partial(
         planted, replace_file, "    disk.sync_directory(path.parent)\n", ""
@@ -80,9 +86,7 @@ CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "journal used again after a failed sync": partial(
         planted, JournalFiles.spoil, "self._spoiled.add(journal_id)", "pass"
     ),
-    "damaged blocks that nobody needs are reported": partial(
-        planted, scrub_log, "if not index.contains(location_of(head, log_id, offset)):", "if False:"
-    ),
+    "damaged blocks that nobody needs are reported": partial(planted, scrub_log, NEEDED_ONLY, ""),
     "journal removed before the mark is written": partial(
         planted, JournalFiles.set_mark, "write_mark(self._disk, self._directory, mark)", "pass"
     ),

@@ -13,6 +13,8 @@ from geminga_bookie.errors import DigestMismatch, NoSuchLedger
 from geminga_bookie.inprocess import InProcessBookie, open_bookie
 from geminga_bookie.memory import MemoryBookie
 from geminga_bookie.storage.gc import plan_logs
+from geminga_bookie.storage.ledger_directory import Sealed
+from geminga_bookie.storage.write_cache import WriteCache
 
 
 def test_plan_removes_dead_logs_and_compacts_sparse_ones() -> None:
@@ -105,6 +107,32 @@ async def test_a_damaged_entry_stays_an_error_through_compaction(tmp_path: Path)
         with pytest.raises(DigestMismatch):
             await bookie.read(2, 3, entries_max=1, bytes_max=1)
         assert await read_all(bookie, 2, 0, 2) == packets(2, range(3))
+
+
+async def test_a_damaged_entry_with_a_whole_copy_is_no_loss(tmp_path: Path) -> None:
+    """As of a flush that a crash tore, and that came again, once the index was rebuilt."""
+    options = small_options(tmp_path)
+    async with open_bookie(options) as port:
+        bookie = cast(InProcessBookie, port)
+        await add(bookie, 2, range(5))
+        await bookie.checkpointer.checkpoint()
+        (store,) = bookie.storage.stores
+        again, written = WriteCache(), packets(2, range(5))
+        again.put(2, 0, written, sum(map(len, written)))
+        store.flush(Sealed(again, []))
+        copies = list(store.index.find(2, 4))
+    (path,) = (tmp_path / "ledgers").glob("*.log")
+    for copy, lost in zip(copies, ([], [(2, 4, 1), (2, 4, 1)]), strict=True):
+        data = bytearray(path.read_bytes())
+        data[copy.offset + copy.size_bytes - 1] ^= 1
+        path.write_bytes(data)
+        async with open_bookie(options) as port:
+            bookie = cast(InProcessBookie, port)
+            assert bookie.gc.scrub() == lost
+    async with open_bookie(options) as port:
+        bookie = cast(InProcessBookie, port)
+        bookie.storage.stores[0].index.delete_ledgers([2])
+        assert bookie.gc.scrub() == [], "a deleted ledger's are no loss either"
 
 
 async def test_a_log_that_is_being_read_outlives_its_removal(tmp_path: Path) -> None:

@@ -25,11 +25,17 @@ from geminga_bookie.storage.entry_log import (
     blocks_within,
     ledger_map,
     location_of,
+    parse_block,
     scan_blocks,
 )
-from geminga_bookie.storage.entry_log_format import KIND_ENTRIES, check_head, decode_entries
+from geminga_bookie.storage.entry_log_format import (
+    KIND_ENTRIES,
+    DamagedBlock,
+    check_head,
+    decode_entries,
+)
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
-from geminga_bookie.storage.location_index import LocationIndex
+from geminga_bookie.storage.location_index import Location, LocationIndex
 from geminga_bookie.storage.startup import Storage
 from geminga_runtime.metadata.api import MetadataError
 
@@ -53,7 +59,8 @@ def scrub_log(
     """Damaged entries of a log, as they are found. Blocks. Raises OSError.
 
     A block that the index doesn't have is no loss: its flush ended in a crash and came again, or
-    another log has it now.
+    another log has it now. Nor is one of which another log has a whole copy: a rebuilt index knows
+    the blocks of such flushes too.
     """
     with logs.reading(log_id) as file:
         for offset, head in scan_blocks(file):
@@ -62,8 +69,11 @@ def scrub_log(
             data = file.read(head.total_bytes, offset)
             for number, packet in enumerate(decode_entries(head, check_head(head, data), data)):
                 if packet is None:
-                    if not index.contains(location_of(head, log_id, offset)):
+                    location = location_of(head, log_id, offset)
+                    if not index.contains(location):
                         break
+                    if _has_other_copy(logs, index, location, head.first_entry_id + number):
+                        continue
                     found = DamagedEntry(head.ledger_id, head.first_entry_id + number, log_id)
                     logger.error(
                         "entry %d:%d in entry log %d is damaged",
@@ -73,6 +83,23 @@ def scrub_log(
                     )
                     yield found
             throttle(head.total_bytes)
+
+
+def _has_other_copy(
+    logs: EntryLogs, index: LocationIndex, damaged: Location, entry_id: int
+) -> bool:
+    """Whether the entry is whole in another block."""
+    for other in index.find(damaged.ledger_id, entry_id):
+        if other == damaged:
+            continue
+        try:
+            with logs.reading(other.log_id) as file:
+                data = file.read(other.size_bytes, other.offset)
+            if parse_block(data, 0, other)[entry_id - other.first] is not None:
+                return True
+        except (DamagedBlock, FileNotFoundError):
+            continue
+    return False
 
 
 class GcReport(NamedTuple):
