@@ -7,6 +7,8 @@ import os
 import stat
 from pathlib import Path
 
+from geminga_runtime.directories import OsDirectories, make_durable_directory
+
 _log = logging.getLogger(__name__)
 
 METADATA_FILE = "metadata.sqlite"
@@ -25,7 +27,7 @@ def prepare_data_dir(path: Path) -> None:
     directory with other files keeps its mode: others may use it too. Raises DataDirUnusable.
     """
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_durable_directory(OsDirectories(), path)
         names = set(os.listdir(path))
     except OSError as error:
         text = f"data directory {path} can't be made: {error.strerror or error}"

@@ -9,13 +9,14 @@ from functools import partial
 from geminga_bookie._tests.planted import planted
 from geminga_bookie.storage.checkpoint import Checkpointer
 from geminga_bookie.storage.compaction import compact_log
-from geminga_bookie.storage.disk import make_durable_directory, replace_file
+from geminga_bookie.storage.disk import replace_file
 from geminga_bookie.storage.entry_log import EntryLogWriter
 from geminga_bookie.storage.gc import scrub_log
 from geminga_bookie.storage.journal import Journal
 from geminga_bookie.storage.journal_files import JournalFiles
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
 from geminga_bookie.storage.location_index import LocationIndex
+from geminga_runtime.directories import make_durable_directory
 
 REMOVED_FIRST = """    logs.created(writer.log_id)
     logs.remove(log_id)
@@ -40,8 +41,8 @@ CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "new directory not synced": partial(
         planted,
         make_durable_directory,
-        "        disk.sync_directory(directory.parent)\n",
-        "        pass\n",
+        "    system.make_directory(directory)\n    system.sync_directory(directory.parent)\n",
+        "    system.make_directory(directory)\n",
     ),
     "new journal not synced": partial(
         planted, JournalFiles._prepare, "            file.sync()\n", ""

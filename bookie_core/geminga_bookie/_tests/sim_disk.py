@@ -225,16 +225,18 @@ class SimDisk:
         node = self.find(directory)
         return sorted(node.entries) if isinstance(node, Directory) else []
 
-    def make_directory(self, directory: Path) -> list[Path]:
+    def has_directory(self, directory: Path) -> bool:
+        """See `Disk.has_directory`."""
+        self.check_on(self.epoch)
+        return self.find(directory) is not None
+
+    def make_directory(self, directory: Path) -> None:
         """See `Disk.make_directory`."""
-        made: list[Path] = []
-        for path in reversed((directory, *directory.parents)):
-            if self.find(path) is None:
-                self.begin("mkdir", path)
-                self.directory(path.parent).change(None, path.name, Directory())
-                made.append(path)
-                self.middle("mkdir", path)
-        return made
+        parent = self.directory(directory.parent)
+        if directory.name not in parent.entries:
+            self.begin("mkdir", directory)
+            parent.change(None, directory.name, Directory())
+            self.middle("mkdir", directory)
 
     def lock(self, path: Path) -> DirectoryLock:
         """See `Disk.lock`."""

@@ -96,30 +96,6 @@ def test_a_sync_is_one_of_that_file_or_directory(
     file.close()
 
 
-def test_a_durable_directory_is_a_synced_name_in_its_parents(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    synced: list[Path] = []
-    monkeypatch.setattr(OsDisk, "sync_directory", lambda _disk, path: synced.append(path))
-    disk.make_durable_directory(OsDisk(), tmp_path / "a" / "b" / "c")
-    assert synced == [tmp_path, tmp_path / "a", tmp_path / "a" / "b"]
-    disk.make_durable_directory(OsDisk(), tmp_path / "a" / "b" / "c")
-    assert synced[3:] == [tmp_path / "a" / "b"], "its maker may have been killed before the sync"
-
-
-def test_a_parent_that_can_not_be_read_keeps_no_bookie_from_starting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refused(_disk: OsDisk, path: Path) -> None:
-        raise PermissionError(errno.EACCES, "not readable", str(path))
-
-    monkeypatch.setattr(OsDisk, "sync_directory", refused)
-    (tmp_path / "there").mkdir()
-    disk.make_durable_directory(OsDisk(), tmp_path / "there")
-    with pytest.raises(PermissionError):
-        disk.make_durable_directory(OsDisk(), tmp_path / "new")
-
-
 def test_a_lock_is_held_once(tmp_path: Path) -> None:
     held = OsDisk().lock(tmp_path / "lock")
     with pytest.raises(BlockingIOError):

@@ -17,9 +17,10 @@ from hypothesis.stateful import (
 )
 
 from geminga_bookie._tests.sim_disk import Off, SimDisk
-from geminga_bookie._tests.sim_nodes import PAGE_BYTES
+from geminga_bookie._tests.sim_nodes import PAGE_BYTES, Loss
 from geminga_bookie._tests.sim_stores import SimStores
 from geminga_bookie.storage.key_value import Batch
+from geminga_runtime.directories import make_durable_directory
 
 ROOT = Path("/d")
 NAMES = ["a", "b", "c"]
@@ -295,3 +296,18 @@ def test_a_cursor_sees_its_own_moment() -> None:
     assert cursor.key() == b"d"
     cursor.prev()
     assert not cursor.valid()
+
+
+@pytest.mark.parametrize("steps", range(5))
+def test_a_durable_directory_stays_though_its_maker_was_killed_first(steps: int) -> None:
+    """After each step of it; and what is made in an unsynced directory of others."""
+    path = Path("/a/b/c")
+    disk = SimDisk(0)
+    disk.make_directory(Path("/a"))
+    disk.crash_at = disk.steps + 1 + steps
+    with pytest.raises(Off):
+        make_durable_directory(disk, path)
+    disk.start_after_kill()
+    make_durable_directory(disk, path)
+    disk.root.lose(Loss(0.0, 0.0), disk.chance)
+    assert disk.names(path.parent) == ["c"]

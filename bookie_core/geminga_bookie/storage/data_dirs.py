@@ -18,11 +18,11 @@ from geminga_bookie.options import BookieOptions
 from geminga_bookie.storage.disk import (
     DirectoryLock,
     Disk,
-    make_durable_directory,
     read_file,
     replace_file,
 )
 from geminga_runtime.ballast import Ballast
+from geminga_runtime.directories import make_durable_directory
 from geminga_runtime.metadata.api import MUST_NOT_EXIST, MetadataStore
 
 COOKIE_NAME = "VERSION"

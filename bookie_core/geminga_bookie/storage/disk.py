@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from geminga_protocol.buffers import Buffer
+from geminga_runtime.directories import Directories, OsDirectories
 
 IOV_MAX = 1024
 """Buffers that one pwritev takes (Linux's UIO_MAXIOV)."""
@@ -64,7 +65,7 @@ class DirectoryLock(Protocol):
         """Give it back. Idempotent."""
 
 
-class Disk(Protocol):
+class Disk(Directories, Protocol):
     """A file system. Every method raises OSError."""
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> DiskFile:
@@ -72,10 +73,6 @@ class Disk(Protocol):
 
     def names(self, directory: Path) -> list[str]:
         """Names in a directory, sorted; none where there is no directory."""
-
-    def make_directory(self, directory: Path) -> list[Path]:
-        """With its parents; no error if it is there. Returns those that it made, parents first;
-        see `make_durable_directory`."""
 
     def lock(self, path: Path) -> DirectoryLock:
         """Lock a file, made if absent, against other processes. Raises BlockingIOError if one has
@@ -86,9 +83,6 @@ class Disk(Protocol):
 
     def remove(self, path: Path) -> None:
         """No error if it is gone."""
-
-    def sync_directory(self, directory: Path) -> None:
-        """Make creations, renames and removals in it durable."""
 
     def usage(self, directory: Path) -> DiskUsage:
         """Room on its file system."""
@@ -176,7 +170,7 @@ class _OsLock:
             os.close(descriptor)
 
 
-class OsDisk:
+class OsDisk(OsDirectories):
     """The operating system's files."""
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> DiskFile:
@@ -192,12 +186,6 @@ class OsDisk:
             return sorted(os.listdir(directory))
         except FileNotFoundError:
             return []
-
-    def make_directory(self, directory: Path) -> list[Path]:
-        """See `Disk.make_directory`."""
-        made = [path for path in (directory, *directory.parents) if not path.exists()]
-        os.makedirs(directory, mode=0o700, exist_ok=True)
-        return made[::-1]
 
     def lock(self, path: Path) -> DirectoryLock:
         """See `Disk.lock`; a lock of `flock`."""
@@ -220,34 +208,12 @@ class OsDisk:
         except FileNotFoundError:
             return
 
-    def sync_directory(self, directory: Path) -> None:
-        """See `Disk.sync_directory`."""
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
     def usage(self, directory: Path) -> DiskUsage:
         """See `Disk.usage`; room kept for the superuser doesn't count."""
         stat = os.statvfs(directory)
         used = (stat.f_blocks - stat.f_bfree) * stat.f_frsize
         free = stat.f_bavail * stat.f_frsize
         return DiskUsage(used + free, free)
-
-
-def make_durable_directory(disk: Disk, directory: Path) -> None:
-    """Make a directory, with its parents, whose name a loss of power doesn't take away, nor with it
-    all that is stored there. Raises OSError."""
-    made = disk.make_directory(directory)
-    for path in made[:-1]:
-        disk.sync_directory(path.parent)
-    try:
-        # Also if it was there: its maker may have been killed before this.
-        disk.sync_directory(directory.parent)
-    except PermissionError:
-        if made:
-            raise
 
 
 def read_file(disk: Disk, path: Path) -> bytes | None:

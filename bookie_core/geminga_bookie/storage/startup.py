@@ -23,7 +23,7 @@ from geminga_bookie.options import BookieOptions, JournalOptions
 from geminga_bookie.port import ids_fit
 from geminga_bookie.storage.compaction import finish_compactions
 from geminga_bookie.storage.data_dirs import DataDirs, index_directory
-from geminga_bookie.storage.disk import Disk, make_durable_directory, replace_file
+from geminga_bookie.storage.disk import Disk, replace_file
 from geminga_bookie.storage.health import Health
 from geminga_bookie.storage.index_rebuild import rebuild_index
 from geminga_bookie.storage.journal import Journal
@@ -42,6 +42,7 @@ from geminga_bookie.storage.ledger_table import LedgerTable
 from geminga_bookie.storage.location_index import LocationIndex
 from geminga_bookie.workers import Workers
 from geminga_runtime.ballast import is_full
+from geminga_runtime.directories import make_durable_directory
 
 logger = logging.getLogger(__name__)
 
