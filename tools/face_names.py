@@ -220,9 +220,9 @@ USAGE = """
         async for message in consumer:
             await consumer.acknowledge(message)
 
-The names are those of `geminga`, and so are messages, options and errors. All clients of a process
-share one background thread, in which the Trio client works. After a fork the child makes its own:
-what was made before raises ForkError there.
+Names, messages, options and errors are those of `geminga`. All clients of a process share one
+background thread, in which the Trio client runs. After a fork the child starts its own: clients
+that were made before raise ForkError there.
 """
 """How a derived face is used, in the words of asyncio."""
 
@@ -236,8 +236,8 @@ ABOUT = {
         async for message in consumer:
             await consumer.acknowledge(message)
 
-What stands in `__all__` is the public API; all else is private. Logs go to the logger "geminga",
-which prints nothing by itself.
+The names in `__all__` are the public API; all others are private. The logger is "geminga"; it
+prints nothing by default.
 """,
     "geminga.schema": """Typed schemas (spec SDK-41; `Schema` of the Java client).
 

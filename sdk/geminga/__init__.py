@@ -9,8 +9,8 @@ Made by tools/faces.py: don't edit.
         async for message in consumer:
             await consumer.acknowledge(message)
 
-What stands in `__all__` is the public API; all else is private. Logs go to the logger "geminga",
-which prints nothing by itself.
+The names in `__all__` are the public API; all others are private. The logger is "geminga"; it
+prints nothing by default.
 """
 
 from __future__ import annotations

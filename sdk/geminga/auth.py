@@ -1,8 +1,8 @@
-"""How a client proves who it is (spec SDK-43; AuthenticationToken, -Basic, -Tls and -OAuth2 of the
-official clients).
+"""Client authentication (spec SDK-43; AuthenticationToken, -Basic, -Tls and -OAuth2 of the official
+clients).
 
-Secrets are asked for at each connection and at each of the broker's challenges (PIP-30), so tokens
-may be renewed while the client runs. They stand in no repr, message or log of ours.
+Secrets are read at each connection and at each challenge of the broker (PIP-30), so tokens may be
+renewed while the client runs. No repr, message or log of the SDK contains them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from geminga.errors import AuthenticationError, InvalidArgumentError
 _log = logging.getLogger(__name__)
 
 TOKEN_BYTES_MAX = 256 * 1024
-"""More than that isn't read of a token's file."""
+"""Bound of the bytes read from a token's file."""
 
 
 class AuthenticationToken(Authentication):
@@ -59,11 +59,11 @@ class AuthenticationToken(Authentication):
             )
 
     async def data(self) -> bytes:
-        """The token. Raises AuthenticationError if there is none to be had."""
+        """The token. Raises AuthenticationError if it can't be obtained."""
         return (await self._token()).encode()
 
     async def http_headers(self) -> dict[str, str]:
-        """As bearer."""
+        """A bearer token."""
         return {"Authorization": f"Bearer {await self._token()}"}
 
     async def _token(self) -> str:
@@ -75,7 +75,7 @@ class AuthenticationToken(Authentication):
         except AuthenticationError:
             raise
         except Exception as error:
-            # Its text may hold the secret: only the kind is told.
+            # The error's text may contain the secret: report its type only.
             kind = type(error).__name__
             raise AuthenticationError(f"the token's function raised {kind}") from None
         if not isinstance(found, str):
@@ -89,7 +89,7 @@ class AuthenticationToken(Authentication):
 
 
 class AuthenticationBasic(Authentication):
-    """User name and password, as brokers with AuthenticationProviderBasic want them."""
+    """User name and password, for brokers with AuthenticationProviderBasic."""
 
     def __init__(self, username: str, password: str, method: str = "basic") -> None:
         for name, value in (("username", username), ("password", password), ("method", method)):
@@ -106,15 +106,14 @@ class AuthenticationBasic(Authentication):
         return self._joined
 
     async def http_headers(self) -> dict[str, str]:
-        """As HTTP's basic authentication."""
+        """HTTP basic authentication."""
         await trio.lowlevel.checkpoint()
         return {"Authorization": f"Basic {base64.b64encode(self._joined).decode()}"}
 
 
 class AuthenticationTls(Authentication):
-    """A certificate of the client's own, shown in TLS: brokers with AuthenticationProviderTls take
-    its common name as the role. Both files are PEM, the key without a password; they are read anew
-    when they change.
+    """A client certificate for TLS: brokers with AuthenticationProviderTls take its common name as
+    the role. Both files are PEM, the key without a password; they are reread when they change.
     """
 
     def __init__(
@@ -136,16 +135,16 @@ class AuthenticationTls(Authentication):
 
 
 def from_config(name: str, params: str = "") -> Authentication:
-    """What a client's configuration names: `name` is the class of one of Apache's clients (such as
-    `org.apache.pulsar.client.impl.auth.AuthenticationToken`), only its last part, or the short
-    `token`, `basic`, `tls`, `oauth2`; `params` is the text that the class takes:
+    """The authentication that a client's configuration names: `name` is a class of Apache's clients
+    (such as `org.apache.pulsar.client.impl.auth.AuthenticationToken`), its last part, or the short
+    `token`, `basic`, `tls`, `oauth2`; `params` is the class's parameter text:
 
     - token: `token:...`, `file:///...`, `env:NAME`, `{"token": ...}`, or the token itself;
     - basic: `{"userId": ..., "password": ...}`;
     - tls: `tlsCertFile:...,tlsKeyFile:...`, or the same as a JSON object;
     - oauth2: `{"issuerUrl": ..., "privateKey": ..., "audience": ..., "scope": ...}`.
 
-    Raises InvalidArgumentError, whose text repeats nothing of `params`.
+    Raises InvalidArgumentError, whose text contains nothing of `params`.
     """
     last = name.strip().rpartition(".")[2]
     short = last.removeprefix("Authentication").lower()
@@ -224,9 +223,7 @@ def _member(given: Mapping[str, str], name: str) -> str:
 
 
 def _clean(token: str) -> str:
-    """The token without the white space around it. Raises InvalidArgumentError, telling nothing of
-    it.
-    """
+    """The token without surrounding white space. Raises InvalidArgumentError without its text."""
     token = token.strip()
     if not token:
         raise InvalidArgumentError("token is empty")
@@ -236,8 +233,8 @@ def _clean(token: str) -> str:
 
 
 class _TokenFile:
-    """A token's file, read each time. While it is away or half written, as it may be for a moment
-    when it is renewed, the token that was read last counts.
+    """A token's file, read each time. While it is missing or incomplete, as it may be for a moment
+    during a renewal, the last valid token is used.
     """
 
     def __init__(self, path: Path) -> None:
@@ -246,7 +243,7 @@ class _TokenFile:
         self._is_broken = False
 
     def read(self) -> str:
-        """Raises AuthenticationError if there never was a token."""
+        """Raises AuthenticationError if no valid token was ever read."""
         try:
             with self._path.open(encoding="ascii", errors="replace") as file:
                 found = _clean(file.read(TOKEN_BYTES_MAX))
@@ -255,7 +252,7 @@ class _TokenFile:
                 raise AuthenticationError(f"the token can't be read: {error}") from error
             if not self._is_broken:
                 self._is_broken = True
-                _log.warning("%s: %s; the token that was read last is used", self._path, error)
+                _log.warning("%s: %s; using the last valid token", self._path, error)
             return self._last
         self._last, self._is_broken = found, False
         return found

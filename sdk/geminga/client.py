@@ -1,4 +1,4 @@
-"""The client: where everything begins (spec SDK-40)."""
+"""The client, which creates producers, consumers and readers (spec SDK-40)."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def connect(service_url: str, **options: Unpack[ClientKeywords]) -> Connecting[C
     services are at `http://...`; closed at the block's end. If it is awaited instead of entered,
     it is a `Client` that lasts until its `aclose`.
 
-    Nothing is connected before it is needed. Raises InvalidServiceUrlError or InvalidArgumentError
-    at once. See `ClientOptions` for the options.
+    It connects on first use. Raises InvalidServiceUrlError or InvalidArgumentError at once. See
+    `ClientOptions` for the options.
     """
     addresses, made = parse(service_url), make(ClientOptions, options)
 
@@ -79,7 +79,7 @@ def connect(service_url: str, **options: Unpack[ClientKeywords]) -> Connecting[C
 async def open_client(
     addresses: tuple[Address, ...], options: ClientOptions, connector: Connector
 ) -> AsyncGenerator[Client, None]:
-    """The same over any kind of network. Raises InvalidArgumentError where Trio doesn't run."""
+    """`connect` over any kind of network. Raises InvalidArgumentError outside of Trio."""
     check_loop("connect")
     async with background_of_block() as background:
         client = Client._of(Core(addresses, options, background, connector))
@@ -91,8 +91,8 @@ async def open_client(
 
 
 class Client(Block):
-    """Makes producers, consumers and readers, which share its connections and memory limit. Made by
-    `connect` for a block, or by itself until it is closed.
+    """Creates producers, consumers and readers, which share its connections and memory limit.
+    Created by `connect` for a block, or directly; then it must be closed.
     """
 
     def __init__(self, service_url: str, **options: Unpack[ClientKeywords]) -> None:
@@ -111,7 +111,7 @@ class Client(Block):
     def _begin(self, core: Core, own: Background | None) -> None:
         self._core = core
         self._own = own
-        """Its tasks, if no block has them."""
+        """Its tasks, if it was not opened by a block."""
         self._closed = False
         self._over = trio.Event()
         self._topics = Topics(core, self._check_open)
@@ -129,8 +129,8 @@ class Client(Block):
     async def create_producer(
         self, topic: str, *, schema: Schema[S] | None = None, **options: Unpack[ProducerKeywords]
     ) -> Producer[S]:
-        """A producer, known to the brokers of all partitions. See `ProducerOptions`; with a
-        `schema` of `geminga.schema` it sends values of that instead of bytes.
+        """Create a producer and register it with the brokers of all partitions. See
+        `ProducerOptions`; with a `schema` of `geminga.schema` it sends values instead of bytes.
 
         Raises InvalidArgumentError, ProducerBusyError, ProducerFencedError, TopicNotFoundError,
         AuthorizationError, OperationTimeoutError and other GemingaErrors. With WAIT_FOR_EXCLUSIVE
@@ -155,15 +155,16 @@ class Client(Block):
         message_listener: Callable[[Consumer[V_co], Message[V_co]], object] | None = None,
         **options: Unpack[ConsumerKeywords],
     ) -> Consumer[V_co]:
-        """A consumer of a subscription on one topic or several, or on all topics of a namespace
-        whose whole name matches `re.compile("persistent://tenant/namespace/regex")`, as they come
-        and go. See `ConsumerOptions`; with a `schema` messages have values by it.
+        """Create a consumer of a subscription on one or several topics, or on all topics of a
+        namespace, also later ones, whose whole name matches
+        `re.compile("persistent://tenant/namespace/regex")`. See `ConsumerOptions`; with a `schema`
+        messages have values.
 
-        A `message_listener(consumer, message)` is called with each message instead of `receive`. It
-        is a coroutine function, or a function that is short, and has to acknowledge; what it raises
-        is logged, and the message negatively acknowledged. One call runs at a time, or up to
-        `message_listener_concurrency`: then those for one partition are in order (Key_Shared: those
-        for one key; Shared: none).
+        A `message_listener(consumer, message)`, called for each message, replaces `receive`. It
+        is a coroutine function, or a function that is short, and must acknowledge. If it raises an
+        error, that is logged and the message negatively acknowledged. One call runs at a time, or
+        up to `message_listener_concurrency`: then order holds within a partition only (Key_Shared:
+        a key; Shared: not at all).
 
         Raises InvalidArgumentError, ConsumerBusyError, TopicNotFoundError, AuthorizationError,
         OperationTimeoutError and other GemingaErrors.
@@ -197,7 +198,7 @@ class Client(Block):
         partitions: list[tuple[str, int]],
         options: ConsumerOptions,
     ) -> Discovery | None:
-        """Looks for new partitions, if there can be any."""
+        """The search for new partitions; None if there can't be any."""
         unpartitioned = {str(name) for name in names}
         if not options.auto_update_partitions or unpartitioned >= {name for name, _ in partitions}:
             return None
@@ -230,8 +231,9 @@ class Client(Block):
         schema: Schema[V_co] | None = None,
         **options: Unpack[ReaderKeywords],
     ) -> Reader[V_co]:
-        """A reader that begins after `start_message_id` (at it, if `start_message_id_inclusive`);
-        `geminga.EARLIEST` and `geminga.LATEST` are the ends. See `ReaderOptions`.
+        """Create a reader that begins after `start_message_id` (at it, if
+        `start_message_id_inclusive`); `geminga.EARLIEST` and `geminga.LATEST` are the ends of the
+        topic. See `ReaderOptions`.
 
         Raises what `subscribe` does.
         """
@@ -252,7 +254,7 @@ class Client(Block):
         growth = self._growth(topics, partitions, consumer_options)
         consumer = await self._consume(partitions, name, consumer_options, start_message_id, growth)
         if start_message_id == LATEST_ID and made.start_message_id_inclusive:
-            # The last message itself: its id is only known now.
+            # Inclusive LATEST: the last message's id is only known now.
             async with undone_on_error(consumer.aclose):
                 for last in await consumer.last_message_ids():
                     if last.entry_id >= 0:
@@ -267,8 +269,8 @@ class Client(Block):
         schema: Schema[R] | None = None,
         **options: Unpack[ConsumerCryptoKeywords],
     ) -> TableView[R]:
-        """The latest value of each key of a topic; returns when all that is in the topic is read.
-        It reads what compaction has left, if the topic is persistent and compacted. See
+        """A view of the latest value of each key of a topic; returns when all present messages are
+        read. Of a compacted persistent topic it reads the compacted messages. See
         `ConsumerCryptoOptions`.
 
         Raises what `subscribe` does.
@@ -290,7 +292,7 @@ class Client(Block):
     async def list_partitions(self, topic: str, *, auto_create: bool = True) -> list[str]:
         """Full names of the topic's partitions; the topic itself if it has none.
 
-        A topic that isn't there is made if brokers make topics by themselves; without `auto_create`
+        A missing topic is created if the brokers' policies allow it; without `auto_create`,
         TopicNotFoundError is raised instead.
         """
         name = parse_topic(topic)
@@ -304,18 +306,18 @@ class Client(Block):
         mode: RegexSubscriptionMode = RegexSubscriptionMode.PERSISTENT_ONLY,
     ) -> list[str]:
         """Full names of the topics of a namespace whose whole name matches
-        `re.compile("persistent://tenant/namespace/regex")`, in their order. A topic with partitions
-        is one of them, its partitions are not.
+        `re.compile("persistent://tenant/namespace/regex")`, sorted. A partitioned topic is listed
+        once, without its partitions.
 
-        Raises InvalidArgumentError for what is no such pattern.
+        Raises InvalidArgumentError for an invalid pattern.
         """
         return await self._topics.names_matching(pattern, mode)
 
     async def get_schema(self, topic: str, version: bytes | None = None) -> SchemaInfo | None:
-        """The topic's schema, or the version of it that a message names as its `schema_version`;
-        None if there is none.
+        """The topic's schema, or its `version` (a message's `schema_version`); None if there is
+        none.
 
-        Raises TopicNotFoundError for a topic that isn't there; it is not made.
+        Raises TopicNotFoundError for a missing topic, which is not created.
         """
         return await self._topics.schema_of(parse_topic(topic), version)
 
@@ -363,7 +365,7 @@ class Client(Block):
             return
         if self._closed:
             with trio.move_on_after(CLOSE_TIMEOUT_S):
-                # Not for ever: a listener that the first call waits for may call it too.
+                # With a deadline: the first call may wait for a listener that calls this, too.
                 await self._over.wait()
             return
         self._closed = True

@@ -39,12 +39,12 @@ from geminga_protocol.message_id import MessageId
 
 
 class Consumer(Block, Generic[V_co]):
-    """Receives the messages of a subscription, over all partitions of its topics. Made by
+    """Receives the messages of a subscription, over all partitions of its topics. Created by
     `Client.subscribe`.
 
-    Messages come in order within a partition. A message must be acknowledged, or it comes again:
-    after a negative acknowledgement, or when the consumer is connected again. A `receive` that is
-    cancelled or interrupted (KeyboardInterrupt) loses no message.
+    Messages of a partition are in order. An unacknowledged message is redelivered after a negative
+    acknowledgement, or when the consumer reconnects. A cancelled or interrupted
+    (KeyboardInterrupt) `receive` loses no message.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Consumer(Block, Generic[V_co]):
         dead_letter_sender: DeadLetterSender | None = None,
         discovery: Discovery | None = None,
     ) -> None:
-        """`partitions` are full topic names with their partition index, -1 for none."""
+        """`partitions`: full topic names with their partition index; -1 if unpartitioned."""
         self._core = core
         self._subscription = subscription
         options = subscription.options
@@ -82,7 +82,7 @@ class Consumer(Block, Generic[V_co]):
 
     @property
     def topics(self) -> list[str]:
-        """Full names of the topics, each partition by itself."""
+        """Full names of the topics; each partition is listed."""
         return [part.topic for part in self._parts.each]
 
     @property
@@ -92,12 +92,12 @@ class Consumer(Block, Generic[V_co]):
 
     @property
     def consumer_name(self) -> str:
-        """The name that the program gave, or one made up."""
+        """The name given by the program, or a generated one."""
         return self._subscription.consumer_name
 
     @property
     def is_connected(self) -> bool:
-        """Whether the brokers of all partitions know the consumer now."""
+        """Whether the consumer is connected to the brokers of all partitions."""
         return all(part.is_connected for part in self._parts.each)
 
     @property
@@ -109,7 +109,7 @@ class Consumer(Block, Generic[V_co]):
     async def _start(
         self, listener: Callable[[Consumer[V_co], Message[V_co]], object] | None = None
     ) -> None:
-        """Until all partitions know it. Raises the first GemingaError; then none is left over."""
+        """Connect to all partitions. Raises the first GemingaError, after closing the others."""
         async with undone_on_error(self._parts.aclose):
             await self._parts.start()
         if listener is not None:
@@ -127,8 +127,8 @@ class Consumer(Block, Generic[V_co]):
         """The next message.
 
         Raises OperationTimeoutError after `timeout_s` seconds, AlreadyClosedError,
-        InvalidArgumentError if there is a `message_listener`, and what ended the subscription. It
-        suspends when there is no message and after every 200, not at each call.
+        InvalidArgumentError if there is a `message_listener`, and the error that ended the
+        subscription. It suspends if there is no message and after every 200 messages.
         """
         if timeout_s is not None:
             duration(timeout_s, "timeout_s")
@@ -148,12 +148,13 @@ class Consumer(Block, Generic[V_co]):
         max_bytes: int | None = None,
         wait_s: float | None = None,
     ) -> list[Message[V_co]]:
-        """Wait for a message, then take what is there, up to `max_messages` (1000) and `max_bytes`
-        (10 MiB), at least one message. An empty list after `wait_s` seconds without any.
+        """Wait for a message, then take all available ones, up to `max_messages` (1000) and
+        `max_bytes` (10 MiB), at least one. Returns an empty list after `wait_s` seconds without
+        any.
 
-        With a `batch_receive_policy` it waits for as many as the policy says, or takes what came
-        before its time was over, maybe nothing; an argument replaces the policy's own bound. That
-        needs a receiver queue. Raises what `receive` does otherwise.
+        With a `batch_receive_policy` it waits until the policy's bounds or its timeout are reached,
+        and may return an empty list; an argument overrides the policy's bound. That needs a
+        receiver queue. Otherwise raises what `receive` does.
         """
         limits = self._receiving.batch_limits(max_messages, max_bytes, wait_s)
         if limits.fills:
@@ -177,27 +178,27 @@ class Consumer(Block, Generic[V_co]):
             raise StopAsyncIteration from None
 
     def pause(self) -> None:
-        """Ask the broker for no more messages; what was asked for may still come."""
+        """Request no more messages; requested ones may still arrive."""
         self._parts.pause()
 
     def resume(self) -> None:
-        """Ask for messages again."""
+        """Request messages again."""
         self._parts.resume()
 
     # ---- acknowledging ----
 
     async def acknowledge(self, message: MessageOrId) -> None:
-        """The message is done. Sent in groups; waits for the broker's receipt only if
-        `ack_receipt_enabled`, and raises then what it says.
+        """Acknowledge a message. Acknowledgements are sent in groups; with `ack_receipt_enabled`
+        this waits for the broker's receipt, and raises its error.
 
-        The broker hears of a batch when all its messages are done. If the connection is lost before
-        that, all of them come again, unless `batch_index_ack_enabled`. Raises AlreadyClosedError
-        when the consumer is closed: the message comes again then.
+        A batch is acknowledged to the broker once all its messages are. If the connection is lost
+        before, all of them are redelivered, unless `batch_index_ack_enabled`. Raises
+        AlreadyClosedError if the consumer is closed: then the message is redelivered.
         """
         if isinstance(message, Message):
             entry = message._entry
             source = entry.source
-            # `part_of` again, without a call: this stands on the hot path.
+            # `part_of`, inlined: this is on the hot path.
             if isinstance(source, PartitionConsumer) and source.inbox is self._open_inbox:
                 part = source
             else:
@@ -210,16 +211,16 @@ class Consumer(Block, Generic[V_co]):
             await wait_for_receipts((part.acknowledger,))
 
     async def acknowledge_all(self, messages: Iterable[MessageOrId]) -> None:
-        """The messages are done: `acknowledge` for each, with one wait for receipts."""
+        """`acknowledge` each of the messages, with one wait for receipts."""
         several(messages, "messages")
-        # All are looked at first, so that a wrong one leaves nothing half done.
+        # Check all first: an invalid one must not leave some acknowledged.
         runs = self._receiving.runs(messages)
         note_runs(runs)
         if self._receipts:
             await wait_for_receipts({part.acknowledger: None for part, _, _ in runs})
 
     async def acknowledge_cumulative(self, message: MessageOrId) -> None:
-        """The message and everything before it in its partition is done.
+        """Acknowledge the message and all before it in its partition.
 
         Raises InvalidArgumentError on a Shared or Key_Shared subscription.
         """
@@ -233,8 +234,8 @@ class Consumer(Block, Generic[V_co]):
             await wait_for_receipts((part.acknowledger,))
 
     def negative_acknowledge(self, message: MessageOrId) -> None:
-        """The message isn't done: have it redelivered after `negative_ack_redelivery_delay_s`, or
-        as `negative_ack_backoff` says. Its whole batch comes again, but for what is acknowledged.
+        """Request redelivery of the message after `negative_ack_redelivery_delay_s`, or as
+        `negative_ack_backoff` says. Its whole batch is redelivered, except acknowledged messages.
         """
         count = message.redelivery_count if isinstance(message, Message) else 0
         self._receiving.source_of(message).acknowledger.refuse(id_of(message), count)
@@ -246,12 +247,12 @@ class Consumer(Block, Generic[V_co]):
         *,
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        """Have the message again after that many seconds: it is sent to the retry-letter topic,
-        with those properties besides its own, and acknowledged. After the policy's
-        `max_redeliver_count` times it goes to the dead-letter topic instead.
+        """Receive the message again after a delay in seconds: it is sent to the retry-letter topic,
+        with the additional properties, and acknowledged. After the policy's `max_redeliver_count`
+        times it goes to the dead-letter topic instead.
 
-        Needs `retry_enabled`. Raises InvalidArgumentError, and the GemingaError with which it
-        couldn't be sent: it isn't acknowledged then.
+        Needs `retry_enabled`. Raises InvalidArgumentError, and the GemingaError of a failed send:
+        then the message isn't acknowledged.
         """
         if not isinstance(message, Message):
             raise InvalidArgumentError(f"message must be a Message, not {message!r}")
@@ -264,7 +265,7 @@ class Consumer(Block, Generic[V_co]):
         await self.acknowledge(message)
 
     def redeliver_unacknowledged_messages(self) -> None:
-        """Have everything redelivered that was received and not acknowledged."""
+        """Request redelivery of all received messages that are not acknowledged."""
         for part in self._parts.each:
             part.redeliver(None)
 
@@ -273,13 +274,13 @@ class Consumer(Block, Generic[V_co]):
     async def seek(
         self, to: MessageId | datetime | int | Callable[[str], MessageId | datetime | int | None]
     ) -> None:
-        """Move the subscription, in all partitions: to a message id, `MessageId.EARLIEST` or
-        `LATEST`, or to the first message published at or after a time: a datetime with its time
-        zone, or ms since 1970. A function is asked for each topic or partition by its full name;
-        None leaves that where it is.
+        """Move the subscription, in all partitions, to a message id, `MessageId.EARLIEST` or
+        `LATEST`, or to the first message published at or after a time: a datetime with a time
+        zone, or ms since 1970. A function is called with the full name of each topic or partition;
+        if it returns None, that one is not moved.
 
         With an id the next message is the one after it, or itself if `start_message_id_inclusive`.
-        Everything received and not taken is dropped. Raises GemingaError.
+        Received messages that the program has not taken are dropped. Raises GemingaError.
         """
         await self._parts.seek(to)
 
@@ -288,12 +289,12 @@ class Consumer(Block, Generic[V_co]):
         return await self._parts.last_message_ids()
 
     async def has_message_available(self) -> bool:
-        """Whether there is a message after those that were received."""
+        """Whether there is a message after the last received one."""
         return await self._parts.has_message_available()
 
     async def unsubscribe(self, *, force: bool = False) -> None:
-        """Delete the subscription in all partitions, with `force` while others use it too, and
-        close the consumer. Raises GemingaError. Cancelled, it closes the consumer, and the
+        """Delete the subscription in all partitions, with `force` even if it has other consumers,
+        and close this consumer. Raises GemingaError. If cancelled, the consumer is closed; the
         subscription may be deleted or not.
         """
         try:
@@ -307,20 +308,20 @@ class Consumer(Block, Generic[V_co]):
         await self.aclose()
 
     def statistics(self) -> ConsumerStatistics:
-        """What the consumer did."""
+        """The consumer's counters."""
         return self._parts.statistics()
 
     async def aclose(self) -> None:
-        """Send the acknowledgements that wait, and leave. Idempotent. What was received and not
-        acknowledged goes to other consumers, or comes again. Calls of a `message_listener` that run
-        are waited for, unless it is the listener that closes.
+        """Send pending acknowledgements, and leave the subscription. Idempotent. Unacknowledged
+        messages are redelivered, to other consumers or later. Waits for running calls of a
+        `message_listener`, unless called by the listener.
         """
         parts = self._parts
         try:
             if self._listening is not None:
                 await self._listening.stop()
         finally:
-            # Cancelled, it still tells the brokers.
+            # Even if cancelled, it notifies the brokers.
             self._core.open.pop(self, None)
             self._open_inbox = None
             self._receiving.is_closed = True
@@ -335,5 +336,5 @@ class Consumer(Block, Generic[V_co]):
 
 
 def receiving_of(consumer: Consumer[Any]) -> Receiving:
-    """What a consumer receives with: for the package's own use."""
+    """A consumer's receiving part, for the package's own use."""
     return consumer._receiving

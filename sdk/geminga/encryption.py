@@ -1,4 +1,4 @@
-"""End-to-end encryption (spec SDK-10, PIP-4): where keys come from, and what to do without them.
+"""End-to-end encryption (spec SDK-10, PIP-4): key sources, and actions if a key is missing.
 
 A producer with `encryption_keys` encrypts payloads so that only the holders of the private keys can
 read them; brokers see keys, properties and sizes, not payloads. A consumer needs a
@@ -24,34 +24,34 @@ KeySource = str | bytes | os.PathLike[str]
 
 
 class ProducerCryptoFailureAction(enum.Enum):
-    """What becomes of a message that can't be encrypted."""
+    """The action for a message that can't be encrypted."""
 
     FAIL = "fail"
-    """It fails with CryptoError; so does creating the producer."""
+    """It fails with CryptoError; so does creating a producer."""
     SEND = "send"
-    """It is sent as it is, for everybody to read."""
+    """It is sent unencrypted."""
 
 
 class ConsumerCryptoFailureAction(enum.Enum):
-    """What becomes of a message that can't be decrypted."""
+    """The action for a message that can't be decrypted."""
 
     FAIL = "fail"
-    """It isn't handed out and stays unacknowledged: a Shared or Key_Shared subscription has it
-    redelivered after `negative_ack_redelivery_delay_s`, others when the consumer attaches again.
-    Acknowledging a later message cumulatively acknowledges it too.
+    """It is not delivered to the program and stays unacknowledged: on a Shared or Key_Shared
+    subscription it is redelivered after `negative_ack_redelivery_delay_s`, on others when the
+    consumer reconnects. A cumulative acknowledgement of a later message includes it.
     """
     DISCARD = "discard"
-    """It is acknowledged, and gone."""
+    """It is acknowledged, and so lost."""
     CONSUME = "consume"
-    """It is handed out encrypted, a batch as one message, a large message chunk by chunk;
-    `Message.encryption_context` has what decrypting it takes.
+    """It is delivered encrypted, a batch as one message, a large message chunk by chunk;
+    `Message.encryption_context` has the parameters for decrypting it.
     """
 
 
 @dataclass(frozen=True)
 class EncryptionKeyInfo:
-    """A key (PEM from a key reader; in an encryption context the encrypted data key), and metadata
-    that the producer sends with it, for readers to find the private key by.
+    """A key (from a key reader: PEM; in an encryption context: the encrypted data key), and
+    metadata sent with it, by which consumers find the private key.
     """
 
     key: bytes = field(repr=False)
@@ -66,22 +66,22 @@ class EncryptionKeyInfo:
 class CryptoKeyReader(ABC):
     """Finds keys by name (CryptoKeyReader of the Java client).
 
-    It is called in the client's event loop, when a key is first needed and again after four hours,
-    so it must not take long. What it raises counts as a missing key.
+    It is called in the client's event loop, on first use of a key and again after four hours, so it
+    must not take long. An error that it raises counts as a missing key.
     """
 
     @abstractmethod
     def get_public_key(self, name: str, metadata: Mapping[str, str]) -> EncryptionKeyInfo:
-        """The public key or certificate of that name; the metadata are empty."""
+        """The public key or certificate with that name; the metadata are empty."""
 
     @abstractmethod
     def get_private_key(self, name: str, metadata: Mapping[str, str]) -> EncryptionKeyInfo:
-        """The private key; the metadata are those that the public key had at the producer."""
+        """The private key; the metadata are those of the producer's public key."""
 
 
 class DefaultCryptoKeyReader(CryptoKeyReader):
     """Keys from files, `data:` URLs or memory (DefaultCryptoKeyReader of the Java client). The
-    defaults are for all names that have no key of their own. Files are read each time.
+    defaults are for names without a key of their own. Files are read each time.
     """
 
     def __init__(
@@ -140,8 +140,8 @@ class EncryptionContext:
     """How a message was encrypted (EncryptionContext of the Java client).
 
     `keys` are the data key encrypted by each public key, `param` is the IV. With `is_encrypted` the
-    message's payload is what the broker has: decrypted, it is to be decompressed, and taken apart
-    if it is a batch of `batch_size`.
+    message's payload is as stored by the broker: after decryption it must be decompressed, and
+    split if it is a batch of `batch_size`.
     """
 
     keys: Mapping[str, EncryptionKeyInfo]
@@ -154,8 +154,8 @@ class EncryptionContext:
 
 @dataclass(frozen=True)
 class ProducerCryptoOptions:
-    """A producer's part of it. The data key is encrypted by each of the `encryption_keys`, public
-    keys by name; whoever has one of the private keys can read.
+    """A producer's encryption options. The data key is encrypted by each of the `encryption_keys`
+    (names of public keys); the holder of any of the private keys can decrypt.
     """
 
     encryption_keys: Sequence[str] = ()

@@ -1,4 +1,4 @@
-"""A received entry, whole: for programs that work on columns rather than on messages (spec SDK-28,
+"""A whole received entry, for programs that process columns instead of messages (spec SDK-28,
 SP-03).
 """
 
@@ -22,29 +22,27 @@ _Described = Sequence[MessageMetadata | SingleMessageMetadata]
 _match_plain = re.compile(
     rb"(?:[\x18\x40][\x80-\xff]*+[\x00-\x7f])*+", re.DOTALL
 ).fullmatch  # fmt: skip
-"""Metadata of messages, one behind the other, that tell nothing but payload size and sequence id.
-"""
+"""Consecutive metadata of messages with nothing but payload size and sequence id."""
 _SEQUENCE_ID = b"\x40"
-"""Its tag; a payload size may have the same byte, and then the sequence ids are read."""
+"""Its tag; if a payload size has the same byte, the sequence ids are read needlessly."""
 _NOTHING, _NUMBERED, _ANYTHING = range(3)
-"""What the messages of a batch tell of themselves, at most."""
+"""The possible content of a batch's message metadata."""
 
 
 class EntryBatch:
-    """The messages of one entry (a batch, or a single message), as `Reader.read_batches` returns
-    them: columns instead of messages. Each column is a new list in the order of `indexes`.
+    """The messages of one entry (a batch, or a single message) as columns, returned by
+    `Reader.read_batches`. Each column is a new list in the order of `indexes`.
 
-    What describes the messages is read when it is asked for, once; a batch whose messages have
-    neither keys nor properties nor event times is not even read then. All of these columns raise
-    CorruptMessageError for a batch in which what describes a message can't be read.
+    Message metadata are parsed once, on first use, and only if messages have keys, properties or
+    event times. These columns raise CorruptMessageError for a batch with unreadable message
+    metadata.
     """
 
     __slots__ = ("_described", "_entry", "_told", "indexes")
 
     indexes: Sequence[int]
-    """Which messages of the batch these are: all, but for those before the reader's start, those
-    that compaction took out, and those that were read one by one. -1 alone for an entry that is no
-    batch.
+    """Indexes in the batch: all, except messages before the reader's start, removed by compaction,
+    or read one by one. [-1] for an entry that is not a batch.
     """
 
     def __init__(self, entry: Entry, indexes: Sequence[int]) -> None:
@@ -58,7 +56,7 @@ class EntryBatch:
         return f"<EntryBatch {place} of {self.topic_name}, {len(self.indexes)} messages>"
 
     def __len__(self) -> int:
-        """How many messages it has to be read."""
+        """Number of messages."""
         return len(self.indexes)
 
     # ---- of the entry ----
@@ -75,7 +73,7 @@ class EntryBatch:
 
     @property
     def entry_id(self) -> int:
-        """The entry's number in its ledger; that of the last one of a message in chunks."""
+        """The entry's number in its ledger; for a chunked message that of its last chunk."""
         return self._entry.entry_id
 
     @property
@@ -85,12 +83,12 @@ class EntryBatch:
 
     @property
     def message_count(self) -> int:
-        """Messages of the batch as it was published, 1 for an entry that is no batch."""
+        """Messages of the batch as published; 1 for an entry that is not a batch."""
         return self._entry.message_count
 
     @property
     def publish_time_ms(self) -> int:
-        """When the producer sent it, in ms since 1970."""
+        """The producer's publish time, in ms since 1970."""
         return self._entry.metadata.publish_time
 
     @property
@@ -100,24 +98,24 @@ class EntryBatch:
 
     @property
     def redelivery_count(self) -> int:
-        """How often the broker has delivered it before: 0, since readers have it delivered once."""
+        """Number of earlier deliveries by the broker: 0, as readers get a message once."""
         return self._entry.redelivery_count
 
     @property
     def schema_version(self) -> bytes | None:
-        """Version of the topic's schema that it was written with, None without one."""
+        """Version of the topic's schema that it was written with, or None."""
         return self._entry.metadata.schema_version or None
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether the payload is as the broker has it, since it couldn't be decrypted
-        (`ConsumerCryptoFailureAction.CONSUME`): a batch is one payload then.
+        """Whether the payload is still encrypted, as it couldn't be decrypted
+        (`ConsumerCryptoFailureAction.CONSUME`); then a batch is one payload.
         """
         return self._entry.is_encrypted
 
     @property
     def encryption_context(self) -> EncryptionContext | None:
-        """How it was encrypted, None if it came plain."""
+        """How it was encrypted; None if it was not."""
         return context_of(self._entry.metadata, self._entry.is_encrypted)
 
     @property
@@ -141,7 +139,7 @@ class EntryBatch:
         if isinstance(indexes, range):
             first, end = indexes.start, indexes.stop
             starts = bounds[2 * first + 1 : 2 * end : 2]
-            # Between a payload and the next message's metadata stands the size of the latter.
+            # The size of the next message's metadata follows each payload.
             return [
                 payload[start : stop - 4]
                 for start, stop in zip(starts, bounds[2 * first + 2 : 2 * end + 1 : 2], strict=True)
@@ -149,7 +147,7 @@ class EntryBatch:
         return [payload[bounds[2 * n + 1] : bounds[2 * n + 2] - 4] for n in indexes]
 
     def message_ids(self) -> list[MessageId]:
-        """Where the messages stand."""
+        """The ids of the messages."""
         entry = self._entry
         ledger_id, entry_id, partition = entry.ledger_id, entry.entry_id, entry.partition
         if entry.bounds is None:
@@ -158,15 +156,13 @@ class EntryBatch:
         return [MessageId(ledger_id, entry_id, partition, n, count) for n in self.indexes]
 
     def nulls(self) -> list[bool]:
-        """Whether they say that their keys are deleted (tombstones for compaction)."""
+        """Whether each is null, which deletes its key (a tombstone for compaction)."""
         if self._glance() != _ANYTHING:
             return [False] * len(self.indexes)
         return [each.null_value for each in self._all()]
 
     def keys(self) -> list[str | None]:
-        """The keys that chose the partition. Those that were given as bytes are their Base64 text.
-        Wrong UTF-8 is replaced, as Java does.
-        """
+        """Partition keys; if given as bytes, in Base64. As in Java, invalid UTF-8 is replaced."""
         if self._glance() != _ANYTHING:
             return [None] * len(self.indexes)
         found = [
@@ -178,8 +174,8 @@ class EntryBatch:
         return found
 
     def keys_as_bytes(self) -> list[bytes | None]:
-        """The same as bytes, for keys that were given as bytes. Raises CorruptMessageError if one
-        isn't the Base64 that it says it is.
+        """Partition keys that were given as bytes, else None. Raises CorruptMessageError for
+        invalid Base64.
         """
         if self._glance() != _ANYTHING:
             return [None] * len(self.indexes)
@@ -196,7 +192,7 @@ class EntryBatch:
             raise self._corrupt(error) from error
 
     def ordering_keys(self) -> list[bytes | None]:
-        """The keys that Key_Shared orders by, where these aren't the partition keys."""
+        """Ordering keys for Key_Shared, if they differ from the partition keys."""
         if self._glance() != _ANYTHING:
             return [None] * len(self.indexes)
         return [
@@ -204,13 +200,13 @@ class EntryBatch:
         ]
 
     def event_times_ms(self) -> list[int | None]:
-        """Event times that the program gave, in ms since 1970, None without one."""
+        """Event times set by the program, in ms since 1970, or None."""
         if self._glance() != _ANYTHING:
             return [None] * len(self.indexes)
         return [each.event_time or None for each in self._all()]
 
     def properties(self) -> list[dict[str, str]]:
-        """The program's own properties."""
+        """Properties set by the program."""
         if self._glance() != _ANYTHING:
             return [{} for _ in self.indexes]
         found = [
@@ -223,7 +219,7 @@ class EntryBatch:
         return found
 
     def sequence_ids(self) -> list[int]:
-        """The producer's numbers for them."""
+        """The producer's sequence ids."""
         first = self._entry.metadata.sequence_id
         if self._entry.bounds is None:
             return [first]
@@ -234,10 +230,10 @@ class EntryBatch:
             for n, each in zip(self.indexes, self._all(), strict=True)
         ]
 
-    # ---- what describes them ----
+    # ---- their metadata ----
 
     def _glance(self) -> int:
-        """How much the messages surely don't tell of themselves."""
+        """A cheap check of what the message metadata surely don't contain."""
         told = self._told
         if told < 0:
             told = _ANYTHING
@@ -249,7 +245,7 @@ class EntryBatch:
         return told
 
     def _texts(self) -> list[bytes]:
-        """What describes each message of a batch, as it came."""
+        """The encoded metadata of each message of a batch."""
         entry = self._entry
         payload = entry.payload
         bounds = entry.bounds
@@ -257,7 +253,7 @@ class EntryBatch:
         return [payload[bounds[2 * n] : bounds[2 * n + 1]] for n in self.indexes]
 
     def _all(self) -> _Described:
-        """What describes each message. Raises CorruptMessageError."""
+        """The metadata of each message. Raises CorruptMessageError."""
         found = self._described
         if found is None:
             entry = self._entry

@@ -1,28 +1,28 @@
 """The errors of the SDK (spec SDK-47). Every one of them is a GemingaError.
 
     GemingaError
-      InvalidArgumentError       (ValueError)       an argument or option can't be; names it
+      InvalidArgumentError       (ValueError)       invalid argument or option; names it
         InvalidServiceUrlError
         InvalidTopicNameError
         MessageTooBigError                          above the broker's maxMessageSize
-        InvalidSchemaError                          no schema can be made of it
+        InvalidSchemaError                          not usable as a schema
         InvalidValueError        (SchemaError)      a value doesn't fit the schema; names the field
-      ForkError                                     made before os.fork, used in the child
-      InvalidStateError          (RuntimeError)     not possible now: a pending receipt has no id
+      ForkError                                     created before os.fork, used in the child
+      InvalidStateError          (RuntimeError)     not possible now, e.g. id of a pending receipt
       AlreadyClosedError                            client, producer, consumer or reader was closed
       OperationTimeoutError      (TimeoutError)     the operation's own deadline passed
       ConnectionFailedError      (ConnectionError)  no connection to the broker, or it was lost
-        TlsError                                    it answers, but TLS with it can't be had
-        WrongProtocolError                          it answers, but speaks HTTP or TLS: wrong port
+        TlsError                                    reachable, but the TLS handshake failed
+        WrongProtocolError                          wrong port: the peer speaks HTTP or TLS
       CorruptMessageError                           a received message can't be decoded
       CryptoError                                   a key for end-to-end encryption can't be used
       SchemaError                                   reading or writing a typed value; `message_id`
         UndecodableValueError                       the payload doesn't fit the schema
-        SchemaUnavailableError                      the writer's schema can't be had
+        SchemaUnavailableError                      the writer's schema can't be fetched
       ProducerQueueFullError                        max_pending_messages are pending (send_nowait)
       MemoryLimitError                              memory_limit_bytes are in use (send_nowait)
       BrokerError                                   the broker answered with an error
-        UnknownBrokerError                          one without a name of its own
+        UnknownBrokerError                          without a specific error name
         AuthenticationError
         AuthorizationError
         TopicNotFoundError
@@ -31,7 +31,7 @@
         ConsumerNotFoundError
         ConsumerBusyError                           the subscription has its one consumer
         ConsumerAssignError
-        ProducerBusyError                           the name is taken, or the topic is another's
+        ProducerBusyError                           the name or the topic is in exclusive use
         ProducerFencedError                         another producer took the topic over
         QuotaExceededError                          backlog quota of the topic
         TooManyRequestsError
@@ -50,11 +50,10 @@
 
 Each carries
   code       name of the error, stable: the broker's ServerError name where the broker sent one
-  topic      full name of the topic, None where none is concerned
-  retryable  whether the same call can succeed later without anything being changed
-             (PulsarClientException.isRetriableError)
+  topic      full name of the topic, or None
+  retryable  whether the same call may succeed later (PulsarClientException.isRetriableError)
 
-Outside of it, `MessageId.deserialize` raises ValueError for bytes that are no id.
+The one exception: `MessageId.deserialize` raises ValueError for bytes that are no id.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ class GemingaError(Exception):
         self.topic = topic
 
     def of_topic(self, topic: str) -> GemingaError:
-        """The same error about that topic; itself if it names one already."""
+        """A copy with that topic; the error itself if it already names one."""
         if self.topic is not None:
             return self
         return type(self)(str(self), code=self.code, topic=topic)
@@ -87,32 +86,32 @@ class GemingaError(Exception):
 
 
 class InvalidArgumentError(GemingaError, ValueError):
-    """An argument or an option can't be; the message names it."""
+    """An argument or an option is invalid; the message names it."""
 
 
 class InvalidServiceUrlError(InvalidArgumentError):
-    """The service URL can't be understood."""
+    """The service URL is invalid."""
 
 
 class InvalidTopicNameError(InvalidArgumentError):
-    """The topic's name can't be understood, or the broker refuses it."""
+    """The topic's name is invalid, or the broker refuses it."""
 
 
 class MessageTooBigError(InvalidArgumentError):
-    """The message is above the size that the broker takes."""
+    """The message is above the broker's size limit."""
 
 
 class ForkError(GemingaError):
-    """The client was made before the process was forked: the child needs one of its own.
+    """The client was created before the process forked: the child needs its own.
 
-    What the child does with it raises this, of the Trio face all that sends or makes something; of
-    a copied Trio loop nothing works in the child.
+    In the child its calls raise this; of the Trio face only those that send or create something,
+    as a copied Trio loop doesn't work.
     """
 
 
 class InvalidStateError(GemingaError, RuntimeError):
     """The call isn't possible now: the receipt is still pending, or a callback of the derived faces
-    would wait in the thread that it has to wait for.
+    would wait for its own thread.
     """
 
 
@@ -127,23 +126,22 @@ class OperationTimeoutError(GemingaError, TimeoutError):
 
 
 class ConnectionFailedError(GemingaError, ConnectionError):
-    """The broker can't be reached, or the connection was lost before it answered."""
+    """The broker can't be reached, or the connection was lost before its response."""
 
     retryable = True
 
 
 class WrongProtocolError(ConnectionFailedError):
-    """What listens there speaks HTTP or TLS, not Pulsar's binary protocol: another port, or another
-    scheme of the service URL, is meant. Producers and consumers that were attached before go on
-    trying.
+    """The peer speaks HTTP or TLS, not Pulsar's binary protocol: the service URL has the wrong port
+    or scheme. Producers and consumers that were connected before keep retrying.
     """
 
     retryable = False
 
 
 class TlsError(ConnectionFailedError):
-    """The broker answers, but it speaks no TLS, its certificate isn't trusted or is another host's,
-    or it refuses ours. Producers and consumers that were attached before go on trying.
+    """The broker is reachable, but doesn't speak TLS, has an untrusted certificate or one for
+    another host, or refuses ours. Producers and consumers that were connected before keep retrying.
     """
 
     retryable = False
@@ -154,21 +152,19 @@ class CorruptMessageError(GemingaError):
 
 
 class SchemaError(GemingaError):
-    """A typed value can't be read or written. `message_id` is the id of the message that was read,
-    None if none was.
-    """
+    """A typed value can't be read or written. `message_id`: id of the read message, or None."""
 
     message_id: MessageId | None = None
 
     def of_message(self, topic: str, message_id: MessageId) -> SchemaError:
-        """The same error about that message."""
+        """A copy with that message."""
         made = type(self)(f"message {message_id!r}: {self.args[0]}", code=self.code, topic=topic)
         made.message_id = message_id
         return made
 
 
 class InvalidSchemaError(InvalidArgumentError):
-    """No schema can be made of that type or definition."""
+    """The type or definition is not usable as a schema."""
 
 
 class InvalidValueError(InvalidArgumentError, SchemaError):
@@ -176,23 +172,23 @@ class InvalidValueError(InvalidArgumentError, SchemaError):
 
 
 class UndecodableValueError(SchemaError):
-    """A message's payload doesn't fit its schema, or its schema not the reader's."""
+    """A message's payload doesn't fit its schema, or that doesn't fit the reader's."""
 
 
 class SchemaUnavailableError(SchemaError):
-    """The schema that a message was written with can't be had from the broker."""
+    """The schema that a message was written with can't be fetched from the broker."""
 
     retryable = True
 
 
 class CryptoError(GemingaError):
-    """A message can't be encrypted or decrypted: a key is missing, unreadable or another one, or
-    the library for it isn't installed. Names the key.
+    """A message can't be encrypted or decrypted: a key is missing, unreadable or wrong, or the
+    library isn't installed. Names the key.
     """
 
 
 class ProducerQueueFullError(GemingaError):
-    """`max_pending_messages` wait for their receipts; only `send_nowait` raises it."""
+    """`max_pending_messages` are without receipt; only `send_nowait` raises it."""
 
     retryable = True
 
@@ -208,21 +204,21 @@ class BrokerError(GemingaError):
 
 
 class UnknownBrokerError(BrokerError):
-    """An error without a name of its own; often passing."""
+    """An error without a specific name; often transient."""
 
     retryable = True
 
 
 class AuthenticationError(BrokerError):
-    """The broker doesn't know who we are."""
+    """The client is not authenticated."""
 
 
 class AuthorizationError(BrokerError):
-    """The broker knows who we are and doesn't allow it."""
+    """The client's role is not allowed to do it."""
 
 
 class TopicNotFoundError(BrokerError):
-    """The topic doesn't exist and isn't created by itself."""
+    """The topic doesn't exist and isn't created automatically."""
 
 
 class TopicTerminatedError(BrokerError):
@@ -230,7 +226,7 @@ class TopicTerminatedError(BrokerError):
 
 
 class SubscriptionNotFoundError(BrokerError):
-    """The subscription doesn't exist and isn't created by itself."""
+    """The subscription doesn't exist and isn't created automatically."""
 
 
 class ConsumerNotFoundError(BrokerError):
@@ -238,11 +234,11 @@ class ConsumerNotFoundError(BrokerError):
 
 
 class ConsumerBusyError(BrokerError):
-    """An Exclusive subscription already has its consumer, or consumers of another type."""
+    """The subscription has an Exclusive consumer, or consumers of another type."""
 
 
 class ConsumerAssignError(BrokerError):
-    """A Key_Shared consumer's ranges collide with another's."""
+    """A Key_Shared consumer's hash ranges overlap another's."""
 
 
 class ProducerBusyError(BrokerError):
@@ -250,7 +246,7 @@ class ProducerBusyError(BrokerError):
 
 
 class ProducerFencedError(BrokerError):
-    """Another producer has taken the topic over; this one is done for good."""
+    """Another producer has taken over the topic; this one can't be used any more."""
 
 
 class QuotaExceededError(BrokerError):
@@ -278,21 +274,21 @@ class MetadataError(BrokerError):
 
 
 class PersistenceError(BrokerError):
-    """The broker couldn't store it."""
+    """The broker couldn't store the message."""
 
     retryable = True
 
 
 class ChecksumError(BrokerError):
-    """The message was damaged on its way."""
+    """The message was damaged in transit."""
 
 
 class UnsupportedVersionError(BrokerError):
-    """The broker doesn't speak this version, or lacks the feature."""
+    """The broker doesn't support the protocol version or the feature."""
 
 
 class IncompatibleSchemaError(BrokerError):
-    """The topic's schema doesn't allow this one."""
+    """The schema is incompatible with the topic's."""
 
 
 class NotAllowedError(BrokerError):
@@ -300,11 +296,11 @@ class NotAllowedError(BrokerError):
 
 
 class TransactionError(BrokerError):
-    """A transaction can't go on."""
+    """A transaction failed."""
 
 
 class TransactionCoordinatorNotFoundError(TransactionError):
-    """The broker doesn't hold that transaction coordinator."""
+    """The broker doesn't own that transaction coordinator."""
 
     retryable = True
 
@@ -349,11 +345,9 @@ BY_CODE: dict[str, type[GemingaError]] = {
     "TransactionNotFound": TransactionNotFoundError,
     "ProducerFenced": ProducerFencedError,
 }
-"""The broker's ServerError names -> what is raised for them; every name of the protocol is here."""
+"""Error classes by the broker's ServerError name; every name of the protocol is here."""
 
 
 def from_broker(code: str, message: str, topic: str | None = None) -> GemingaError:
-    """The error for a broker's answer; a code that this version doesn't know is an
-    UnknownBrokerError.
-    """
+    """The error for a broker's response; UnknownBrokerError for an unknown code."""
     return BY_CODE.get(code, UnknownBrokerError)(message or code, code=code, topic=topic)

@@ -1,5 +1,5 @@
-"""Going over to another cluster when one can't be reached (spec SDK-44; PIP-121,
-AutoClusterFailover of the Java client).
+"""Failover to another cluster when one is unreachable (spec SDK-44; PIP-121, AutoClusterFailover of
+the Java client).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ logger = logging.getLogger("geminga")
 
 @dataclass(frozen=True)
 class FailoverCluster(TlsOptions):
-    """A cluster to fail over to, with its own authentication and options of TLS: none of the
-    client's hold for it. Raises InvalidServiceUrlError and InvalidArgumentError.
+    """A cluster to fail over to, with its own authentication and TLS options: the client's don't
+    apply to it. Raises InvalidServiceUrlError and InvalidArgumentError.
     """
 
     service_url: str
@@ -36,14 +36,13 @@ class FailoverCluster(TlsOptions):
 
 @dataclass(frozen=True)
 class AutoClusterFailover:
-    """Service URLs to go over to, in this order, when the client's own, the primary one, has been
+    """Service URLs to switch to, in this order, when the primary (the client's own) has been
     unreachable for `failover_delay_s`. Once the primary has been reachable for
-    `switch_back_delay_s`, the client goes back. It looks every `check_interval_s`.
+    `switch_back_delay_s`, the client switches back. It checks every `check_interval_s`.
 
-    One that is given as a URL is reached with the client's own authentication and TLS options; a
-    FailoverCluster has its own. Producers and consumers are attached anew there; what is pending is
-    sent there. The clusters have to replicate each other. Raises InvalidServiceUrlError and
-    InvalidArgumentError.
+    For a URL the client's own authentication and TLS options are used; a FailoverCluster has its
+    own. Producers and consumers reconnect there, and pending messages are sent there. The clusters
+    must replicate each other. Raises InvalidServiceUrlError and InvalidArgumentError.
     """
 
     secondary: Sequence[str | FailoverCluster]
@@ -62,7 +61,7 @@ class AutoClusterFailover:
 
 
 class FailoverState:
-    """Which cluster is used: 0 is the primary. Pure; `probe(n)` tells whether one is reachable."""
+    """The cluster in use; 0 is the primary. Pure; `probe(n)` returns whether one is reachable."""
 
     def __init__(self, policy: AutoClusterFailover) -> None:
         self._policy = policy
@@ -72,7 +71,7 @@ class FailoverState:
         self.current = 0
 
     async def check(self, now_s: float, probe: Callable[[int], Awaitable[bool]]) -> bool:
-        """Look once; returns whether `current` is another now."""
+        """Check once; returns whether `current` has changed."""
         if await probe(self.current):
             self._down_since_s = None
             return await self._check_back(now_s, probe)
@@ -110,7 +109,7 @@ async def watch(
     probe: Callable[[int], Awaitable[bool]],
     switch: Callable[[int], None],
 ) -> None:
-    """Look again and again, until cancelled; `switch(n)` is called with the cluster to use."""
+    """Check repeatedly, until cancelled; `switch(n)` is called with the cluster to use."""
     state = FailoverState(policy)
     while True:
         await trio.sleep(policy.check_interval_s)

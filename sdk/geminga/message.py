@@ -30,11 +30,11 @@ else:
 
 
 class Message(msgspec.Struct, Generic[V_co], eq=False):
-    """One message, as `receive` returns it. Its parts are read out of the entry when asked for.
-    `V_co` is the type of its value.
+    """One message, as returned by `receive`; its fields are parsed on use. `V_co` is the type of
+    its value.
 
     Keys, properties, times and sequence ids of a message in a batch raise CorruptMessageError if
-    what describes it can't be read.
+    its metadata can't be read.
     """
 
     _entry: Entry
@@ -46,8 +46,8 @@ class Message(msgspec.Struct, Generic[V_co], eq=False):
     def replace(
         self, *, data: bytes | None = None, properties: Mapping[str, str] | None = None
     ) -> Message[V_co]:
-        """The same message with another payload or other properties, for interceptors to hand on.
-        All else stays, acknowledging too.
+        """A copy with another payload or other properties, for interceptors to return. It can be
+        acknowledged as the original.
         """
         return ChangedMessage(
             self._entry,
@@ -63,12 +63,11 @@ class Message(msgspec.Struct, Generic[V_co], eq=False):
 
     @property
     def value(self) -> V_co:
-        """What the payload says by the consumer's schema; without one the payload itself. None for
-        a message that says that it is null. It is decoded anew each time.
+        """The payload decoded by the consumer's schema; without a schema the payload itself. None
+        for a null message. It is decoded at each call.
 
-        Raises UndecodableValueError, and SchemaUnavailableError if the schema that it was written
-        with can't be had; `receive` raises neither, and the message can be acknowledged all the
-        same.
+        Raises UndecodableValueError, and SchemaUnavailableError if the writer's schema can't be
+        fetched; `receive` raises neither, and the message can still be acknowledged.
         """
         reader = self._entry.value_reader
         found: V_co
@@ -80,7 +79,7 @@ class Message(msgspec.Struct, Generic[V_co], eq=False):
 
     @property
     def message_id(self) -> MessageId:
-        """Where the message stands; orders the messages of one partition."""
+        """The message's id; ids of one partition are ordered."""
         return self._entry.id_of(self._index)
 
     @property
@@ -90,29 +89,29 @@ class Message(msgspec.Struct, Generic[V_co], eq=False):
 
     @property
     def topic(self) -> str:
-        """The same as `topic_name`."""
+        """`topic_name`."""
         return self.topic_name
 
     @property
     def properties(self) -> dict[str, str]:
-        """The program's own properties."""
+        """Properties set by the program."""
         return {text(pair.key): text(pair.value) for pair in self._described().properties}
 
     @property
     def partition_key(self) -> str | None:
-        """The key that chose the partition, None without one."""
+        """The partition key, or None."""
         metadata = self._described()
         return text(metadata.partition_key) if metadata.HasField("partition_key") else None
 
     @property
     def key(self) -> str | None:
-        """The same as `partition_key`."""
+        """`partition_key`."""
         return self.partition_key
 
     @property
     def partition_key_bytes(self) -> bytes | None:
-        """The same as bytes, for keys that were given as bytes. Raises CorruptMessageError if it
-        isn't the Base64 that it says it is.
+        """The partition key if it was given as bytes, else None. Raises CorruptMessageError for
+        invalid Base64.
         """
         metadata = self._described()
         if not metadata.HasField("partition_key"):
@@ -126,33 +125,33 @@ class Message(msgspec.Struct, Generic[V_co], eq=False):
 
     @property
     def has_base64_key(self) -> bool:
-        """Whether the key was given as bytes: `partition_key` is their Base64 text then."""
+        """Whether the key was given as bytes; then `partition_key` is in Base64."""
         return self._described().partition_key_b64_encoded
 
     @property
     def ordering_key(self) -> bytes | None:
-        """The key that Key_Shared orders by, where it isn't the partition key."""
+        """The ordering key for Key_Shared, if it differs from the partition key."""
         metadata = self._described()
         return metadata.ordering_key if metadata.HasField("ordering_key") else None
 
     @property
     def event_time_ms(self) -> int | None:
-        """Event time that the program gave, in ms since 1970, None without one."""
+        """The event time set by the program, in ms since 1970, or None."""
         return self._described().event_time or None
 
     @property
     def publish_time_ms(self) -> int:
-        """When the producer sent it, in ms since 1970."""
+        """The producer's publish time, in ms since 1970."""
         return self._entry.metadata.publish_time
 
     @property
     def is_null(self) -> bool:
-        """Whether it says that its key is deleted (a tombstone for compaction)."""
+        """Whether it is null, which deletes its key (a tombstone for compaction)."""
         return self._described().null_value
 
     @property
     def redelivery_count(self) -> int:
-        """How often the broker has delivered it before (Shared and Key_Shared)."""
+        """Number of earlier deliveries by the broker (Shared and Key_Shared)."""
         return self._entry.redelivery_count
 
     @property
@@ -162,7 +161,7 @@ class Message(msgspec.Struct, Generic[V_co], eq=False):
 
     @property
     def sequence_id(self) -> int:
-        """The producer's number for it."""
+        """The producer's sequence id."""
         metadata = self._described()
         if metadata.HasField("sequence_id"):
             return metadata.sequence_id
@@ -170,18 +169,18 @@ class Message(msgspec.Struct, Generic[V_co], eq=False):
 
     @property
     def schema_version(self) -> bytes | None:
-        """Version of the topic's schema that it was written with, None without one."""
+        """Version of the topic's schema that it was written with, or None."""
         metadata = self._entry.metadata
         return metadata.schema_version or None
 
     @property
     def encryption_context(self) -> EncryptionContext | None:
-        """How it was encrypted, None if it came plain."""
+        """How it was encrypted; None if it was not."""
         return context_of(self._entry.metadata, self._entry.is_encrypted)
 
     @property
     def index(self) -> int | None:
-        """The message's number in its partition, where the broker tells it (PIP-70)."""
+        """The message's number in its partition, if the broker provides it (PIP-70)."""
         broker = self._entry.broker_metadata()
         if broker is None or not broker.HasField("index"):
             return None
@@ -191,14 +190,14 @@ class Message(msgspec.Struct, Generic[V_co], eq=False):
 
     @property
     def broker_publish_time_ms(self) -> int | None:
-        """When the broker stored it, in ms since 1970, where it tells (PIP-70)."""
+        """The broker's append time, in ms since 1970, if provided (PIP-70)."""
         broker = self._entry.broker_metadata()
         if broker is None or not broker.HasField("broker_timestamp"):
             return None
         return broker.broker_timestamp
 
     def _described(self) -> MessageMetadata | SingleMessageMetadata:
-        """What describes this very message: the entry's metadata, or its own within a batch. Raises
+        """The message's metadata: the entry's, or its own within a batch. Raises
         CorruptMessageError.
         """
         try:
@@ -211,7 +210,7 @@ class Message(msgspec.Struct, Generic[V_co], eq=False):
 
 
 class ChangedMessage(Message[V_co], eq=False):
-    """A message as an interceptor would have it."""
+    """A message changed by an interceptor."""
 
     _data: bytes
     _properties: dict[str, str]
@@ -223,5 +222,5 @@ class ChangedMessage(Message[V_co], eq=False):
 
     @property
     def properties(self) -> dict[str, str]:
-        """The program's own properties."""
+        """Properties set by the program."""
         return dict(self._properties)

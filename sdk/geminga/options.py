@@ -1,8 +1,8 @@
 """Options of client, producers, consumers and readers, with Pulsar's names and the Java client's
 defaults.
 
-Each set is a frozen dataclass, which checks its values. The TypedDicts that type the keywords of
-the calls are made of them by `tools/faces.py`.
+Each set is a frozen dataclass, which checks its values. `tools/faces.py` generates the TypedDicts
+of the calls' keywords from them.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ from geminga.schema._base import Schema, check_sending
 
 @dataclass(frozen=True)
 class ClientOptions(TlsOptions):
-    """Options of `connect`; those of TLS are explained at TlsOptions.
+    """Options of `connect`; see TlsOptions for those of TLS.
 
-    Every `stats_interval_s` (0: never) producers reckon their rates and latencies anew.
+    Producers compute their rates and latencies every `stats_interval_s` (0: never).
 
-    `trusted_broker_hosts`: hosts (`*` stands for anything), or `host:port`, of brokers beside those
+    `trusted_broker_hosts`: hosts (`*` matches anything), or `host:port`, of brokers beside those
     of the service URL. With an `http://` service URL, credentials follow redirects to these only.
-    If any are given, connections go to no other broker, whatever lookups name.
+    If any are given, the client connects to no other broker, even if a lookup returns one.
     """
 
     operation_timeout_s: float = 30.0
@@ -97,16 +97,16 @@ class ClientOptions(TlsOptions):
 
 @dataclass(frozen=True)
 class ProducerOptions(ProducerCryptoOptions):
-    """Options of `Client.create_producer`; those of encryption are explained at
-    `ProducerCryptoOptions`.
+    """Options of `Client.create_producer`; see `ProducerCryptoOptions` for those of encryption.
 
     `send_timeout_s=0` waits for ever. `max_pending_messages` is per partition. A batch is sent when
-    it is full by count or bytes, when its delay passes, or at once when nothing else is in flight.
-    `message_router` overrides `routing_mode`; `round_robin_partitions_max` keeps messages without
-    key to that many partitions. With `chunking_enabled`, which excludes batching, a message above
-    the broker's limit, or above `chunk_max_message_size_bytes`, goes in several entries (PIP-37).
-    With `lazy_start_partitioned_producers` a partition is connected to by its first message (not
-    for exclusive access). New partitions are found within `auto_update_partitions_interval_s`.
+    it is full by count or bytes, when its delay has passed, or at once if nothing is in flight.
+    `message_router` overrides `routing_mode`; `round_robin_partitions_max` bounds the partitions
+    used for messages without a key. With `chunking_enabled`, which excludes batching, a message
+    above the broker's limit, or above `chunk_max_message_size_bytes`, is sent as several entries
+    (PIP-37). With `lazy_start_partitioned_producers` the first message of a partition connects to
+    it (not for exclusive access). New partitions are found within
+    `auto_update_partitions_interval_s`.
     """
 
     producer_name: str | None = None
@@ -133,7 +133,7 @@ class ProducerOptions(ProducerCryptoOptions):
     properties: Mapping[str, str] = field(default_factory=dict)
     interceptors: Sequence[ProducerInterceptor] = ()
     schema: Schema | None = None
-    """Given to `create_producer` itself."""
+    """An argument of `create_producer` itself."""
 
     def __post_init__(self) -> None:
         text_or_none(self, "producer_name", "initial_subscription_name")

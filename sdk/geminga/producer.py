@@ -35,20 +35,19 @@ else:
 logger = logging.getLogger("geminga")
 
 BYTES_BETWEEN_CHECKPOINTS = 128 * 1024
-"""`submit` lets the event loop turn after that much, a message counting as 1 KiB at least."""
+"""`submit` yields to the event loop after this size; a message counts as at least 1 KiB."""
 
 SUBMITS_BETWEEN_CHECKPOINTS = 100
-"""Messages of one `submit_many`, unless there is no room."""
+"""Messages that `submit_many` submits before it yields to the event loop."""
 
 
 class Producer(Block, Generic[S]):
-    """Sends messages to one topic, over all its partitions. Made by `Client.create_producer`. `S`
-    is the type of what it sends: bytes, or that of its schema.
+    """Sends messages to one topic, over all its partitions. Created by `Client.create_producer`.
+    `S` is the type of its values: bytes, or that of its schema.
 
-    `send` waits for the receipt. `submit` and `send_nowait` only hand the message over and
-    answer a `Receipt`; messages of one task arrive in the order in which they were handed over.
-    Nothing that was acknowledged is lost; when the connection is lost, everything pending is sent
-    again in order.
+    `send` waits for the receipt. `submit` and `send_nowait` only queue the message and return a
+    `Receipt`; messages of one task are sent in order. After a lost connection, all pending messages
+    are resent in order; a confirmed message is not lost.
     """
 
     def __init__(
@@ -75,28 +74,28 @@ class Producer(Block, Generic[S]):
 
     @property
     def producer_name(self) -> str:
-        """The name that the program gave, or the broker."""
+        """The name given by the program, or by the broker."""
         return next(filter(None, (part.name for part in self._parts)), "")
 
     @property
     def is_connected(self) -> bool:
-        """Whether the brokers of all partitions that were started know the producer now."""
+        """Whether it is connected to the brokers of all partitions in use."""
         return all(part.is_connected for part in self._partitions.started)
 
     @property
     def last_sequence_id(self) -> int:
-        """Highest sequence id that was confirmed, or that the broker remembers of this name; -1 for
-        none.
+        """The highest confirmed sequence id, or the one that the broker stores for this name; -1 if
+        there is none.
         """
         return max(part.outbox.last_sequence_id for part in self._parts)
 
     @property
     def pending_messages(self) -> int:
-        """Messages without receipt yet."""
+        """Number of messages without a receipt."""
         return sum(part.outbox.pending_messages for part in self._parts)
 
     async def _start(self) -> None:
-        """Until all partitions know it. Raises the first GemingaError; then none is left over."""
+        """Connect to all partitions. Raises the first GemingaError, after closing the others."""
         async with undone_on_error(self.aclose):
             await self._partitions.start()
         self._core.intervals.add(self._roll)
@@ -106,11 +105,11 @@ class Producer(Block, Generic[S]):
     ) -> MessageId:
         """Send a message and wait until the broker has stored it; returns its id.
 
-        With a schema `data` is a value of it (None: a message that says that it is null). Keywords
-        are `properties`, `partition_key`, `ordering_key`, `event_time_ms`, `deliver_at_ms`,
-        `deliver_after` (a timedelta), `replication_clusters` and `disable_replication`. Waits
-        while `max_pending_messages` or the client's memory limit are used up: cancelled then, the
-        message is not sent. Cancelled later, it is sent all the same. Raises InvalidArgumentError,
+        With a schema `data` is a value (None: a null message). Keywords are `properties`,
+        `partition_key`, `ordering_key`, `event_time_ms`, `deliver_at_ms`, `deliver_after` (a
+        timedelta), `replication_clusters` and `disable_replication`. Waits while
+        `max_pending_messages` or the client's memory limit are used up: if cancelled then, the
+        message is not sent; if cancelled later, it is. Raises InvalidArgumentError,
         MessageTooBigError, OperationTimeoutError (send timeout), TopicTerminatedError,
         ProducerFencedError, QuotaExceededError, AlreadyClosedError and other GemingaErrors.
         """
@@ -118,22 +117,21 @@ class Producer(Block, Generic[S]):
         part = self._parts[0] if len(self._parts) == 1 else self._choose(payload, extras)
         if not part.has_room():
             await part.wait_for_room(len(payload))
-        # Taken in before the first checkpoint, so that what is cancelled then is sent.
+        # Queued before the first checkpoint: if cancelled there, the message is sent.
         return await part.add(payload, extras, sequence_id).wait()
 
     async def submit(
         self, data: S, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
     ) -> Receipt:
-        """Hand a message over for sending; wait only while there is no room for it.
+        """Queue a message for sending; wait only while there is no room for it.
 
-        It suspends when there is no room and after every 128 KiB or so, not at each call; cancelled
-        then, the message is not sent. Raises what `send` does at the call; what happens to the
-        message later stands in the receipt.
+        It suspends if there is no room and after every 128 KiB or so; if cancelled then, the
+        message is not sent. Raises what `send` raises at the call; later errors are in the receipt.
         """
         payload: bytes
         if self._batches and data.__class__ is bytes and sequence_id is None and not described:
-            # Most messages of a batch: neither its first nor its last. (mypy narrows no type
-            # variable by a comparison of classes; isinstance, which it follows, takes longer.)
+            # Most messages of a batch: neither first nor last. (mypy doesn't narrow a type variable
+            # by a comparison of classes; isinstance, which it supports, is slower.)
             size_bytes = len(data)  # type: ignore[arg-type]  # bytes, see above
             since = self._since_checkpoint + (size_bytes if size_bytes > 1024 else 1024)
             if since < BYTES_BETWEEN_CHECKPOINTS and len(self._parts) == 1:
@@ -162,8 +160,8 @@ class Producer(Block, Generic[S]):
     async def submit_many(self, payloads: Iterable[S]) -> list[Receipt]:
         """`submit` for each, in order; returns their receipts.
 
-        All are looked at first: with one that is too large or no value of the schema, nothing is
-        sent. What was handed over before it is cancelled is sent. Raises what `send` does.
+        All are checked first: if one is too large or not a value of the schema, none is sent. If
+        cancelled, messages queued before are sent. Raises what `send` does.
         """
         receipts: list[Receipt] = []
         ready = self._partitions.all_prepared(payloads)
@@ -179,15 +177,15 @@ class Producer(Block, Generic[S]):
     def send_nowait(
         self, data: S, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
     ) -> Receipt:
-        """The same without ever waiting. Raises ProducerQueueFullError or MemoryLimitError too.
+        """`submit` without waiting. Also raises ProducerQueueFullError or MemoryLimitError.
 
-        What doesn't go at once is written when the event loop turns.
+        Bytes that the socket doesn't take at once are written by the event loop.
         """
         payload, extras = prepared(self._schema, data, sequence_id, described)
         return self._partitions.send_checked(payload, extras, sequence_id)
 
     def statistics(self) -> ProducerStatistics:
-        """What has been sent so far, over all partitions and of each."""
+        """Counters of sent messages, in total and per partition."""
         parts = self._parts
         if not self._partitions.is_partitioned:
             return parts[0].statistics()
@@ -195,7 +193,7 @@ class Producer(Block, Generic[S]):
         return summed([part.counts.last for part in parts], each)
 
     def _roll(self) -> None:
-        """A statistics interval is over."""
+        """Begin a new statistics interval."""
         length_s = self._core.intervals.length_s
         for part in self._parts:
             part.counts.roll(length_s, part.outbox.pending_messages, part.outbox.pending_bytes)
@@ -203,11 +201,10 @@ class Producer(Block, Generic[S]):
             log_interval(str(self._topic), self.producer_name, self.statistics())
 
     async def flush(self) -> None:
-        """Send what is batched and wait until all that was handed over before has its receipt or
-        has failed.
+        """Send open batches, and wait until all earlier messages have a receipt or have failed.
 
-        If messages that were pending at the call fail, it raises the error of the first one, which
-        tells how many failed. What failed before the call stands in the receipts.
+        If messages that were pending at the call fail, it raises the first one's error, with the
+        number of failures. For earlier failures see the receipts.
         """
         self._core.check_fork(self.topic)
         failed: list[Outgoing] = []
@@ -221,8 +218,8 @@ class Producer(Block, Generic[S]):
 
     async def aclose(self) -> None:
         """Flush, and leave the topic. Idempotent; pending messages that can't be sent fail with
-        AlreadyClosedError. A warning in the log tells how many messages of the producer failed:
-        their receipts tell why.
+        AlreadyClosedError. A warning in the log has the number of failed messages; their receipts
+        have the errors.
         """
         if self._core.is_forked:
             return
@@ -240,5 +237,5 @@ class Producer(Block, Generic[S]):
 
 
 def partitions_of(producer: Producer[Any]) -> Partitions:
-    """What a producer sends with: for the package's own use."""
+    """A producer's sending part, for the package's own use."""
     return producer._partitions

@@ -18,10 +18,10 @@ else:
 
 
 class TableChanges(Generic[R]):
-    """The changes of a `TableView` as they come; made by `TableView.changes`.
+    """The changes of a `TableView` as they occur; created by `TableView.changes`.
 
-    Changes of one key that come faster than they are taken are joined to the latest, so it never
-    holds more than each key once.
+    If changes of one key occur faster than the program takes them, only the latest is kept: it
+    holds each key at most once.
     """
 
     def __init__(self, listening: set[TableChanges[R]], is_over: Callable[[], bool]) -> None:
@@ -29,7 +29,7 @@ class TableChanges(Generic[R]):
         self._waiting: dict[str, R | None] = {}
         self._lot = trio.lowlevel.ParkingLot()
         listening.add(self)
-        # Asked for after that: another thread may make it while the view ends.
+        # Read last: another thread may create this while the view ends.
         self._ended = is_over()
 
     def _put(self, key: str, value: R | None) -> None:
@@ -43,12 +43,12 @@ class TableChanges(Generic[R]):
         self._lot.unpark_all()
 
     def close(self) -> None:
-        """Note no more changes. Idempotent."""
+        """Collect no more changes. Idempotent."""
         self._waiting.clear()
         self._end()
 
     async def next_change(self) -> tuple[str, R | None] | None:
-        """The next change, None when there will be none."""
+        """The next change; None after the last."""
         await trio.lowlevel.checkpoint()
         while not self._waiting:
             if self._ended:

@@ -22,9 +22,7 @@ from geminga_runtime.waiters import own_copy
 logger = logging.getLogger("geminga")
 
 REFRESH_POLL_S = 0.1
-"""How often `refresh` asks whether anything is still to come: compaction may have removed the last
-message.
-"""
+"""Interval at which `refresh` checks for the end: compaction may have removed the last message."""
 Place: TypeAlias = tuple[int, int, int]
 """Ledger, entry and index in the batch."""
 NOWHERE: Place = (-1, -1, -1)
@@ -34,12 +32,11 @@ TableListener: TypeAlias = Callable[[str, R | None], object]
 
 
 class TableView(Block, Generic[R]):
-    """A read-only mapping of keys to the payload of their latest message, or with a schema its
-    value, kept up to date. Made by `Client.create_table_view`.
+    """A read-only mapping of keys to the payload (with a schema: the value) of their latest
+    message, kept up to date. Created by `Client.create_table_view`.
 
-    A message without payload removes its key; messages without key, and those that can't be read by
-    the schema, are left out. It holds all keys
-    with their values in memory.
+    A message without payload removes its key; messages without a key, or undecodable by the schema,
+    are skipped. All keys and values are in memory.
     """
 
     def __init__(self, core: Core, reader: Reader[R]) -> None:
@@ -49,7 +46,7 @@ class TableView(Block, Generic[R]):
         self._listeners: list[TableListener[R]] = []
         self._changes: set[TableChanges[R]] = set()
         self._places: dict[int, Place] = {}
-        """By partition: the last message that was applied."""
+        """The last applied message of each partition."""
         self._applied = trio.lowlevel.ParkingLot()
         self._scope = trio.CancelScope()
         self._error: GemingaError | None = None
@@ -65,7 +62,7 @@ class TableView(Block, Generic[R]):
         return key in self._values
 
     def get(self, key: str) -> R | None:
-        """The key's value, None if it has none."""
+        """The key's value, or None."""
         return self._values.get(key)
 
     def keys(self) -> KeysView[str]:
@@ -78,26 +75,26 @@ class TableView(Block, Generic[R]):
 
     def listen(self, listener: TableListener[R]) -> None:
         """Call `listener(key, value)` at every change from now on, in the thread of the client's
-        event loop: it must be short and not wait. What it raises is logged.
+        event loop: it must be short and not wait. Its errors are logged.
         """
         function(listener, "listener")
         self._listeners.append(listener)
 
     def for_each_and_listen(self, listener: TableListener[R]) -> None:
-        """Call it for all that is there, too, and miss no change."""
+        """`listen`, with a first call for each present key; no change is missed."""
         function(listener, "listener")
         for key, value in dict(self._values).items():
             _call(listener, key, value)
         self.listen(listener)
 
     def changes(self) -> TableChanges[R]:
-        """To iterate over: each change from now on as key and value (None if it was removed), until
-        the view is closed.
+        """An iterator over the changes from now on, as key and value (None if removed), until the
+        view is closed.
         """
         return TableChanges(self._changes, lambda: self._is_over)
 
     async def refresh(self) -> None:
-        """Until everything that is in the topic now is in the view. Raises GemingaError."""
+        """Return when all messages now in the topic are in the view. Raises GemingaError."""
         wanted = await self._last_places()
         while any(self._places.get(n, NOWHERE) < place for n, place in wanted.items()):
             self._check()
@@ -113,7 +110,7 @@ class TableView(Block, Generic[R]):
             raise own_copy(self._error)
 
     async def _start(self) -> None:
-        """Until everything that is in the topic is read."""
+        """Read all messages that are in the topic."""
         async with undone_on_error(self._reader.aclose):
             wanted = await self._last_places()
             while any(self._places.get(n, NOWHERE) < place for n, place in wanted.items()):
@@ -123,7 +120,7 @@ class TableView(Block, Generic[R]):
         self._core.nursery.start_soon(self._run)
 
     async def _last_places(self) -> dict[int, Place]:
-        """Of each partition that has messages: where the last one stands."""
+        """The place of the last message of each partition that has any."""
         last = await self._reader.last_message_ids()
         return {each.partition: _place(each) for each in last if each.entry_id >= 0}
 
@@ -164,7 +161,7 @@ class TableView(Block, Generic[R]):
             each._put(key, value)
 
     async def aclose(self) -> None:
-        """Leave the topic; what was read stays. Idempotent."""
+        """Stop reading; the values stay. Idempotent."""
         self._scope.cancel()
         self._is_over = True
         for each in list(self._changes):

@@ -1,1 +1,1 @@
-"""Acknowledgements, from the program's call to the broker's answer."""
+"""Acknowledgements, from the program's call to the broker's receipt."""

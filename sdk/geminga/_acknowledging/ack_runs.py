@@ -1,4 +1,4 @@
-"""Acknowledged messages, put together by entry."""
+"""Acknowledged messages, grouped by entry."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from geminga_protocol.message_id import MessageId
 
 MessageOrId: TypeAlias = Message[object] | MessageId
 Run: TypeAlias = tuple[PartitionConsumer, MessageOrId, list[int]]
-"""A message, and the indexes of those of its entry that are meant; none with an id."""
+"""A message, and the batch indexes to acknowledge in its entry; no indexes with an id."""
 
 
 def note_runs(runs: list[Run]) -> None:
-    """Hand them to their partitions' acknowledgers, in order; called in the loop."""
+    """Pass them to their partitions' acknowledgers, in order; called in the loop."""
     for part, message, indexes in runs:
         if isinstance(message, Message):
             part.acknowledger.acknowledge_run(message._entry, indexes)
@@ -23,5 +23,5 @@ def note_runs(runs: list[Run]) -> None:
 
 
 def id_of(message: MessageOrId) -> MessageId:
-    """The id of what may be one."""
+    """The message's id, or the id itself."""
     return message.message_id if isinstance(message, Message) else message

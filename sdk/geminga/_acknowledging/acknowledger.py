@@ -1,5 +1,5 @@
-"""Sends one consumer's acknowledgements, grouped, and has refused messages redelivered
-(spec SDK-22, SDK-23).
+"""Sends one consumer's acknowledgements in groups, and requests the redelivery of negatively
+acknowledged messages (spec SDK-22, SDK-23).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from geminga_runtime.waiters import Promise
 
 @dataclass(frozen=True)
 class AckTarget:
-    """Whose acknowledgements they are. `redeliver` is called with the entries whose delay after a
-    negative acknowledgement, or whose ack timeout, has passed.
+    """The consumer of the acknowledgements. `redeliver` is called with entries whose delay after a
+    negative acknowledgement, or ack timeout, has passed.
     """
 
     topic: str
@@ -43,7 +43,7 @@ class AckTarget:
 
 
 class Acknowledger:
-    """Acknowledgements wait here while the consumer isn't attached."""
+    """Acknowledgements of one consumer; they wait here while it isn't connected."""
 
     def __init__(self, core: Core, target: AckTarget, options: ConsumerOptions) -> None:
         self._core = core
@@ -51,7 +51,7 @@ class Acknowledger:
         self._counts = target.counts
         self._options = options
         self.acks = AckTracker(batch_index_ack=options.batch_index_ack_enabled)
-        # With more messages left in a batch, one of them is noted and nothing is to be sent.
+        # If more messages of a batch are unacknowledged, an acknowledgement sends nothing.
         self._left_quiet = math.inf if options.batch_index_ack_enabled else 1
         self._nacks = NegativeAcks(
             options.negative_ack_redelivery_delay_s, options.negative_ack_backoff
@@ -62,52 +62,52 @@ class Acknowledger:
             options.auto_ack_oldest_chunked_message_on_queue_full,
             wall_clock_ms,
         )
-        """Messages that aren't whole yet, and which chunks make up those that are."""
+        """Incomplete messages, and the chunks of complete ones."""
         timeouts = None
         if options.ack_timeout_s:
             timeouts = AckTimeouts(options.ack_timeout_s, options.ack_timeout_backoff)
         policy = options.dead_letter_policy
         self.unacked: Unacked | None = None
-        """Kept only if something depends on it."""
+        """None if no option needs it."""
         if timeouts is not None or policy is not None:
             self.unacked = Unacked(timeouts, None if policy is None else policy.max_redeliver_count)
         self._group: Promise[None] = Promise()
         self._unanswered: dict[Promise[None], int] = {}
-        """How many commands of what was sent at once have no receipt yet."""
+        """For each group, the number of its commands without a receipt."""
         self._waiting_max = options.ack_grouping_max if options.ack_grouping_time_s else 1
         self._noted = 0
-        """No fewer than the positions that wait to be sent."""
+        """Upper bound of the positions waiting to be sent."""
         self._due_s = math.inf
         self._alarm = Alarm(self._on_alarm)
         self._connection: Connection | None = None
 
     async def run(self) -> None:
-        """Keep the times, until `stop`."""
+        """Run the timers, until `stop`."""
         await self._alarm.run()
 
     def stop(self) -> None:
-        """Nothing is sent any more."""
+        """Send nothing any more."""
         self._alarm.stop()
         self._connection = None
         self._group.reject(AlreadyClosedError("the consumer is closed", topic=self._target.topic))
 
     def attached(self, connection: Connection) -> None:
-        """Send by that connection; what waits goes at once, so that it isn't redelivered."""
+        """Use that connection; send waiting acknowledgements now, to avoid redelivery."""
         self._connection = connection
         self.flush()
 
     def detached(self) -> None:
-        """Wait for the next connection. The broker redelivers by itself what was refused."""
+        """Wait for the next connection. The broker redelivers refused messages by itself."""
         self._connection = None
         self.forget_refused()
         self.chunks.clear()
         self.acks.detached()
         if not self._options.durable:
-            # The next subscription is another one: it isn't to be moved to where this one was.
+            # The next connection makes a new subscription: this one's state doesn't apply.
             self.reset()
 
     def reset(self) -> None:
-        """What was acknowledged or refused before means nothing: after a seek, for example."""
+        """Forget all acknowledgements and refusals, for example after a seek."""
         self.acks.reset()
         if not self._group.is_done():
             promise, self._group = self._group, Promise()
@@ -133,7 +133,7 @@ class Acknowledger:
             elif self._due_s != math.inf and self.unacked is None:
                 self._noted += 1
                 if self._noted < self._waiting_max:
-                    # Most acknowledgements: the group has its time, and isn't full.
+                    # Most acknowledgements: the timer is set, and the group isn't full.
                     return
         elif not self.acks.add_delivered(entry, (index,)):
             return
@@ -142,7 +142,7 @@ class Acknowledger:
         self._after_ack()
 
     def acknowledge_run(self, entry: Entry, indexes: Sequence[int]) -> None:
-        """The same for some messages of one entry."""
+        """Note some messages of one entry as acknowledged."""
         if entry.bounds is None or len(indexes) == 1:
             self.acknowledge(entry, indexes[0])
             return
@@ -153,7 +153,7 @@ class Acknowledger:
             self._after_ack()
 
     def acknowledge_id(self, message_id: MessageId) -> None:
-        """The same by id."""
+        """Note a message, given by id, as acknowledged."""
         self._counts.acks += 1
         if 0 <= message_id.batch_index < message_id.batch_size:
             position = message_id.ledger_id, message_id.entry_id
@@ -166,7 +166,7 @@ class Acknowledger:
         self._after_ack()
 
     def took_chunk(self) -> None:
-        """A chunk came whose message isn't whole: acknowledge what was given up for it."""
+        """After a chunk of an incomplete message, acknowledge messages that were dropped for it."""
         self._acknowledge_given_up()
         self._alarm.at(self.chunks.next_expiry_s)
 
@@ -196,8 +196,8 @@ class Acknowledger:
             self.unacked.forget((ledger_id, entry_id))
 
     def received(self, entry: Entry) -> bool:
-        """The program got a message of that entry. Returns whether that has to be told each time:
-        the time to acknowledge it runs.
+        """The program received a message of that entry; starts its ack timeout. Returns whether
+        further messages must be reported, too.
         """
         if self.unacked is None or self.unacked.timeouts is None:
             return False
@@ -221,7 +221,7 @@ class Acknowledger:
             if not self._options.ack_receipt_enabled:
                 self.flush()
                 return
-            # Not now: whoever acknowledges asks for the group's receipt when all is noted.
+            # Not now: the caller fetches the group's receipt after noting everything.
             self._due_s = trio.current_time()
             self._alarm.at(self._due_s)
         elif waiting and self._due_s == math.inf:
@@ -229,11 +229,11 @@ class Acknowledger:
             self._alarm.at(self._due_s)
 
     def flush(self) -> None:
-        """Send what waits; unattached, it goes on waiting."""
+        """Send waiting acknowledgements, if connected."""
         connection = self._connection
         if connection is None:
             if self._alarm.is_stopped:
-                # Of a partition that is over, nothing can be sent any more.
+                # Stopped: nothing can be sent any more.
                 self.acks.reset()
             return
         self._due_s = math.inf
@@ -250,8 +250,8 @@ class Acknowledger:
             connection.write(self._command(group, None))
 
     async def settle(self) -> None:
-        """Send what waits. With receipts, until they have come, so that what is asked of the broker
-        next comes behind the acknowledgements; no longer than the operation timeout.
+        """Send waiting acknowledgements. With receipts, wait for them, up to the operation timeout,
+        so that the next request follows the acknowledgements.
         """
         self.flush()
         if not self._unanswered:
@@ -283,12 +283,12 @@ class Acknowledger:
         finally:
             self._unanswered[promise] -= 1
             if not self._unanswered[promise]:
-                # Still open if none was refused, or if cancelled: the client is being closed.
+                # Pending if no command failed, or if cancelled (the client is being closed).
                 del self._unanswered[promise]
                 promise.resolve(None)
 
     def _failed(self, group: AckGroup, error: GemingaError) -> None:
-        """The broker's receipt says that these aren't acknowledged."""
+        """Handle an error receipt for a group."""
         self._counts.acks_failed += len(group.ids)
 
     async def _ask(self, connection: Connection, group: AckGroup) -> None:
@@ -303,13 +303,13 @@ class Acknowledger:
 
     @property
     def group(self) -> Promise[None] | None:
-        """The broker's answer to the group that the newest acknowledgement is in; None if nothing
-        waits to be sent.
+        """The broker's receipt for the newest acknowledgement's group; None if nothing waits to be
+        sent.
         """
         return self._group if len(self.acks) else None
 
     def refuse(self, message_id: MessageId, redelivery_count: int) -> None:
-        """Have the message's entry redelivered after the delay."""
+        """Request redelivery of the message's entry after the delay."""
         position = message_id.ledger_id, message_id.entry_id
         if self.unacked is not None and self.unacked.timeouts is not None:
             self.unacked.timeouts.forget(position)
@@ -318,7 +318,7 @@ class Acknowledger:
             self._alarm.at(self._nacks.add(each, redelivery_count, now_s))
 
     def forget_refused(self) -> None:
-        """Everything is redelivered anyway."""
+        """Forget negative acknowledgements and timeouts: everything is redelivered anyway."""
         self._nacks.clear()
         if self.unacked is not None:
             self.unacked.clear()
@@ -336,14 +336,12 @@ class Acknowledger:
         return min(self._due_s, self._nacks.next_due_s(), next_expiry_s)
 
     def _before_redelivery(self, refused: list[Position], timed_out: list[Position]) -> None:
-        """Interceptors hear of it."""
+        """Hook for interceptors."""
 
 
 async def wait_for_receipts(acknowledgers: Iterable[Acknowledger]) -> None:
-    """Until the broker has answered the groups of their newest acknowledgements. Raises what it
-    says.
-    """
-    # All are noted first: while one is waited for, another is sent.
+    """Wait for the receipts of the groups of their newest acknowledgements. Raises their errors."""
+    # Collect all first: during the wait for one, another may be sent.
     groups = [each.group for each in acknowledgers]
     await trio.lowlevel.checkpoint()
     for group in groups:

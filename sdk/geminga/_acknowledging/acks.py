@@ -1,8 +1,8 @@
-"""Acknowledgements on their way to the broker (spec SDK-22;
+"""Acknowledgements waiting to be sent to the broker (spec SDK-22;
 PersistentAcknowledgmentsGroupingTracker of the Java client). Pure.
 
-Acknowledged messages of a batch are noted one by one; the entry is acknowledged when its last one
-is, or, with batch-index acknowledgement, each group tells the broker which are left (PIP-54).
+Acknowledged messages of a batch are noted one by one; the entry is acknowledged with its last one,
+or, with batch-index acknowledgement, each group tells the broker the unacknowledged ones (PIP-54).
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from geminga_protocol.ack_set import AckSet, from_bits, full, to_bits
 Position = tuple[int, int]
 
 UNACKED_BATCHES_MAX = 100_000
-"""Batches acknowledged in part that are remembered; the oldest is forgotten, then its acknowledged
-messages may come again (at least once holds)."""
+"""Bound of remembered partly acknowledged batches; acknowledged messages of the oldest, forgotten
+one may be redelivered (at least once holds)."""
 
 
 class AckGroup(NamedTuple):
-    """One ACK command: positions, each with what is left of its batch (empty: nothing is)."""
+    """One ACK command: positions, each with its batch's unacknowledged messages (empty: none)."""
 
     cumulative: bool
     ids: list[tuple[int, int, AckSet]]
 
 
 class BatchAcks:
-    """Which messages of a delivered batch are acknowledged. `left` is 0 once all are."""
+    """The unacknowledged messages of a delivered batch; `left` is their number."""
 
     __slots__ = ("flags", "left")
 
     def __init__(self, batch_size: int, ack_set: AckSet) -> None:
-        """`ack_set` is what the broker said is left; empty means all."""
+        """`ack_set`: unacknowledged messages according to the broker; empty: all."""
         if ack_set:
             bits = to_bits(ack_set)
             self.flags = bytearray(bits >> n & 1 for n in range(batch_size))
@@ -42,16 +42,16 @@ class BatchAcks:
             self.left = batch_size
 
     def ack_set(self) -> AckSet:
-        """What is left, as an ack set of the wire."""
+        """The unacknowledged messages, in the wire's form."""
         return from_bits(sum(1 << n for n, flag in enumerate(self.flags) if flag))
 
     def finish(self) -> None:
-        """The whole entry was acknowledged."""
+        """Mark the whole entry as acknowledged."""
         self.flags = bytearray(len(self.flags))
         self.left = 0
 
     def merged(self, other: BatchAcks) -> BatchAcks:
-        """A new state: what neither this nor the other delivery of the batch has acknowledged."""
+        """A new state: messages acknowledged by neither this nor the other delivery."""
         made = BatchAcks(len(self.flags), ())
         made.flags = bytearray(map(min, self.flags, other.flags))
         made.left = made.flags.count(1)
@@ -59,12 +59,12 @@ class BatchAcks:
 
 
 AckStates = dict[Position, BatchAcks]
-"""States of the batches that came over one attachment, begun by their first acknowledgement."""
+"""States of one connection's batches, from their first acknowledgement on."""
 
 
 class Delivery(Protocol):
-    """A delivered entry. Its `ack_set` is never changed: the first acknowledgement makes a state of
-    its own, `ack_state`, which deliveries of the same entry over one attachment share.
+    """A delivered entry. Its `ack_set` never changes: the first acknowledgement creates
+    `ack_state`, which deliveries of the same entry over one connection share.
     """
 
     ledger_id: int
@@ -76,10 +76,10 @@ class Delivery(Protocol):
 
 
 class AckTracker:
-    """Collects acknowledgements and hands them out in groups.
+    """Collects acknowledgements and returns them in groups.
 
-    States belong to deliveries, not to positions: a cursor that somebody else has moved back
-    detaches the consumer, and then every message has to come again.
+    States belong to deliveries, not to positions: if another client moves the cursor back, the
+    consumer is disconnected, and every message must be delivered again.
     """
 
     def __init__(self, *, batch_index_ack: bool) -> None:
@@ -93,22 +93,22 @@ class AckTracker:
         return len(self._individual) + (self._cumulative is not None)
 
     def add(self, ledger_id: int, entry_id: int) -> None:
-        """A whole entry."""
+        """Acknowledge a whole entry."""
         position = ledger_id, entry_id
         self._individual[position] = None
         if self._states:
             self._drop(position)
 
     def add_all(self, positions: Iterable[Position]) -> None:
-        """Whole entries."""
+        """Acknowledge whole entries."""
         for position in positions:
             self.add(*position)
 
     def add_in_batch(
         self, position: Position, index: int, batch_size: int, ack_set: AckSet = ()
     ) -> bool:
-        """One message of a batch, of which only the id is known. Returns whether there is something
-        new to send.
+        """Acknowledge one message of a batch by its id. Returns whether there is something new to
+        send.
         """
         if self._waits_whole(position):
             return False
@@ -116,7 +116,9 @@ class AckTracker:
         return self._note(position, state, (index,), self._states)
 
     def add_delivered(self, delivery: Delivery, indexes: Sequence[int]) -> bool:
-        """Some messages of a delivered batch. Returns whether there is something new to send."""
+        """Acknowledge messages of a delivered batch. Returns whether there is something new to
+        send.
+        """
         position = delivery.ledger_id, delivery.entry_id
         if self._waits_whole(position):
             return False
@@ -135,7 +137,7 @@ class AckTracker:
         states: AckStates, position: Position, batch_size: int, ack_set: AckSet
     ) -> BatchAcks:
         state = states.get(position)
-        # An id that the program made up may have told another size: such a state is replaced.
+        # An id made by the program may have had a wrong size: replace its state.
         if state is None or len(state.flags) != batch_size:
             if state is None and len(states) >= UNACKED_BATCHES_MAX:
                 del states[next(iter(states))]
@@ -162,7 +164,7 @@ class AckTracker:
             return False
         waiting = self._individual.get(position)
         if waiting is not None and waiting is not state and len(waiting.flags) == len(flags):
-            # Of two deliveries of one entry: one group tells of both.
+            # Two deliveries of one entry: one group has both.
             state = waiting.merged(state)
         self._individual[position] = state
         return True
@@ -170,15 +172,15 @@ class AckTracker:
     def add_cumulative(
         self, ledger_id: int, entry_id: int, index: int = -1, batch_size: int = 0
     ) -> None:
-        """Everything up to and including that message. Going back behind what waits to be sent
-        changes nothing.
+        """Acknowledge all up to the message, inclusive. A position before a waiting one changes
+        nothing.
         """
         left: AckSet = ()
         if 0 <= index < batch_size - 1:
             if self._batch_index_ack:
                 left = from_bits(to_bits(full(batch_size)) >> (index + 1) << (index + 1))
             else:
-                # The batch is only done in part, so what the broker may forget ends before it.
+                # A partly acknowledged batch: whole entries are acknowledged up to before it.
                 entry_id -= 1
         reached = self._cumulative
         if reached is None or self._is_after((ledger_id, entry_id, left), reached):
@@ -201,7 +203,7 @@ class AckTracker:
         return not new[2] or to_bits(new[2]).bit_count() < to_bits(old[2]).bit_count()
 
     def is_acked(self, ledger_id: int, entry_id: int) -> bool:
-        """Whether the entry is acknowledged whole, though the broker may not know it yet."""
+        """Whether the whole entry is acknowledged, sent or not."""
         position = ledger_id, entry_id
         if position in self._individual:
             return self._individual[position] is None
@@ -211,8 +213,8 @@ class AckTracker:
         return position < reached[:2] or (position == reached[:2] and not reached[2])
 
     def deliver(self, delivery: Delivery) -> bytearray | None:
-        """An entry came. For a batch that was acknowledged in part since the consumer was attached:
-        one flag for each message, 1 where it isn't acknowledged yet.
+        """Note a delivered entry. For a batch that is partly acknowledged over this connection,
+        returns one flag per message, 1 if it is unacknowledged.
         """
         states = delivery.ack_states = self._states
         state = states.get((delivery.ledger_id, delivery.entry_id)) if states else None
@@ -222,7 +224,7 @@ class AckTracker:
         return state.flags
 
     def is_left(self, delivery: Delivery, index: int) -> bool:
-        """Whether a message of a delivered entry isn't acknowledged yet."""
+        """Whether a message of a delivered entry is unacknowledged."""
         states = delivery.ack_states
         state = delivery.ack_state
         if state is None and states:
@@ -232,10 +234,10 @@ class AckTracker:
         return bool(state.flags[index])
 
     def take(self, ids_max: int = 1000) -> list[AckGroup]:
-        """Everything that waits, in commands of at most `ids_max` positions; it waits no more."""
+        """Take all waiting acknowledgements, in commands of at most `ids_max` positions."""
         groups: list[AckGroup] = []
         if self._cumulative is not None:
-            # Forgotten once sent: a broker that loses it delivers again, and must hear it again.
+            # Forget it once sent: if the broker loses it, it redelivers, and needs it again.
             groups.append(AckGroup(True, [self._cumulative]))
             self._cumulative = None
         if self._individual:
@@ -250,8 +252,8 @@ class AckTracker:
         return groups
 
     def detached(self) -> None:
-        """What comes over the next attachment is delivered anew. What waits to be sent goes on
-        waiting.
+        """Forget states of deliveries, as the next connection delivers again. Acknowledgements
+        still wait to be sent.
         """
         self._states.clear()
         self._states = {}

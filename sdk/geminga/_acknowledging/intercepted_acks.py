@@ -1,4 +1,4 @@
-"""Acknowledgements that the program's interceptors hear of (spec SDK-11)."""
+"""Acknowledgements reported to the program's interceptors (spec SDK-11)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from geminga_protocol.message_id import MessageId
 
 
 class InterceptedAcknowledger(Acknowledger):
-    """An acknowledger that tells interceptors what it does."""
+    """An acknowledger that calls interceptors."""
 
     def __init__(
         self,

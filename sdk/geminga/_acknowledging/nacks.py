@@ -1,7 +1,7 @@
 """Negative acknowledgements that wait for their delay (spec SDK-23; NegativeAcksTracker). Pure.
 
-Entries are redelivered whole, so the place in a batch doesn't matter. What waits here is bounded by
-what the broker lets stay unacknowledged.
+Entries are redelivered whole, so the index in a batch doesn't matter. The broker's limit of
+unacknowledged messages bounds the waiting ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ REDELIVER_IDS_MAX = 1000
 
 
 class NegativeAcks:
-    """Positions with the time at which they are asked for again."""
+    """Positions with the time of their redelivery request."""
 
     def __init__(self, delay_s: float, backoff: MultiplierBackoff | None) -> None:
         self._delay_s = delay_s
@@ -33,7 +33,7 @@ class NegativeAcks:
         return len(self._due_s)
 
     def add(self, position: Position, redelivery_count: int, now_s: float) -> float:
-        """Note one; a second note of the same entry changes nothing. Returns when it is due."""
+        """Add an entry; has no effect if it is there already. Returns when it is due."""
         known = self._due_s.get(position)
         if known is not None:
             return known
@@ -46,16 +46,16 @@ class NegativeAcks:
         return now_s + delay_s
 
     def forget(self, position: Position) -> None:
-        """The entry was acknowledged after all."""
+        """Remove an entry that was acknowledged later."""
         self._due_s.pop(position, None)
 
     def clear(self) -> None:
-        """Nothing waits any more: the broker redelivers everything by itself."""
+        """Remove all: the broker redelivers everything without a request."""
         self._due_s.clear()
         self._heap.clear()
 
     def due(self, now_s: float) -> list[Position]:
-        """Take out those whose time has come, in the order of their time."""
+        """Remove and return the due ones, in the order of their time."""
         taken: list[Position] = []
         heap = self._heap
         while heap and heap[0][0] <= now_s:
@@ -66,7 +66,7 @@ class NegativeAcks:
         return taken
 
     def next_due_s(self) -> float:
-        """When `due` will have something; infinity if nothing waits."""
+        """When the next one is due; infinity if there is none."""
         heap = self._heap
         while heap and self._due_s.get(heap[0][1]) != heap[0][0]:
             heapq.heappop(heap)
@@ -74,7 +74,7 @@ class NegativeAcks:
 
 
 def redeliveries(consumer_id: int, positions: Sequence[Position]) -> list[bytes]:
-    """The commands that have these redelivered."""
+    """The commands that request redelivery of these."""
     return [
         redeliver_unacknowledged(
             consumer_id,

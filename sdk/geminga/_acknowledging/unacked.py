@@ -1,8 +1,8 @@
-"""What the program has received and not acknowledged, where something depends on it: ack timeouts
-and dead letters (spec SDK-23, SDK-25; UnAckedMessageTracker of the Java client). Pure.
+"""Received and unacknowledged messages, for ack timeouts and dead letters (spec SDK-23, SDK-25;
+UnAckedMessageTracker of the Java client). Pure.
 
-Entries are redelivered whole, so one position stands for all messages of a batch. What is held here
-is bounded by what the broker lets stay unacknowledged.
+Entries are redelivered whole, so one position stands for all messages of a batch. The broker's
+limit of unacknowledged messages bounds the memory.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from geminga.options import MultiplierBackoff
 Position = tuple[int, int]
 
 TICKS_PER_TIMEOUT = 32
-"""A message is redelivered by at most that part of the timeout too late, never too early."""
+"""A redelivery is late by at most this part of the timeout, and never early."""
 
 
 class AckTimeouts:
-    """Positions by the tick at which they are asked for again; all times are Trio's clock."""
+    """Positions by the tick of their redelivery request; all times are Trio's clock."""
 
     def __init__(self, timeout_s: float, backoff: MultiplierBackoff | None) -> None:
-        """With a back-off its delay is waited too, growing with each redelivery."""
+        """A back-off adds its delay, which grows with each redelivery."""
         self._timeout_s = timeout_s
         self._backoff = backoff
         self._tick_s = timeout_s / TICKS_PER_TIMEOUT
@@ -34,7 +34,7 @@ class AckTimeouts:
         return len(self._ticks)
 
     def received(self, position: Position, redelivery_count: int, now_s: float) -> float:
-        """The program got a message of that entry: its time begins anew. Returns when it ends."""
+        """(Re)start the timeout of a received entry. Returns when it ends."""
         delay_s = self._timeout_s
         if self._backoff is not None:
             delay_s += self._backoff.delay_s(redelivery_count)
@@ -48,7 +48,7 @@ class AckTimeouts:
         return tick * self._tick_s
 
     def forget(self, position: Position) -> None:
-        """Acknowledged, whole, or refused: it doesn't time out."""
+        """Stop the timeout of an entry that is wholly acknowledged, or refused."""
         tick = self._ticks.pop(position, None)
         if tick is not None:
             self._remove(position, tick)
@@ -60,7 +60,7 @@ class AckTimeouts:
             del self._due[tick]
 
     def due(self, now_s: float) -> list[Position]:
-        """Take out those whose time has come, in the order of their time."""
+        """Remove and return the due ones, in the order of their time."""
         taken: list[Position] = []
         for tick in sorted(self._due):
             if tick * self._tick_s > now_s:
@@ -71,16 +71,16 @@ class AckTimeouts:
         return taken
 
     def next_due_s(self) -> float:
-        """When `due` will have something; infinity if nothing waits."""
+        """When the next one is due; infinity if there is none."""
         return min(self._due) * self._tick_s if self._due else math.inf
 
     def positions(self) -> Iterable[Position]:
-        """All that wait."""
+        """All positions with a timeout."""
         return self._ticks
 
 
 class Unacked:
-    """Both, forgotten together. `max_redeliver_count` is that of a dead-letter policy."""
+    """Ack timeouts and last tries. `max_redeliver_count` is that of a dead-letter policy."""
 
     def __init__(
         self, timeouts: AckTimeouts | None = None, max_redeliver_count: int | None = None
@@ -90,8 +90,8 @@ class Unacked:
         self._last_tries: dict[Position, Entry] = {}
 
     def came(self, entry: Entry) -> bool:
-        """An entry arrived. Returns whether it has come more often than is allowed: it isn't for
-        the program any more. One that comes for the last time is kept until it is acknowledged.
+        """Note a delivered entry. Returns whether it exceeds the redelivery limit: then the program
+        doesn't get it. An entry at its last try is kept until it is acknowledged.
         """
         limit = self._max_redeliver_count
         if limit is None or entry.redelivery_count < limit:
@@ -100,20 +100,18 @@ class Unacked:
         return entry.redelivery_count > limit
 
     def take_last_tries(self, positions: Iterable[Position]) -> list[Entry]:
-        """Of entries that are to be redelivered: those that had their last try; they are forgotten
-        here.
-        """
+        """Remove and return those of the entries to be redelivered that had their last try."""
         found = [self._last_tries.pop(position, None) for position in positions]
         return [entry for entry in found if entry is not None]
 
     def forget(self, position: Position) -> None:
-        """The entry is acknowledged."""
+        """Forget an acknowledged entry."""
         if self.timeouts is not None:
             self.timeouts.forget(position)
         self._last_tries.pop(position, None)
 
     def forget_up_to(self, position: Position) -> None:
-        """So is everything up to and including it."""
+        """Forget all entries up to the position, inclusive."""
         known = list(self._last_tries)
         if self.timeouts is not None:
             known += self.timeouts.positions()
@@ -122,7 +120,7 @@ class Unacked:
                 self.forget(each)
 
     def clear(self) -> None:
-        """Everything comes again."""
+        """Forget all: everything is redelivered."""
         if self.timeouts is not None:
             for position in list(self.timeouts.positions()):
                 self.timeouts.forget(position)

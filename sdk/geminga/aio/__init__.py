@@ -9,9 +9,9 @@ Made by tools/faces.py: don't edit.
         async for message in consumer:
             await consumer.acknowledge(message)
 
-The names are those of `geminga`, and so are messages, options and errors. All clients of a process
-share one background thread, in which the Trio client works. After a fork the child makes its own:
-what was made before raises ForkError there.
+Names, messages, options and errors are those of `geminga`. All clients of a process share one
+background thread, in which the Trio client runs. After a fork the child starts its own: clients
+that were made before raise ForkError there.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ def connect(service_url: str, **options: Unpack[ClientKeywords]) -> Connecting[C
     """A client for the brokers at `pulsar://host:port[,host:port...]`; closed at the block's end.
     If it is awaited instead of entered, it is a `Client` that lasts until its `aclose`.
 
-    Nothing is connected before it is needed. Raises InvalidServiceUrlError or InvalidArgumentError
-    at once. See `geminga.ClientOptions` for the options.
+    It connects on first use. Raises InvalidServiceUrlError or InvalidArgumentError at once. See
+    `geminga.ClientOptions` for the options.
     """
     geminga.client.connect(service_url, **options)
 
@@ -42,8 +42,8 @@ def connect(service_url: str, **options: Unpack[ClientKeywords]) -> Connecting[C
 
 
 class Client(AsyncBlock):
-    """Makes producers, consumers and readers, which share its connections and memory
-    limit. Made by `connect` for a block, or by itself until it is closed. Any number of
+    """Creates producers, consumers and readers, which share its connections and memory
+    limit. Created by `connect` for a block, or directly; then it must be closed. Any number of
     tasks of the loop may use it.
     """
 
@@ -57,8 +57,8 @@ class Client(AsyncBlock):
     async def create_producer(
         self, topic: str, *, schema: Schema[S] | None = None, **options: Unpack[ProducerKeywords]
     ) -> Producer[S]:
-        """A producer, known to the brokers of all partitions. See `ProducerOptions`; with a
-        `schema` of `geminga.schema` it sends values of that instead of bytes.
+        """Create a producer and register it with the brokers of all partitions. See
+        `ProducerOptions`; with a `schema` of `geminga.schema` it sends values instead of bytes.
 
         Raises InvalidArgumentError, ProducerBusyError, ProducerFencedError, TopicNotFoundError,
         AuthorizationError, OperationTimeoutError and other GemingaErrors. With WAIT_FOR_EXCLUSIVE
@@ -81,16 +81,16 @@ class Client(AsyncBlock):
         message_listener: Callable[[Consumer[V_co], Message[V_co]], object] | None = None,
         **options: Unpack[ConsumerKeywords],
     ) -> Consumer[V_co]:
-        """A consumer of a subscription on one topic or several, or on all
-        topics of a namespace whose whole name matches
-        `re.compile("persistent://tenant/namespace/regex")`, as they come and go. See
-        `ConsumerOptions`; with a `schema` messages have values by it.
+        """Create a consumer of a subscription on one or several topics, or on all topics of a
+        namespace, also later ones, whose whole name matches
+        `re.compile("persistent://tenant/namespace/regex")`. See `ConsumerOptions`; with a `schema`
+        messages have values.
 
-        A `message_listener(consumer, message)` is called with each message instead of `receive`. It
-        is a coroutine function, or a function that is short, and has to acknowledge; what it raises
-        is logged, and the message negatively acknowledged. One call runs at a time, or up to
-        `message_listener_concurrency`: then those for one partition are in order (Key_Shared: those
-        for one key; Shared: none).
+        A `message_listener(consumer, message)`, called for each message, replaces `receive`. It
+        is a coroutine function, or a function that is short, and must acknowledge. If it raises an
+        error, that is logged and the message negatively acknowledged. One call runs at a time, or
+        up to `message_listener_concurrency`: then order holds within a partition only (Key_Shared:
+        a key; Shared: not at all).
 
         Raises InvalidArgumentError, ConsumerBusyError, TopicNotFoundError, AuthorizationError,
         OperationTimeoutError and other GemingaErrors.
@@ -118,8 +118,9 @@ class Client(AsyncBlock):
         schema: Schema[V_co] | None = None,
         **options: Unpack[ReaderKeywords],
     ) -> Reader[V_co]:
-        """A reader that begins after `start_message_id` (at it, if `start_message_id_inclusive`);
-        `geminga.EARLIEST` and `geminga.LATEST` are the ends. See `ReaderOptions`.
+        """Create a reader that begins after `start_message_id` (at it, if
+        `start_message_id_inclusive`); `geminga.EARLIEST` and `geminga.LATEST` are the ends of the
+        topic. See `ReaderOptions`.
 
         Raises what `subscribe` does.
         """
@@ -140,8 +141,8 @@ class Client(AsyncBlock):
         schema: Schema[R] | None = None,
         **options: Unpack[ConsumerCryptoKeywords],
     ) -> TableView[R]:
-        """The latest value of each key of a topic; returns when all that is in the topic is read.
-        It reads what compaction has left, if the topic is persistent and compacted. See
+        """A view of the latest value of each key of a topic; returns when all present messages are
+        read. Of a compacted persistent topic it reads the compacted messages. See
         `ConsumerCryptoOptions`.
 
         Raises what `subscribe` does.
@@ -156,7 +157,7 @@ class Client(AsyncBlock):
     async def list_partitions(self, topic: str, *, auto_create: bool = True) -> list[str]:
         """Full names of the topic's partitions; the topic itself if it has none.
 
-        A topic that isn't there is made if brokers make topics by themselves; without `auto_create`
+        A missing topic is created if the brokers' policies allow it; without `auto_create`,
         TopicNotFoundError is raised instead.
         """
         return await self._session.call(
@@ -169,18 +170,18 @@ class Client(AsyncBlock):
         mode: RegexSubscriptionMode = RegexSubscriptionMode.PERSISTENT_ONLY,
     ) -> list[str]:
         """Full names of the topics of a namespace whose whole name matches
-        `re.compile("persistent://tenant/namespace/regex")`, in their order. A topic with partitions
-        is one of them, its partitions are not.
+        `re.compile("persistent://tenant/namespace/regex")`, sorted. A partitioned topic is listed
+        once, without its partitions.
 
-        Raises InvalidArgumentError for what is no such pattern.
+        Raises InvalidArgumentError for an invalid pattern.
         """
         return await self._session.call(lambda: self._session.client.list_topics(pattern, mode))
 
     async def get_schema(self, topic: str, version: bytes | None = None) -> SchemaInfo | None:
-        """The topic's schema, or the version of it that a message names as its `schema_version`;
-        None if there is none.
+        """The topic's schema, or its `version` (a message's `schema_version`); None if there is
+        none.
 
-        Raises TopicNotFoundError for a topic that isn't there; it is not made.
+        Raises TopicNotFoundError for a missing topic, which is not created.
         """
         return await self._session.call(lambda: self._session.client.get_schema(topic, version))
 

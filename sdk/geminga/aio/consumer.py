@@ -16,12 +16,12 @@ from geminga_protocol.message_id import MessageId
 
 
 class Consumer(AsyncBlock, Generic[V_co]):
-    """Receives the messages of a subscription, over all partitions of its topics. Made by
+    """Receives the messages of a subscription, over all partitions of its topics. Created by
     `Client.subscribe`.
 
-    Messages come in order within a partition. A message must be acknowledged, or it comes again:
-    after a negative acknowledgement, or when the consumer is connected again. A `receive` that is
-    cancelled or interrupted (KeyboardInterrupt) loses no message.
+    Messages of a partition are in order. An unacknowledged message is redelivered after a negative
+    acknowledgement, or when the consumer reconnects. A cancelled or interrupted
+    (KeyboardInterrupt) `receive` loses no message.
     """
 
     def __init__(self, session: AsyncSession, inner: geminga.consumer.Consumer[V_co]) -> None:
@@ -34,7 +34,7 @@ class Consumer(AsyncBlock, Generic[V_co]):
 
     @property
     def topics(self) -> list[str]:
-        """Full names of the topics, each partition by itself."""
+        """Full names of the topics; each partition is listed."""
         return self._inner.topics
 
     @property
@@ -44,12 +44,12 @@ class Consumer(AsyncBlock, Generic[V_co]):
 
     @property
     def consumer_name(self) -> str:
-        """The name that the program gave, or one made up."""
+        """The name given by the program, or a generated one."""
         return self._inner.consumer_name
 
     @property
     def is_connected(self) -> bool:
-        """Whether the brokers of all partitions know the consumer now."""
+        """Whether the consumer is connected to the brokers of all partitions."""
         return self._inner.is_connected
 
     @property
@@ -60,8 +60,8 @@ class Consumer(AsyncBlock, Generic[V_co]):
     async def receive(self, timeout_s: float | None = None) -> Message[V_co]:
         """The next message.
 
-        Raises OperationTimeoutError after `timeout_s` seconds, AlreadyClosedError, and what ended
-        the subscription. Messages are taken ahead of the program, up to half the receiver queue;
+        Raises OperationTimeoutError after `timeout_s` seconds, AlreadyClosedError, and the error
+        that ended the subscription. Messages are prefetched, up to half the receiver queue;
         cancelling it loses none of them.
         """
         receiver = self._receiver
@@ -69,7 +69,7 @@ class Consumer(AsyncBlock, Generic[V_co]):
             duration(timeout_s, "timeout_s")
         if not receiver.is_stale:
             try:
-                # By iteration: KeyboardInterrupt can't come between taking and returning.
+                # Iterate: KeyboardInterrupt can't occur between taking and returning.
                 for message in receiver.pops:
                     return message
             except IndexError:
@@ -82,12 +82,13 @@ class Consumer(AsyncBlock, Generic[V_co]):
         max_bytes: int | None = None,
         wait_s: float | None = None,
     ) -> list[Message[V_co]]:
-        """Wait for a message, then take what is there, up to `max_messages` (1000) and `max_bytes`
-        (10 MiB), at least one message. An empty list after `wait_s` seconds without any.
+        """Wait for a message, then take all available ones, up to `max_messages` (1000) and
+        `max_bytes` (10 MiB), at least one. Returns an empty list after `wait_s` seconds without
+        any.
 
-        With a `batch_receive_policy` it waits for as many as the policy says, or takes what came
-        before its time was over, maybe nothing; an argument replaces the policy's own bound. That
-        needs a receiver queue. Raises what `receive` does otherwise.
+        With a `batch_receive_policy` it waits until the policy's bounds or its timeout are reached,
+        and may return an empty list; an argument overrides the policy's bound. That needs a
+        receiver queue. Otherwise raises what `receive` does.
         """
         return await self._receiver.receive_batch(max_messages, max_bytes, wait_s)
 
@@ -99,20 +100,20 @@ class Consumer(AsyncBlock, Generic[V_co]):
         return await self._receiver.next()
 
     def pause(self) -> None:
-        """Ask the broker for no more messages; what was asked for may still come."""
+        """Request no more messages; requested ones may still arrive."""
         self._session.portal.post(self._inner.pause)
 
     def resume(self) -> None:
-        """Ask for messages again."""
+        """Request messages again."""
         self._session.portal.post(self._inner.resume)
 
     async def acknowledge(self, message: MessageOrId) -> None:
-        """The message is done. Sent in groups; waits for the broker's receipt only if
-        `ack_receipt_enabled`, and raises then what it says.
+        """Acknowledge a message. Acknowledgements are sent in groups; with `ack_receipt_enabled`
+        this waits for the broker's receipt, and raises its error.
 
-        The broker hears of a batch when all its messages are done. If the connection is lost before
-        that, all of them come again, unless `batch_index_ack_enabled`. Raises AlreadyClosedError
-        when the consumer is closed: the message comes again then.
+        A batch is acknowledged to the broker once all its messages are. If the connection is lost
+        before, all of them are redelivered, unless `batch_index_ack_enabled`. Raises
+        AlreadyClosedError if the consumer is closed: then the message is redelivered.
         """
         receiver = self._receiver
         if receiver.waits_for_receipts:
@@ -121,7 +122,7 @@ class Consumer(AsyncBlock, Generic[V_co]):
             receiver.acknowledge(message)
 
     async def acknowledge_all(self, messages: Iterable[MessageOrId]) -> None:
-        """The messages are done: `acknowledge` for each, with one wait for receipts."""
+        """`acknowledge` each of the messages, with one wait for receipts."""
         several(messages, "messages")
         runs = self._receiver.receiving.runs(messages)
         if self._receiver.waits_for_receipts:
@@ -130,15 +131,15 @@ class Consumer(AsyncBlock, Generic[V_co]):
             self._receiver.acknowledge_runs(runs)
 
     async def acknowledge_cumulative(self, message: MessageOrId) -> None:
-        """The message and everything before it in its partition is done.
+        """Acknowledge the message and all before it in its partition.
 
         Raises InvalidArgumentError on a Shared or Key_Shared subscription.
         """
         await self._receiver.call(lambda: self._inner.acknowledge_cumulative(message))
 
     def negative_acknowledge(self, message: MessageOrId) -> None:
-        """The message isn't done: have it redelivered after `negative_ack_redelivery_delay_s`, or
-        as `negative_ack_backoff` says. Its whole batch comes again, but for what is acknowledged.
+        """Request redelivery of the message after `negative_ack_redelivery_delay_s`, or as
+        `negative_ack_backoff` says. Its whole batch is redelivered, except acknowledged messages.
         """
         self._receiver.refuse(message)
 
@@ -149,32 +150,32 @@ class Consumer(AsyncBlock, Generic[V_co]):
         *,
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        """Have the message again after that many seconds: it is sent to the retry-letter topic,
-        with those properties besides its own, and acknowledged. After the policy's
-        `max_redeliver_count` times it goes to the dead-letter topic instead.
+        """Receive the message again after a delay in seconds: it is sent to the retry-letter topic,
+        with the additional properties, and acknowledged. After the policy's `max_redeliver_count`
+        times it goes to the dead-letter topic instead.
 
-        Needs `retry_enabled`. Raises InvalidArgumentError, and the GemingaError with which it
-        couldn't be sent: it isn't acknowledged then.
+        Needs `retry_enabled`. Raises InvalidArgumentError, and the GemingaError of a failed send:
+        then the message isn't acknowledged.
         """
         await self._receiver.call(
             lambda: self._inner.reconsume_later(message, delay_s, properties=properties)
         )
 
     def redeliver_unacknowledged_messages(self) -> None:
-        """Have everything redelivered that was received and not acknowledged."""
+        """Request redelivery of all received messages that are not acknowledged."""
         self._receiver.forget()
         self._session.portal.post(self._receiver.redeliver)
 
     async def seek(
         self, to: MessageId | datetime | int | Callable[[str], MessageId | datetime | int | None]
     ) -> None:
-        """Move the subscription, in all partitions: to a message id, `MessageId.EARLIEST` or
-        `LATEST`, or to the first message published at or after a time: a datetime with its time
-        zone, or ms since 1970. A function is asked for each topic or partition by its full name;
-        None leaves that where it is.
+        """Move the subscription, in all partitions, to a message id, `MessageId.EARLIEST` or
+        `LATEST`, or to the first message published at or after a time: a datetime with a time
+        zone, or ms since 1970. A function is called with the full name of each topic or partition;
+        if it returns None, that one is not moved.
 
         With an id the next message is the one after it, or itself if `start_message_id_inclusive`.
-        Everything received and not taken is dropped. Raises GemingaError.
+        Received messages that the program has not taken are dropped. Raises GemingaError.
         """
         await self._receiver.call(lambda: self._inner.seek(to))
 
@@ -183,24 +184,24 @@ class Consumer(AsyncBlock, Generic[V_co]):
         return await self._receiver.call(lambda: self._inner.last_message_ids())
 
     async def has_message_available(self) -> bool:
-        """Whether there is a message after those that were received."""
+        """Whether there is a message after the last received one."""
         return await self._session.call(self._receiver.has_message_available)
 
     async def unsubscribe(self, *, force: bool = False) -> None:
-        """Delete the subscription in all partitions, with `force` while others use it too, and
-        close the consumer. Raises GemingaError. Cancelled, it closes the consumer, and the
+        """Delete the subscription in all partitions, with `force` even if it has other consumers,
+        and close this consumer. Raises GemingaError. If cancelled, the consumer is closed; the
         subscription may be deleted or not.
         """
         await self._receiver.stop_listening()
         await self._receiver.call(lambda: self._inner.unsubscribe(force=force))
 
     def statistics(self) -> ConsumerStatistics:
-        """What the consumer did."""
+        """The consumer's counters."""
         return self._inner.statistics()
 
     async def aclose(self) -> None:
-        """Send the acknowledgements that wait, and leave. Idempotent. What was received and not
-        acknowledged goes to other consumers, or comes again. Calls of a `message_listener` that run
-        are waited for, unless it is the listener that closes.
+        """Send pending acknowledgements, and leave the subscription. Idempotent. Unacknowledged
+        messages are redelivered, to other consumers or later. Waits for running calls of a
+        `message_listener`, unless called by the listener.
         """
         await self._receiver.close()

@@ -13,13 +13,12 @@ from geminga_protocol.message_id import MessageId
 
 
 class Producer(AsyncBlock, Generic[S]):
-    """Sends messages to one topic, over all its partitions. Made by `Client.create_producer`. `S`
-    is the type of what it sends: bytes, or that of its schema.
+    """Sends messages to one topic, over all its partitions. Created by `Client.create_producer`.
+    `S` is the type of its values: bytes, or that of its schema.
 
-    `send` waits for the receipt. `submit` and `send_nowait` only hand the message over and
-    answer a `Receipt`; messages of one task arrive in the order in which they were handed over.
-    Nothing that was acknowledged is lost; when the connection is lost, everything pending is sent
-    again in order.
+    `send` waits for the receipt. `submit` and `send_nowait` only queue the message and return a
+    `Receipt`; messages of one task are sent in order. After a lost connection, all pending messages
+    are resent in order; a confirmed message is not lost.
     """
 
     def __init__(self, session: AsyncSession, inner: geminga.producer.Producer[S]) -> None:
@@ -37,24 +36,24 @@ class Producer(AsyncBlock, Generic[S]):
 
     @property
     def producer_name(self) -> str:
-        """The name that the program gave, or the broker."""
+        """The name given by the program, or by the broker."""
         return self._inner.producer_name
 
     @property
     def is_connected(self) -> bool:
-        """Whether the brokers of all partitions that were started know the producer now."""
+        """Whether it is connected to the brokers of all partitions in use."""
         return self._inner.is_connected
 
     @property
     def last_sequence_id(self) -> int:
-        """Highest sequence id that was confirmed, or that the broker remembers of this name; -1 for
-        none.
+        """The highest confirmed sequence id, or the one that the broker stores for this name; -1 if
+        there is none.
         """
         return self._inner.last_sequence_id
 
     @property
     def pending_messages(self) -> int:
-        """Messages without receipt yet."""
+        """Number of messages without a receipt."""
         return self._sender.pending_messages
 
     async def send(
@@ -62,11 +61,11 @@ class Producer(AsyncBlock, Generic[S]):
     ) -> MessageId:
         """Send a message and wait until the broker has stored it; returns its id.
 
-        With a schema `data` is a value of it (None: a message that says that it is null). Keywords
-        are `properties`, `partition_key`, `ordering_key`, `event_time_ms`, `deliver_at_ms`,
-        `deliver_after` (a timedelta), `replication_clusters` and `disable_replication`. Waits
-        while `max_pending_messages` or the client's memory limit are used up: cancelled then, the
-        message is not sent. Cancelled later, it is sent all the same. Raises InvalidArgumentError,
+        With a schema `data` is a value (None: a null message). Keywords are `properties`,
+        `partition_key`, `ordering_key`, `event_time_ms`, `deliver_at_ms`, `deliver_after` (a
+        timedelta), `replication_clusters` and `disable_replication`. Waits while
+        `max_pending_messages` or the client's memory limit are used up: if cancelled then, the
+        message is not sent; if cancelled later, it is. Raises InvalidArgumentError,
         MessageTooBigError, OperationTimeoutError (send timeout), TopicTerminatedError,
         ProducerFencedError, QuotaExceededError, AlreadyClosedError and other GemingaErrors.
         """
@@ -75,10 +74,10 @@ class Producer(AsyncBlock, Generic[S]):
     async def submit(
         self, data: S, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
     ) -> Receipt:
-        """Hand a message over for sending; wait only while there is no room.
+        """Queue a message for sending; wait only while there is no room for it.
 
         `max_pending_messages` counts over all partitions together. Raises InvalidArgumentError for
-        what can't be sent at all; what else happens to the message stands in the receipt.
+        an invalid message; other errors are in the receipt.
         """
         sender = self._sender
         if sender.takes_bytes and isinstance(data, bytes) and sequence_id is None and not described:
@@ -90,8 +89,8 @@ class Producer(AsyncBlock, Generic[S]):
     async def submit_many(self, payloads: Iterable[S]) -> list[Receipt]:
         """`submit` for each, in order; returns their receipts.
 
-        All are looked at first: with one that is too large or no value of the schema, nothing is
-        sent. What was handed over before it is cancelled is sent. Raises what `send` does.
+        All are checked first: if one is too large or not a value of the schema, none is sent. If
+        cancelled, messages queued before are sent. Raises what `send` does.
         """
         sender = self._sender
         receipts: list[Receipt] = []
@@ -106,9 +105,7 @@ class Producer(AsyncBlock, Generic[S]):
     def send_nowait(
         self, data: S, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
     ) -> Receipt:
-        """The same without ever waiting. Raises ProducerQueueFullError or
-        MemoryLimitError too.
-        """
+        """`submit` without waiting. Also raises ProducerQueueFullError or MemoryLimitError."""
         handed = self._sender.made(data, sequence_id, described)
         full = self._sender.put(handed)
         if full is not None:
@@ -116,21 +113,20 @@ class Producer(AsyncBlock, Generic[S]):
         return handed
 
     def statistics(self) -> ProducerStatistics:
-        """What has been sent so far, over all partitions and of each."""
+        """Counters of sent messages, in total and per partition."""
         return self._inner.statistics()
 
     async def flush(self) -> None:
-        """Send what is batched and wait until all that was handed over before has its receipt or
-        has failed.
+        """Send open batches, and wait until all earlier messages have a receipt or have failed.
 
-        If messages that were pending at the call fail, it raises the error of the first one, which
-        tells how many failed. What failed before the call stands in the receipts.
+        If messages that were pending at the call fail, it raises the first one's error, with the
+        number of failures. For earlier failures see the receipts.
         """
         await self._sender.call(lambda: self._inner.flush())
 
     async def aclose(self) -> None:
         """Flush, and leave the topic. Idempotent; pending messages that can't be sent fail with
-        AlreadyClosedError. A warning in the log tells how many messages of the producer failed:
-        their receipts tell why.
+        AlreadyClosedError. A warning in the log has the number of failed messages; their receipts
+        have the errors.
         """
         await self._sender.close()

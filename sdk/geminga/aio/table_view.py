@@ -14,12 +14,11 @@ from geminga.table_view import TableListener
 
 
 class TableView(AsyncBlock, Generic[R]):
-    """A read-only mapping of keys to the payload of their latest message, or with a schema its
-    value, kept up to date. Made by `Client.create_table_view`.
+    """A read-only mapping of keys to the payload (with a schema: the value) of their latest
+    message, kept up to date. Created by `Client.create_table_view`.
 
-    A message without payload removes its key; messages without key, and those that can't be read by
-    the schema, are left out. It holds all keys
-    with their values in memory.
+    A message without payload removes its key; messages without a key, or undecodable by the schema,
+    are skipped. All keys and values are in memory.
     """
 
     def __init__(self, session: AsyncSession, inner: geminga.table_view.TableView[R]) -> None:
@@ -36,7 +35,7 @@ class TableView(AsyncBlock, Generic[R]):
         return key in self._inner
 
     def get(self, key: str) -> R | None:
-        """The key's value, None if it has none."""
+        """The key's value, or None."""
         return self._inner.get(key)
 
     def keys(self) -> KeysView[str]:
@@ -49,27 +48,27 @@ class TableView(AsyncBlock, Generic[R]):
 
     def listen(self, listener: TableListener[R]) -> None:
         """Call `listener(key, value)` at every change from now on, in the thread of the client's
-        event loop: it must be short and not wait. What it raises is logged.
+        event loop: it must be short and not wait. Its errors are logged.
         """
         function(listener, "listener")
         self._session.portal.post(self._inner.listen, listener)
 
     def for_each_and_listen(self, listener: TableListener[R]) -> None:
-        """Call it for all that is there, too, and miss no change."""
+        """`listen`, with a first call for each present key; no change is missed."""
         function(listener, "listener")
         self._session.portal.post(self._inner.for_each_and_listen, listener)
 
     def changes(self) -> TableChanges[R]:
-        """To iterate over: each change from now on as key and value (None if it was removed), until
-        the view is closed.
+        """An iterator over the changes from now on, as key and value (None if removed), until the
+        view is closed.
         """
         return TableChanges(self._session, self._inner.changes())
 
     async def refresh(self) -> None:
-        """Until everything that is in the topic now is in the view. Raises GemingaError."""
+        """Return when all messages now in the topic are in the view. Raises GemingaError."""
         await self._session.call(lambda: self._inner.refresh())
 
     async def aclose(self) -> None:
-        """Leave the topic; what was read stays. Idempotent."""
+        """Stop reading; the values stay. Idempotent."""
         if not self._session.portal.is_forked and self._session.is_running:
             await self._session.call(self._inner.aclose)

@@ -17,10 +17,10 @@ from geminga_protocol.message_id import MessageId
 
 
 class Reader(ThreadBlock, Generic[V_co]):
-    """Reads a topic's messages from a start id on. Made by `Client.create_reader`.
+    """Reads a topic's messages from a start id on. Created by `Client.create_reader`.
 
-    The broker remembers nothing of it: after a lost connection it goes on behind the last message
-    that the program took.
+    The broker stores no position: after a lost connection it continues after the last message that
+    the program took.
     """
 
     def __init__(self, session: ThreadSession, inner: geminga.reader.Reader[V_co]) -> None:
@@ -33,12 +33,12 @@ class Reader(ThreadBlock, Generic[V_co]):
 
     @property
     def topics(self) -> list[str]:
-        """Full names of the topics, each partition by itself."""
+        """Full names of the topics; each partition is listed."""
         return self._inner.topics
 
     @property
     def is_connected(self) -> bool:
-        """Whether the brokers of all partitions know the reader now."""
+        """Whether the reader is connected to the brokers of all partitions."""
         return self._inner.is_connected
 
     @property
@@ -47,8 +47,8 @@ class Reader(ThreadBlock, Generic[V_co]):
         return self._inner.reached_end_of_topic
 
     def read_next(self, timeout_s: float | None = None) -> Message[V_co]:
-        """The next message. Raises OperationTimeoutError after `timeout_s` seconds, and what
-        `receive` does.
+        """The next message. Raises OperationTimeoutError after `timeout_s` seconds, and the errors
+        of `Consumer.receive`.
         """
         message = self._receiver.receive(timeout_s)
         self._receiver.acknowledge_read(message)
@@ -57,11 +57,11 @@ class Reader(ThreadBlock, Generic[V_co]):
     def read_batches(
         self, timeout_s: float | None = None, *, bytes_max: float = math.inf
     ) -> list[EntryBatch]:
-        """Wait for an entry, then take all that are there, whole: up to `bytes_max` bytes of
-        payload, but one in any case. For programs that work on many messages at a time: it costs
-        something per batch, and next to nothing per message.
+        """Wait for an entry, then take all available whole entries, up to `bytes_max` bytes of
+        payload, at least one. For programs that process many messages at a time: the cost is per
+        batch, with almost none per message.
 
-        Raises OperationTimeoutError after `timeout_s` seconds, and what `receive` does.
+        Raises OperationTimeoutError after `timeout_s` seconds, and errors of `Consumer.receive`.
         """
         return self._receiver.read_batches(timeout_s, bytes_max)
 
@@ -70,33 +70,32 @@ class Reader(ThreadBlock, Generic[V_co]):
         return self._receiver.call(lambda: self._inner.last_message_ids())
 
     def received_ids(self) -> list[MessageId]:
-        """The last entry of each partition that the broker sent, also one that no message came out
-        of: a chunk that isn't its message's last, or one that can't be decoded. -1:-1 before the
-        first one, and after a lost connection or a seek until the next one.
+        """The last entry of each partition that the broker sent, even without a complete message:
+        a chunk that isn't the last one, or an undecodable entry. -1:-1 before the first one, and
+        after a lost connection or a seek until the next one.
         """
         return self._inner.received_ids()
 
     def incomplete_message_ids(self) -> list[MessageId]:
-        """Last chunks that came since the reader was opened, or since this was asked, and whose
-        messages couldn't be put together: they begin before the reader's start, or were given up
-        (`max_pending_chunked_messages`, `expire_time_of_incomplete_chunked_message_s`). Of each
-        partition the latest 10 000.
+        """Ids of last chunks, received since the last call, of messages that couldn't be assembled:
+        they begin before the reader's start, or were dropped (`max_pending_chunked_messages`,
+        `expire_time_of_incomplete_chunked_message_s`). The latest 10 000 of each partition.
         """
         return self._inner.incomplete_message_ids()
 
     def statistics(self) -> ConsumerStatistics:
-        """What the reader did."""
+        """The reader's counters."""
         return self._inner.statistics()
 
     def has_message_available(self) -> bool:
-        """Whether there is a message after those that were read."""
+        """Whether there is a message after the last read one."""
         return self._session.call(self._receiver.has_message_available)
 
     def seek(
         self, to: MessageId | datetime | int | Callable[[str], MessageId | datetime | int | None]
     ) -> None:
-        """Go on at a message id, at a time (a datetime with its time zone, or ms since 1970), or at
-        what a function tells for each partition (see `Consumer.seek`).
+        """Continue at a message id, at a time (a datetime with a time zone, or ms since 1970), or
+        at the result of a function called for each partition (see `Consumer.seek`).
         """
         self._receiver.call(lambda: self._inner.seek(to))
 

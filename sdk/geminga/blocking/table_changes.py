@@ -10,10 +10,10 @@ from geminga.table_changes import R
 
 
 class TableChanges(Generic[R]):
-    """The changes of a `TableView` as they come; made by `TableView.changes`.
+    """The changes of a `TableView` as they occur; created by `TableView.changes`.
 
-    Changes of one key that come faster than they are taken are joined to the latest, so it never
-    holds more than each key once.
+    If changes of one key occur faster than the program takes them, only the latest is kept: it
+    holds each key at most once.
     """
 
     def __init__(
@@ -23,11 +23,11 @@ class TableChanges(Generic[R]):
         self._inner = inner
 
     def close(self) -> None:
-        """Note no more changes. Idempotent."""
+        """Collect no more changes. Idempotent."""
         self._session.portal.post(self._inner.close)
 
     def next_change(self) -> tuple[str, R | None] | None:
-        """The next change, None when there will be none."""
+        """The next change; None after the last."""
         return self._session.call(lambda: self._inner.next_change())
 
     def __iter__(self) -> TableChanges[R]:

@@ -47,7 +47,7 @@ async def test_a_token_file_that_is_away_for_a_moment(
         if text is not None:
             file.write_text(text)
         assert await who.data() == SECRET.encode()
-    assert caplog.text.count("the token that was read last is used") == 1
+    assert caplog.text.count("using the last valid token") == 1
     assert SECRET not in caplog.text
     file.write_text("fresh")
     assert await who.data() == b"fresh"
