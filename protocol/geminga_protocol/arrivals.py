@@ -21,6 +21,8 @@ _SHAPES_MAX = 4096
 """Producers and consumers of one connection whose frames' shapes are remembered."""
 _WIDTH_MAX = 4
 """Bytes of the longest number that is read by hand."""
+_COMMAND_BYTES_MAX = 128
+"""Of the longest MESSAGE that is remembered: longer ones have sets of what is left of a batch."""
 
 _NO_COMMAND = BaseCommand()
 _SEND_RECEIPT = int(BaseCommand.SEND_RECEIPT)
@@ -248,7 +250,7 @@ def _message_shape(message: CommandMessage, run: MessageRun, began: int) -> _Mes
     written = header.build(
         run.ledger_id, entry_id, stop - begin, run.redelivery_count, run.ack_set, run.epoch
     )
-    if run.data[began:begin] != written:
+    if len(written) > _COMMAND_BYTES_MAX or run.data[began:begin] != written:
         return None
     size = len(written) - 8
     body_size = size - 3 - len(varint(size - 4))

@@ -175,6 +175,17 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(reader._receipts) <= 10
 
 
+def test_a_long_command_is_not_remembered() -> None:
+    """The set of what is left of a batch has up to 160 KB, and no other entry's is the same."""
+    reader = ArrivalReader()
+    header = MessageHeader(1, -1)
+    ack_sets = [tuple(range(1, words)) for words in (10, 11, 1000, 1001)]
+    stream = b"".join(header.build(1, 500, 3, 0, each) + b"abc" for each in ack_sets)
+    assert len(read(reader, [stream])) == 4
+    remembered = [shape.before + shape.after for shape in reader._messages.values()]
+    assert max(map(len, remembered), default=0) <= 128
+
+
 def test_a_message_without_payload_stays_a_frame() -> None:
     command = BaseCommand(type=BaseCommand.MESSAGE)
     command.message.consumer_id = 1
