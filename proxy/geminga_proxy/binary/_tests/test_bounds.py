@@ -22,7 +22,7 @@ from geminga_proxy.binary._tests.played import (
 )
 from geminga_proxy.binary.events import Effects, Event, Received
 from geminga_proxy.binary.machine import ClientMachine
-from geminga_proxy.binary.session import TURN_BYTES
+from geminga_proxy.binary.session import TURN_BYTES, ProxySession
 
 
 async def test_a_client_that_says_nothing_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,6 +57,18 @@ async def test_a_turn_takes_no_more_than_some_hundred_commands(
         for _ in range(20_000):
             await wire.expect(C.PONG)
     assert 0 < most <= TURN_BYTES
+
+
+async def test_an_idle_client_keeps_none_of_its_last_read() -> None:
+    async with brokers() as (broker,), proxied(broker) as running:
+        wire = await client(running)
+        await wire.ask(connection.connect("c"), C.CONNECTED)
+        await wire.send(connection.PING * 5_000)
+        for _ in range(5_000):
+            await wire.expect(C.PONG)
+        [session] = running.service._sessions
+        assert isinstance(session, ProxySession)
+        assert session._rest.obj == b""
 
 
 @pytest.mark.parametrize("hello_bytes", [0, TURN_BYTES])
