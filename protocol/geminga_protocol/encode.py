@@ -19,8 +19,10 @@ from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
 _LENGTHS = struct.Struct(">II")
 _pack_lengths = _LENGTHS.pack
 _U64 = (1 << 64) - 1
-_ONE = [bytes((n,)) for n in range(128)]
-_MORE = [bytes((n | 128,)) for n in range(128)]
+LAST_BYTES = [bytes((n,)) for n in range(128)]
+"""The last byte of a varint, or its only one, by its seven bits."""
+MORE_BYTES = [bytes((n | 128,)) for n in range(128)]
+"""The other bytes."""
 
 
 def varint(value: int) -> bytes:
@@ -28,7 +30,7 @@ def varint(value: int) -> bytes:
     if value < 0:
         value &= _U64
     if value < 0x80:
-        return _ONE[value]
+        return LAST_BYTES[value]
     if value < 0x4000:
         return bytes((value & 127 | 128, value >> 7))
     if value < 0x20_0000:
@@ -110,14 +112,14 @@ def send_receipt(
             b"\x10",
             varint(sequence_id),
             b"\x1a",
-            _ONE[len(place)],
+            LAST_BYTES[len(place)],
             place,
             b"\x20\x00" if highest_sequence_id == 0 else b"\x20" + varint(highest_sequence_id),
         )
     )
     # The length fits in one byte: at most 11 + 11 + 2 + 22 + 11.
     size = len(body) + 4
-    return _pack_lengths(size + 4, size) + b"\x08\x07\x3a" + _ONE[size - 4] + body
+    return _pack_lengths(size + 4, size) + b"\x08\x07\x3a" + LAST_BYTES[size - 4] + body
 
 
 def send(
@@ -140,7 +142,9 @@ def send(
     if is_chunk:
         body += b"\x38\x01"
     size = len(body) + 4
-    return _pack_lengths(size + 4 + payload_size, size) + b"\x08\x06\x32" + _ONE[size - 4] + body
+    return (
+        _pack_lengths(size + 4 + payload_size, size) + b"\x08\x06\x32" + LAST_BYTES[size - 4] + body
+    )
 
 
 def individual_acks(consumer_id: int, ids: Iterable[tuple[int, int, Sequence[int]]]) -> bytes:
@@ -152,14 +156,16 @@ def individual_acks(consumer_id: int, ids: Iterable[tuple[int, int, Sequence[int
     known_ledger_id: int | None = None  # an id may be (-1, -1): the earliest one
     known_high = 0
     ledger = front = behind = b""
-    lows = _ONE
+    lows = LAST_BYTES
     for ledger_id, entry_id, ack_set in ids:
         high = entry_id >> 7
         if ledger_id != known_ledger_id or high != known_high:
             # Entries mostly follow one another: only the lowest seven bits differ then.
             known_ledger_id, known_high = ledger_id, high
             ledger = b"\x08" + varint(ledger_id) + b"\x10"
-            lows, behind = (_MORE, varint((entry_id & _U64) >> 7)) if high else (_ONE, b"")
+            lows, behind = (
+                (MORE_BYTES, varint((entry_id & _U64) >> 7)) if high else (LAST_BYTES, b"")
+            )
             front = b"\x1a" + varint(len(ledger) + 1 + len(behind)) + ledger
         if not ack_set:
             append(front + lows[entry_id & 127] + behind)
@@ -236,7 +242,7 @@ class MessageHeader:
             self._ledger_id = ledger_id
             self._ledger = b"\x08" + varint(ledger_id) + b"\x10"
         place = self._ledger + varint(entry_id) + self._partition
-        body = self._consumer + _ONE[len(place)] + place
+        body = self._consumer + LAST_BYTES[len(place)] + place
         if redelivery_count > 0:
             body += b"\x18" + varint(redelivery_count)
         if ack_set:

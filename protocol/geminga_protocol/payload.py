@@ -33,6 +33,9 @@ _MARKED = struct.Struct(">HI")
 _FRONT = struct.Struct(">HII")
 _unpack_size = _SIZE.unpack_from
 _unpack_marked = _MARKED.unpack_from
+unpack_front = _FRONT.unpack_from
+"""Magic, checksum, and size of the metadata, of an entry that begins with the magic."""
+FRONT_BYTES = _FRONT.size
 
 
 class Parts(NamedTuple):

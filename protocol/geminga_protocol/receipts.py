@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from geminga_protocol.buffers import Buffer
-from geminga_protocol.encode import send_receipt, varint
+from geminga_protocol.encode import MORE_BYTES, send_receipt, varint
 
-_LOW = [bytes((low | 128,)) for low in range(128)]
-"""First byte of a varint of two or more bytes, by its lowest seven bits."""
-_LOWS = b"".join(_LOW)
+_LOWS = b"".join(MORE_BYTES)
 _FEW = 2
 """So many receipts are made faster one by one."""
 
@@ -32,7 +30,7 @@ def send_receipts(
     """
     pieces: list[bytes] = []
     add = pieces.extend
-    low_of = _LOW
+    low_of = MORE_BYTES
     highs = (-1, -1)
     before = between = after = b""
     entry_id = first_entry_id
@@ -67,7 +65,7 @@ def joined_receipts(
         stretch = min(end - sequence_id, 128 - max(low, entry_low))
         highs = (sequence_id >> 7, entry_id >> 7)
         before, between, after = _frame_around(producer_id, ledger_id, *highs)
-        one = b"".join((before, _LOW[low], between, _LOW[entry_low], after))
+        one = b"".join((before, MORE_BYTES[low], between, MORE_BYTES[entry_low], after))
         made = bytearray(one * stretch)
         at = len(before)
         made[at :: len(one)] = _LOWS[low : low + stretch]

@@ -8,14 +8,13 @@ import struct
 
 from fastcrc import crc32
 
-from geminga_protocol.encode import steady_varint, varint
+from geminga_protocol.encode import LAST_BYTES, steady_varint, varint
 from geminga_protocol.payload import MAGIC_CRC32C
 
 _pack_size = struct.Struct(">I").pack
 _pack_lengths = struct.Struct(">II").pack
 _pack_marked = struct.Struct(">HI").pack
 _crc32c = crc32.iscsi
-_ONE = [bytes((n,)) for n in range(128)]
 
 
 class SendHeader:
@@ -38,10 +37,10 @@ class SendHeader:
 
     def __init__(self, producer_id: int, producer_name: bytes, schema_version: bytes = b"") -> None:
         self._producer = b"\x08" + varint(producer_id) + b"\x10"
-        self._name = b"\x0a" + _ONE[len(producer_name)] + producer_name + b"\x10"
+        self._name = b"\x0a" + LAST_BYTES[len(producer_name)] + producer_name + b"\x10"
         self._tail = b""
         if schema_version:
-            self._tail = b"\x82\x01" + _ONE[len(schema_version)] + schema_version
+            self._tail = b"\x82\x01" + LAST_BYTES[len(schema_version)] + schema_version
         # What these have in common is ready for messages of one time, size and length of the
         # sequence id.
         self._time_ms = self._size = self._width = -1
@@ -72,5 +71,5 @@ class SendHeader:
         body_size = len(self._producer) + width
         command_size = body_size + 4
         total = command_size + 14 + metadata_size + size
-        front = _pack_lengths(total, command_size) + b"\x08\x06\x32" + _ONE[body_size]
+        front = _pack_lengths(total, command_size) + b"\x08\x06\x32" + LAST_BYTES[body_size]
         self._front = front + self._producer

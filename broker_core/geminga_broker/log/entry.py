@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
 from operator import attrgetter
 
 import msgspec
 
 from geminga_protocol import payload
-from geminga_protocol.encode import varint
+from geminga_protocol.encode import MORE_BYTES, varint
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import Position
+from geminga_protocol.payload import FRONT_BYTES, MAGIC_CRC32C, unpack_front
 from geminga_protocol.pb.pulsar_api_pb2 import BrokerEntryMetadata, MessageMetadata
 
-_FRONT = struct.Struct(">HII")
-_FRONT_BYTES = _FRONT.size
-_unpack_front = _FRONT.unpack_from
-_MAGIC_CRC32C = payload.MAGIC_CRC32C
 _data_of = attrgetter("data")
 _BATCH_SIZE_TAG = 0x58
 _DELIVER_AT_TAG = b"\x98\x01"
 _MARKER_TAG = b"\xa0\x01"
 _CHUNK_TAG = b"\xe8\x01"
-
-_CONTINUED = [bytes((low | 0x80,)) for low in range(128)]
 
 
 class LogEntry(msgspec.Struct, gc=False, eq=False):
@@ -88,12 +82,12 @@ class LogEntry(msgspec.Struct, gc=False, eq=False):
         parse.
         """
         data = self.data
-        if len(data) <= _FRONT_BYTES:
+        if len(data) <= FRONT_BYTES:
             self._is_plain = True
             return False
-        magic, _, size = _unpack_front(data)
-        if magic == _MAGIC_CRC32C:
-            encoded = data[_FRONT_BYTES : _FRONT_BYTES + size].tobytes()
+        magic, _, size = unpack_front(data)
+        if magic == MAGIC_CRC32C:
+            encoded = data[FRONT_BYTES : FRONT_BYTES + size].tobytes()
         else:
             try:
                 encoded = bytes(payload.split(data).metadata)
@@ -156,4 +150,4 @@ class PrefixMaker:
             self._high = high
             self._rest = varint(high)
             self._front = whole[: -1 - len(self._rest)]
-        return self._front + _CONTINUED[index & 127] + self._rest
+        return self._front + MORE_BYTES[index & 127] + self._rest

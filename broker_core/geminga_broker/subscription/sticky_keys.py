@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-import struct
 
 from geminga_broker.log.api import Entry
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.keys import NONE_KEY, key_slot, sticky_key
+from geminga_protocol.payload import FRONT_BYTES, MAGIC_CRC32C, unpack_front
 
-_FRONT = struct.Struct(">HII")
-_unpack_front = _FRONT.unpack_from
-_MAGIC = 0x0E01
 _PRODUCER_TAG = 0x0A
 _PROPERTY_TAG = 0x22
 _KEY_TAG = 0x32
@@ -28,12 +25,12 @@ def plain_key(data: memoryview) -> bytes | None:
     parsing. None for all other entries, which must be parsed, among them (possible) markers,
     delayed entries and chunks.
     """
-    if len(data) <= 10:
+    if len(data) <= FRONT_BYTES:
         return None
-    magic, _, size = _unpack_front(data)
-    if magic != _MAGIC:
+    magic, _, size = unpack_front(data)
+    if magic != MAGIC_CRC32C:
         return None
-    encoded = bytes(data[10 : 10 + size])
+    encoded = bytes(data[FRONT_BYTES : FRONT_BYTES + size])
     if 1 in encoded and _RARE(encoded):
         return None
     try:

@@ -15,7 +15,7 @@ from geminga.options import BatchingType, ProducerOptions
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.chunking import Chunk, cut, mark
 from geminga_protocol.compression import compress
-from geminga_protocol.encode import send, varint
+from geminga_protocol.encode import LAST_BYTES, MORE_BYTES, send, varint
 from geminga_protocol.errors import LocalProtocolError
 from geminga_protocol.payload import headers
 from geminga_protocol.pb.pulsar_api_pb2 import KeyValue, MessageMetadata, SingleMessageMetadata
@@ -23,8 +23,6 @@ from geminga_protocol.single import SendHeader
 
 MAX_MESSAGE_SIZE_DEFAULT = 5 * 1024 * 1024
 _SIZE = struct.Struct(">I")
-_LOW_LAST = [bytes((n,)) for n in range(128)]
-_LOW_MORE = [bytes((n | 128,)) for n in range(128)]
 LOCAL_CLUSTER_ONLY = ("__local__",)
 """`replicate_to` of a message that isn't to be replicated (MarkerType of TypedMessageBuilder)."""
 
@@ -299,7 +297,7 @@ def _plain_parts(first: int, payloads: Sequence[bytes]) -> list[bytes]:
         count = min(128 - low, len(payloads) - done)
         tail = varint(high) if high else b""
         block = [_SIZE.pack(len(size_field) + 1 + len(tail)) + size_field] * (4 * count)
-        block[1::4] = (_LOW_MORE if high else _LOW_LAST)[low : low + count]
+        block[1::4] = (MORE_BYTES if high else LAST_BYTES)[low : low + count]
         block[2::4] = [tail] * count
         block[3::4] = payloads[done : done + count]
         parts += block
@@ -332,7 +330,7 @@ def _batch_parts(items: Sequence[Item]) -> list[bytes]:
             metadata = b"\x18" + varint(size) + b"\x40"
             tail = varint(high) if high else b""
             head = _SIZE.pack(len(metadata) + 1 + len(tail)) + metadata
-        append(head + (_LOW_MORE if high else _LOW_LAST)[sequence_id & 127] + tail)
+        append(head + (MORE_BYTES if high else LAST_BYTES)[sequence_id & 127] + tail)
         append(data)
     return parts
 

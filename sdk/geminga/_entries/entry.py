@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -28,6 +27,7 @@ from geminga_protocol.payload import (
     peek_broker_entry_metadata,
     split,
     strip_broker_entry_metadata,
+    unpack_front,
     verify_checksum,
 )
 from geminga_protocol.pb.pulsar_api_pb2 import (
@@ -43,8 +43,6 @@ CHUNKS_MAX = 1 << 20
 """The most chunks that a message may announce."""
 
 ValidationError = CommandAck.ValidationError
-_unpack_front = struct.Struct(">HII").unpack_from
-"""Magic, checksum, and size of the metadata."""
 _VARINT = rb"[\x80-\xff]{0,9}[\x00-\x7f]"
 _match_plain = re.compile(
     rb"\x10" + _VARINT + rb"\x18" + _VARINT + rb"(?:\x48" + _VARINT + rb")?", re.DOTALL
@@ -277,7 +275,7 @@ def _opened(data: bytes, begin: int, end: int) -> tuple[MessageMetadata | bytes,
     """
     if end - begin >= 10:
         # In one look what nearly every entry begins with; the long way below is for all others.
-        magic, checksum, size = _unpack_front(data, begin)
+        magic, checksum, size = unpack_front(data, begin)
         at = begin + 10 + size
         checked = memoryview(data)[begin + 6 : end]
         if magic == MAGIC_CRC32C and at <= end and crc32.iscsi(checked) == checksum:
