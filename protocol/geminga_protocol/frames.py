@@ -23,12 +23,13 @@ from typing import Any, NamedTuple, NoReturn, cast
 import msgspec
 from google.protobuf.message import DecodeError, Message
 
+from geminga_protocol.acks import ACK_BYTES_MIN, AckIds, cut_ack
 from geminga_protocol.errors import RemoteProtocolError, other_protocol
 from geminga_protocol.messages import (
+    fault,
     has_bad_text,
-    missing_fields,
+    lacking,
     parser,
-    text_entries,
     text_fields,
     unknown_varint,
 )
@@ -47,12 +48,11 @@ BROKEN = 0
 """`Frame.type` of a frame with an invalid command; no command has this number."""
 
 _SMALL_CHUNK_BYTES_MAX = 4096
-_NAMED_BYTES_MAX = 4096
-"""The error text names missing fields only of smaller commands."""
 _LENGTH = struct.Struct(">I")
 _LENGTHS = struct.Struct(">II")
 _parse = parser(BaseCommand)
 _SEND = int(BaseCommand.Type.SEND)
+_ACK = int(BaseCommand.Type.ACK)
 _NO_COMMAND = BaseCommand()
 
 SUBMESSAGE: dict[int, str] = {
@@ -109,6 +109,8 @@ class Frame(msgspec.Struct, gc=False, eq=False):
     """
     sends: SendRun | None = None
     """The joined SENDs of a frame of type SEND, which has no command then; None for all others."""
+    acks: AckIds | None = None
+    """The ids of an ACK of neighbouring entries, which has no command then; None for all others."""
 
     def __repr__(self) -> str:
         name = SUBMESSAGE.get(self.type, str(self.type))
@@ -132,8 +134,8 @@ class FrameReader:
     """Splits a stream, received in any chunks, into frames.
 
     Holds only received bytes of one unfinished frame, at most `max_message_size` + 10 KiB; an
-    announced size allocates nothing. With `limits` commands are bounded too. With `join_sends`
-    neighbouring SENDs of one producer may come as one frame, with `sends`.
+    announced size allocates nothing. With `limits` commands are bounded too. With `joins`
+    neighbouring SENDs of one producer may come as one frame, with `sends`, and ACKs with `acks`.
     """
 
     __slots__ = (
@@ -145,9 +147,9 @@ class FrameReader:
         max_message_size: int = MAX_MESSAGE_SIZE_DEFAULT,
         limits: CommandLimits | None = None,
         *,
-        join_sends: bool = False,
+        joins: bool = False,
     ) -> None:
-        self._joiner = SendJoiner() if join_sends else None
+        self._joiner = SendJoiner() if joins else None
         self.joined = 0
         """The number of frames of the last feed that were joined to others (in `sends`)."""
         self._chunks: list[bytes | bytearray] = []
@@ -220,6 +222,12 @@ class FrameReader:
                 break
             start += 8
             command_end = start + command_size
+            if joiner is not None and command_size >= ACK_BYTES_MIN and data[start + 1] == _ACK:
+                acks = cut_ack(data, start, command_end)
+                if acks is not None:
+                    append(Frame(_ACK, _NO_COMMAND, None, None, None, None, acks))
+                    start = stop
+                    continue
             payload = view[command_end:stop] if command_end < stop else None
             try:
                 command = _parse(view[start:command_end])
@@ -230,7 +238,8 @@ class FrameReader:
                     body: Message = getattr(command, submessage[kind])
                     if kind in _TEXTLESS and command_size < LARGE_COMMAND_BYTES:
                         if not body.IsInitialized():
-                            append(_broken(command, payload, _lacking(kind, body, command_size)))
+                            text = lacking(submessage[kind], body, command_size)
+                            append(_broken(command, payload, text))
                             start = stop
                             continue
                         fine = True
@@ -350,7 +359,8 @@ def _odd_frame(
     """
     if command.HasField("type"):
         body: Message = getattr(command, SUBMESSAGE[command.type])
-        text = _fault(command.type, body, size, limits)
+        entries_max = None if limits is None else limits.entries_max
+        text = fault(SUBMESSAGE[command.type], body, size, entries_max)
         if text is None:
             return Frame(command.type, command, payload, None, body)
     else:
@@ -363,34 +373,6 @@ def _odd_frame(
 
 def _broken(command: BaseCommand, payload: memoryview | None, text: str) -> Frame:
     return Frame(BROKEN, command, payload, RemoteProtocolError(text))
-
-
-def _lacking(kind: int, body: Message, size: int) -> str:
-    fields = missing_fields(body) if size < _NAMED_BYTES_MAX else "not named here"
-    return f"{SUBMESSAGE[kind]} lacks required fields: {fields}"
-
-
-_ID_LISTS: dict[int, str] = {
-    BaseCommand.ACK: "message_id",
-    BaseCommand.REDELIVER_UNACKNOWLEDGED_MESSAGES: "message_ids",
-}
-_ID_BYTES_MIN = 6
-"""Bytes of a message id in a list: tag and length, and a ledger and an entry of one byte each."""
-
-
-def _fault(kind: int, body: Message, size: int, limits: CommandLimits | None) -> str | None:
-    """The error in a command's body, or None."""
-    name = SUBMESSAGE[kind]
-    if limits is not None and text_entries(body) > limits.entries_max:
-        return f"{name} has a list of more than {limits.entries_max} entries"
-    # Cheaper than protobuf's check of each id: this many can't be complete in so few bytes.
-    if kind in _ID_LISTS and len(getattr(body, _ID_LISTS[kind])) * _ID_BYTES_MIN > size:
-        return f"{name} has message ids without ledger or entry"
-    if not body.IsInitialized():
-        return _lacking(kind, body, size)
-    if has_bad_text(body):
-        return f"{name} has text that is not UTF-8"
-    return None
 
 
 def _undecodable_frame(payload: memoryview | None, cause: DecodeError) -> Frame:

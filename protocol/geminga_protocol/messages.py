@@ -1,4 +1,6 @@
-"""Small helpers around protobuf's own typing."""
+"""Small helpers around protobuf's own typing, and what is wrong with a command that it could parse
+(spec PR-16).
+"""
 
 from __future__ import annotations
 
@@ -103,3 +105,33 @@ def text_entries(message: Message) -> int:
 def text(value: str | bytes) -> str:
     """A text field of an unchecked message; invalid UTF-8 is replaced as in Java."""
     return value if isinstance(value, str) else value.decode("utf-8", "replace")
+
+
+_NAMED_BYTES_MAX = 4096
+"""The error text names missing fields only of smaller commands."""
+_ID_LISTS = {"ack": "message_id", "redeliverUnacknowledgedMessages": "message_ids"}
+"""Lists of message ids, by the name of the command's field of BaseCommand."""
+_ID_BYTES_MIN = 6
+"""Bytes of a message id in a list: tag and length, and a ledger and an entry of one byte each."""
+
+
+def fault(name: str, body: Message, size: int, entries_max: int | None) -> str | None:
+    """The error in a command's body of `size` bytes, or None; `name` is that of BaseCommand's field
+    for it. With `entries_max`, no list of texts may have more entries.
+    """
+    if entries_max is not None and text_entries(body) > entries_max:
+        return f"{name} has a list of more than {entries_max} entries"
+    # Cheaper than protobuf's check of each id: this many can't be complete in so few bytes.
+    if name in _ID_LISTS and len(getattr(body, _ID_LISTS[name])) * _ID_BYTES_MIN > size:
+        return f"{name} has message ids without ledger or entry"
+    if not body.IsInitialized():
+        return lacking(name, body, size)
+    if has_bad_text(body):
+        return f"{name} has text that is not UTF-8"
+    return None
+
+
+def lacking(name: str, body: Message, size: int) -> str:
+    """The error of a command without required fields."""
+    fields = missing_fields(body) if size < _NAMED_BYTES_MAX else "not named here"
+    return f"{name} lacks required fields: {fields}"

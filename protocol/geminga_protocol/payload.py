@@ -11,6 +11,7 @@ invalid metadata.
 from __future__ import annotations
 
 import struct
+from enum import IntEnum
 from typing import NamedTuple
 
 from fastcrc import crc32
@@ -36,6 +37,21 @@ _unpack_marked = _MARKED.unpack_from
 unpack_front = _FRONT.unpack_from
 """Magic, checksum, and size of the metadata, of an entry that begins with the magic."""
 FRONT_BYTES = _FRONT.size
+
+
+class MarkerType(IntEnum):
+    """`MessageMetadata.marker_type` (Apache's MarkerType): of messages between
+    brokers, hidden from consumers (spec PR-17).
+    """
+
+    UNKNOWN_MARKER = 0
+    REPLICATED_SUBSCRIPTION_SNAPSHOT_REQUEST = 10
+    REPLICATED_SUBSCRIPTION_SNAPSHOT_RESPONSE = 11
+    REPLICATED_SUBSCRIPTION_SNAPSHOT = 12
+    REPLICATED_SUBSCRIPTION_UPDATE = 13
+    TXN_COMMITTING = 20
+    TXN_COMMIT = 21
+    TXN_ABORT = 22
 
 
 class Parts(NamedTuple):

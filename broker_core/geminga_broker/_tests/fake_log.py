@@ -8,6 +8,7 @@ import trio
 
 from geminga_broker.log.api import (
     Ack,
+    AckRun,
     AppendDone,
     Buffer,
     CursorNotFound,
@@ -119,6 +120,9 @@ class FakeCursor:
 
     def ack_set(self, position: Position) -> tuple[int, ...]:
         return self.partial.get(position.entry_id, ())
+
+    def ack_run(self, run: AckRun) -> None:
+        self.ack(run)
 
     def ack(self, acks: Iterable[Ack]) -> list[Position]:
         done = []

@@ -40,6 +40,7 @@ class CompactedCursor:
     def __init__(self, cursor: Cursor, topic: CompactedTopic, request: SubscribeRequest) -> None:
         self.name = cursor.name
         self.ack = cursor.ack
+        self.ack_run = cursor.ack_run
         self.ack_set = cursor.ack_set
         self.read_at = cursor.read_at
         self.find_by_time = topic.find_by_time

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from pyroaring import BitMap
 
-from geminga_broker.log.api import Ack
+from geminga_broker.log.api import Ack, AckRun
 from geminga_broker.log.chain import LedgerChain
 from geminga_protocol import ack_set as words
 from geminga_protocol.ids import Position
@@ -99,6 +99,32 @@ class AckState:
                 self._drop_partial(position)
             done.append(position)
         return done
+
+    def ack_run(self, run: AckRun) -> None:
+        """As `ack`, for neighbouring entries in one step."""
+        ledger_id, first = run.ledger_id, run.first
+        ledger = self._chain.get(ledger_id)
+        if ledger is None:
+            return
+        mark_ledger, mark_entry = self.mark_delete
+        end = min(first + run.entries, ledger.entries)
+        if ledger_id == mark_ledger:
+            first = max(first, mark_entry + 1)
+        if ledger_id < mark_ledger or first >= end:
+            return
+        if ledger_id == mark_ledger and first == mark_entry + 1:
+            self._move(Position(ledger_id, end - 1))
+            return
+        bitmap = self._holes.get(ledger_id)
+        if bitmap is None:
+            bitmap = self._holes[ledger_id] = BitMap()
+        self.holes -= len(bitmap)
+        bitmap.add_range(first, end)
+        self.holes += len(bitmap)
+        for entry_id in self._partial.get(ledger_id, {}).keys() & range(first, end):
+            self._drop_partial(Position(ledger_id, entry_id))
+        if first == 0:
+            self._absorb()
 
     def ack_cumulative(self, position: Position, ack_words: tuple[int, ...] = ()) -> bool:
         """Acknowledge all up to the position, or up to before it and a part of its batch. Returns

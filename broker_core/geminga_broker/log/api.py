@@ -7,8 +7,8 @@ metadata (if the log adds it) and the payload part of the frame.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol, overload
 
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.ids import Position
@@ -99,6 +99,35 @@ class Ack(NamedTuple):
     batch_size: int = 1
 
 
+class AckRun(Sequence[Ack]):
+    """Individual acknowledgements of so many whole entries of a ledger, from the first on."""
+
+    __slots__ = ("entries", "first", "ledger_id")
+
+    def __init__(self, ledger_id: int, first: int, entries: int) -> None:
+        self.ledger_id = ledger_id
+        self.first = first
+        self.entries = entries
+
+    def __len__(self) -> int:
+        return self.entries
+
+    @overload
+    def __getitem__(self, index: int) -> Ack: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Ack]: ...
+    def __getitem__(self, index: int | slice) -> Ack | Sequence[Ack]:
+        entry_ids = range(self.first, self.first + self.entries)
+        if isinstance(index, slice):
+            return [Ack(Position(self.ledger_id, entry_id)) for entry_id in entry_ids[index]]
+        return Ack(Position(self.ledger_id, entry_ids[index]))
+
+    def __iter__(self) -> Iterator[Ack]:
+        ledger_id = self.ledger_id
+        for entry_id in range(self.first, self.first + self.entries):
+            yield Ack(Position(ledger_id, entry_id))
+
+
 class CursorStatistics(NamedTuple):
     """The state of a cursor."""
 
@@ -172,6 +201,9 @@ class EntryCursor(Protocol):
 
     def ack(self, acks: Iterable[Ack]) -> list[Position]:
         """Acknowledge individually; returns the positions that are now wholly acknowledged."""
+
+    def ack_run(self, run: AckRun) -> None:
+        """Acknowledge neighbouring entries in one step; others are ignored."""
 
     def ack_cumulative(
         self,

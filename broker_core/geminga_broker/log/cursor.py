@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pyroaring import BitMap
 
 from geminga_broker.log.ack_state import AckState, run_end
-from geminga_broker.log.api import Ack, CursorStatistics
+from geminga_broker.log.api import Ack, AckRun, CursorStatistics
 from geminga_broker.log.chain import LedgerChain
 from geminga_broker.log.context import LogContext
 from geminga_broker.log.cursor_store import CursorStore
@@ -232,6 +232,11 @@ class LogCursor:
         done = self.state.ack(acks)
         self._changed()
         return done
+
+    def ack_run(self, run: AckRun) -> None:
+        """See `Cursor.ack_run`."""
+        self.state.ack_run(run)
+        self._changed()
 
     def ack_cumulative(
         self,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from geminga_broker.errors import BrokerError
-from geminga_broker.log.api import Ack
+from geminga_broker.log.api import Ack, AckRun
 from geminga_broker.session.authorization import reauthorize
 from geminga_broker.session.registry import Opening
 from geminga_broker.session.schema_commands import schema_of
@@ -154,7 +154,7 @@ def flow(session: Session, command: CommandFlow) -> None:
 def acknowledge_run(session: Session, frames: Sequence[Frame], start: int) -> tuple[int, int]:
     """Pass the ACKs from `start` on to their consumers, in one list each, up to one that `ack` must
     handle: cumulative, long or with an error. Receipts follow in order. A run has at most the ids
-    of one turn.
+    of one turn. ACKs that came cut into runs of ids are passed on as such.
 
     Returns the index after the run, and the number of its ids.
     """
@@ -167,6 +167,16 @@ def acknowledge_run(session: Session, frames: Sequence[Frame], start: int) -> tu
         frame = frames[index]
         if frame.type != _ACK:
             break
+        if (found := frame.acks) is not None:
+            if not session.connected:
+                break
+            consumer = opened.get(found.consumer_id)
+            if consumer is not None:
+                # Before the lists: the order of individual acknowledgements has no effect.
+                consumer.ack(AckRun(found.ledger_id, found.first_entry_id, found.entries))
+            taken += found.entries
+            index += 1
+            continue
         command = frame.command.ack
         ids = command.message_id
         consumer = opened.get(command.consumer_id)

@@ -87,7 +87,7 @@ async def _read(session: Session) -> None:
     """The only reader. Returns at the end of the connection, from either side."""
     message_size_max = session.service.config.network.max_message_size_bytes
     first_max = min(FIRST_FRAMES_BYTES_MAX - FRAME_PADDING_BYTES, message_size_max)
-    reader = FrameReader(first_max, COMMAND_LIMITS, join_sends=True)
+    reader = FrameReader(first_max, COMMAND_LIMITS, joins=True)
     receive, heard = session.stream.receive, session.liveness.heard
     backpressure = session.backpressure
     bytes_max = READ_BYTES_MIN

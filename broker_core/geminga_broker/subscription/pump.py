@@ -5,12 +5,12 @@ results. The only part of a subscription that waits.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import trio
 
-from geminga_broker.log.api import EntryCursor, LogClosed, LogError, LogFenced
+from geminga_broker.log.api import Ack, AckRun, EntryCursor, LogClosed, LogError, LogFenced
 from geminga_broker.policies.rate_limit import Published, Rate, RateLimit, limit_of, take_all
 from geminga_broker.subscription import effects as fx
 from geminga_broker.subscription import events as ev
@@ -99,11 +99,17 @@ class Pump:
             return
         for effect in machine.step(event):
             if isinstance(effect, fx.Acknowledge) and not effect.parts:
-                self._cursor.ack(effect.acks)
+                self._acknowledge(effect.acks)
             else:
                 self._act(machine, effect)
         if self._environment.unacked_limit is not None:
             self._count_unacked(machine)
+
+    def _acknowledge(self, acks: Sequence[Ack]) -> None:
+        if isinstance(acks, AckRun):
+            self._cursor.ack_run(acks)
+        else:
+            self._cursor.ack(acks)
 
     def _send(self, send: fx.Send[Consumer]) -> None:
         size = send.member.send(send.entries, send.messages, send.redeliveries, send.ack_sets)
@@ -114,7 +120,7 @@ class Pump:
         """Run a synchronous effect."""
         match effect:
             case fx.Acknowledge(acks, member, parts):
-                self._cursor.ack(acks)
+                self._acknowledge(acks)
                 if member is not None:
                     for follows in machine.step(ev.PartsRecorded(member, parts)):
                         self._act(machine, follows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
-from geminga_broker.log.api import Ack, Entry
+from geminga_broker.log.api import Ack, AckRun, Entry
 from geminga_broker.policies.model import TopicOptions
 from geminga_broker.subscription.catch_up import ROUND_BYTES, ROUND_ENTRIES
 from geminga_broker.subscription.entry_filters import FilterContext, FilterCounts, Judged, judge
@@ -255,7 +255,7 @@ class State(Generic[M]):
 
     def recordable(self, acks: Sequence[Ack]) -> Sequence[Ack]:
         """The acknowledgements to record: those of parts of batches only if that is enabled."""
-        if self.options.batch_index_ack:
+        if self.options.batch_index_ack or isinstance(acks, AckRun):
             return acks
         return [ack for ack in acks if not ack.ack_set]
 

@@ -110,7 +110,7 @@ def test_empty_message_ids_are_refused_without_a_scan(
     for _ in range(100_000):
         ids.add()
     # A check of each id would name or count the missing fields.
-    monkeypatch.setattr("geminga_protocol.frames._lacking", lambda *_: 1 / 0)
+    monkeypatch.setattr("geminga_protocol.messages.lacking", lambda *_: 1 / 0)
     (frame,) = FrameReader().feed(_framed(command.SerializePartialToString()))
     assert frame.type == BROKEN
     assert "message ids without ledger or entry" in str(frame.error)

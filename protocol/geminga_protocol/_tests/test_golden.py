@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from geminga_protocol import keys, managed_ledger, markers, payload
+from geminga_protocol import keys, managed_ledger, payload
 from geminga_protocol.bookkeeper import digest, ledger_metadata, paths
 from geminga_protocol.commands import answers, consuming, lookup, producing
 from geminga_protocol.encode import MessageHeader, frame, send, send_receipt
@@ -212,7 +212,7 @@ def test_commands() -> None:
 
 def test_markers() -> None:
     theirs = {each["name"]: each["value"] for each in GOLDEN["markers"]}
-    assert {each.name: each.value for each in markers.MarkerType} == theirs
+    assert {each.name: each.value for each in payload.MarkerType} == theirs
 
 
 def test_broker_entry_metadata() -> None:

@@ -90,7 +90,7 @@ def streams(draw: st.DrawFn) -> bytes:
 
 @given(streams(), st.lists(st.integers(1, 400), max_size=8))
 def test_joined_sends_are_those_of_the_parser(stream: bytes, cuts: list[int]) -> None:
-    joining, parsing = FrameReader(join_sends=True), FrameReader()
+    joining, parsing = FrameReader(joins=True), FrameReader()
     seen: list[Sent | int] = []
     start = 0
     for size in [*cuts, len(stream)]:
@@ -109,7 +109,7 @@ def plain(sequence_id: int, rest: bytes = b"", *, size: int = 40, producer_id: i
 
 def joined(stream: bytes) -> list[int]:
     """How many SENDs each frame stands for."""
-    frames = FrameReader(join_sends=True).feed(stream)
+    frames = FrameReader(joins=True).feed(stream)
     return [1 if each.sends is None else len(each.sends.payloads) for each in frames]
 
 
@@ -130,7 +130,7 @@ def test_what_is_encoded_oddly_is_parsed(number: int) -> None:
 def test_one_that_differs_ends_a_run() -> None:
     run = [plain(n) for n in range(200, 210)]
     other = plain(206, b"\x18\x02")
-    frames = FrameReader(join_sends=True).feed(b"".join([*run[:6], other, *run[7:]]))
+    frames = FrameReader(joins=True).feed(b"".join([*run[:6], other, *run[7:]]))
     assert [each.sends is None for each in frames] == [True, True, False, True, True, False]
     assert [row[1] for row in flat(frames) if isinstance(row, tuple)] == list(range(200, 210))
     assert [row[2] for row in flat(frames) if isinstance(row, tuple)][6] == 2
@@ -139,7 +139,7 @@ def test_one_that_differs_ends_a_run() -> None:
 def test_a_wrong_checksum_is_left_to_the_parser() -> None:
     run = [plain(n) for n in range(200, 210)]
     run[6] = run[6][:-1] + b"y"
-    frames = FrameReader(join_sends=True).feed(b"".join(run))
+    frames = FrameReader(joins=True).feed(b"".join(run))
     refused = frames[3]
     assert refused.sends is None
     assert refused.command.send.sequence_id == 206
@@ -149,7 +149,7 @@ def test_a_frame_above_the_limit_is_refused_in_a_run_too() -> None:
     small = [plain(n) for n in range(200, 210)]
     large = plain(210, size=2000 + FRAME_PADDING_BYTES)
     with pytest.raises(FramingError) as failure:
-        FrameReader(1000, join_sends=True).feed(b"".join([*small, large]))
+        FrameReader(1000, joins=True).feed(b"".join([*small, large]))
     assert len(flat(failure.value.frames)) == 10
 
 
@@ -159,7 +159,7 @@ def test_lengths_that_lie_end_a_run() -> None:
     command = plain(205)[8:-1]
     inner = command[: command.index(MAGIC_CRC32C.to_bytes(2))]
     short = framed(inner, MAGIC_CRC32C.to_bytes(2) + b"\0")
-    frames = FrameReader(join_sends=True).feed(run + short + plain(206))
+    frames = FrameReader(joins=True).feed(run + short + plain(206))
     assert [len(flat([each])) for each in frames] == [1, 1, 3, 1, 1]
     assert frames[3].payload == MAGIC_CRC32C.to_bytes(2) + b"\0"
 
@@ -177,7 +177,7 @@ def test_lengths_that_lie_end_a_run() -> None:
 def test_a_command_of_the_same_length_is_no_other(other: bytes) -> None:
     run = b"".join(plain(n, b"\x18\x01") for n in range(200, 205))
     expected = flat(FrameReader().feed(run + other))
-    assert flat(FrameReader(join_sends=True).feed(run + other)) == expected
+    assert flat(FrameReader(joins=True).feed(run + other)) == expected
     assert len(other) == len(plain(205, b"\x18\x01"))
 
 
@@ -185,7 +185,7 @@ def test_a_frame_that_is_not_whole_waits_even_if_its_beginning_has_the_checksum(
     run = b"".join(plain(n) for n in range(200, 205))
     whole = plain(205)
     longer = (int.from_bytes(whole[:4]) + 5).to_bytes(4) + whole[4:]
-    reader = FrameReader(join_sends=True)
+    reader = FrameReader(joins=True)
     assert [len(flat([each])) for each in reader.feed(run + longer)] == [1, 1, 3]
     assert reader.buffered == len(longer)
     [last] = reader.feed(b"12345")

@@ -10,7 +10,7 @@ from pyroaring import BitMap
 from geminga_broker.log import ack_state
 from geminga_broker.log._tests.test_chain import all_positions, chain_of, pos
 from geminga_broker.log.ack_state import PARTIAL_OVERHEAD_BYTES, AckState, run_end
-from geminga_broker.log.api import Ack
+from geminga_broker.log.api import Ack, AckRun
 from geminga_protocol import ack_set as words
 from geminga_protocol.ids import Position
 
@@ -225,3 +225,50 @@ def test_a_million_holes_fit_and_close() -> None:
     state.ack_cumulative(pos(3, 1_999_998))
     assert state.mark_delete == pos(3, 1_999_999)
     assert state.holes == 0
+
+
+@given(
+    before=steps,
+    first=st.one_of(st.sampled_from(EVERY), st.builds(pos, st.integers(0, 13), st.just(0))),
+    count=st.integers(1, 50),
+    after=st.lists(positions, max_size=5),
+)
+def test_a_run_is_acknowledged_as_its_entries_one_by_one(
+    before: list[tuple[object, ...]], first: Position, count: int, after: list[Position]
+) -> None:
+    run = AckRun(first.ledger_id, first.entry_id, count)
+    assert len(run) == count
+    each = [Ack(pos(first.ledger_id, first.entry_id + n)) for n in range(count)]
+    assert (list(run), run[0], run[-1], run[:2]) == (each, each[0], each[-1], each[:2])
+    found = []
+    for in_one in (False, True):
+        state, oracle = AckState(chain_of(SIZES), pos(3, -1)), Oracle()
+        for step in before:
+            state = apply(state, oracle, step)
+        if in_one:
+            state.ack_run(run)
+        else:
+            state.ack(run)
+        known = state.mark_delete, state.holes, state.backlog()
+        left = [(state.is_deleted(p), state.ack_set(p), state._bits(p)) for p in EVERY]
+        room = state._partial_bytes, {key for key, value in state._partial.items() if value}
+        state.ack(Ack(p) for p in after)
+        found.append((known, left, room, state.mark_delete, state.holes))
+    assert found[0] == found[1]
+
+
+def test_a_run_beyond_a_gap_drops_parts_and_joins_the_ledger_before() -> None:
+    state = AckState(chain_of(SIZES), pos(3, -1))
+    for entry in (4, 9):
+        state.ack([Ack(pos(9, entry), words.from_bits(0b100), BATCH)])
+    state.ack_run(AckRun(9, 2, 4))
+    assert state.holes == 4
+    assert (state.ack_set(pos(9, 4)), state.ack_set(pos(9, 9))) == ((), (0b100,))
+    state.ack_run(AckRun(3, 0, 100))
+    assert state.mark_delete == pos(3, 4)
+    state.ack_run(AckRun(5, 0, 3))
+    assert (state.mark_delete, state.holes) == (pos(5, 2), 4)
+    state.ack_run(AckRun(9, 1, 1))
+    assert (state.mark_delete, state.holes) == (pos(5, 2), 5)
+    state.ack_run(AckRun(9, 0, 1))
+    assert (state.mark_delete, state.holes) == (pos(9, 5), 0)

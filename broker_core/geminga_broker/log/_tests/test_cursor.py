@@ -20,6 +20,7 @@ from geminga_broker.log._tests.world import (
 )
 from geminga_broker.log.api import (
     Ack,
+    AckRun,
 )
 from geminga_broker.log.cursor_use import CACHE_GRACE_S, CursorUse
 from geminga_broker.log.cursors import CURSORS_ASKED_MAX
@@ -153,6 +154,19 @@ async def test_batch_acks_survive_a_restart(world: World, autojump_clock: MockCl
         cursor = (await broker.open(NAME)).cursors["s"]
         assert (cursor.ack_set(first), cursor.ack_set(second)) == ((0b10,), (0b101,))
         assert cursor.ack([Ack(second, (0b010,), 3)]) == [second]
+
+
+async def test_runs_of_acks_survive_a_restart(world: World, autojump_clock: MockClock) -> None:
+    async with world.broker() as broker:
+        log = await broker.open(NAME)
+        cursor = await log.open_cursor("s", initial=EARLIEST)
+        positions = await publish(log, numbered(9))
+        cursor.ack_run(AckRun(positions[0].ledger_id, 0, 3))
+        cursor.ack_run(AckRun(positions[0].ledger_id, 5, 2))
+        assert (cursor.mark_delete, cursor.backlog_entries()) == (positions[2], 4)
+    async with world.broker() as broker:
+        cursor = (await broker.open(NAME)).cursors["s"]
+        assert await drain(cursor) == ["m3", "m4", "m7", "m8"]
 
 
 async def test_waiters_are_woken_by_new_entries(world: World, autojump_clock: MockClock) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+import trio
 
 from geminga_broker._tests.wire import Type, WireClient, message, open_broker
 from geminga_broker.log.api import Ack
@@ -12,6 +13,7 @@ from geminga_broker.subscription.consumer import Consumer
 from geminga_broker.topic.api import SubType
 from geminga_protocol import ack_set
 from geminga_protocol.commands import consuming
+from geminga_protocol.encode import individual_acks
 from geminga_protocol.message_id import MessageId
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 
@@ -100,3 +102,45 @@ async def test_cumulative_and_long_acks_are_handled_alone_in_order(
         assert await answers(client, 4) == [(1, None), (2, None), (3, None), (4, None)]
         assert runs == [(1, 1, False), (1, 1, True), (1, 1, False), (1, 1, False), (1, 1, False)]
         assert topic.subscriptions["sub"].backlog_entries() == 0
+
+
+@pytest.mark.parametrize("kind", [SubType.Exclusive, SubType.Shared])
+async def test_acks_of_neighbouring_entries_are_applied_as_runs(
+    runs: list[tuple[int, int, bool]], kind: SubType.ValueType
+) -> None:
+    async with open_broker() as broker:
+        client = broker.client()
+        await client.connect()
+        await client.subscribe(TOPIC, kind=kind)
+        await client.open_producer(TOPIC)
+        for number in range(120):
+            await client.ask(message(number), Type.SEND_RECEIPT)
+        await client.send(consuming.flow(1, 120))
+        for _ in range(120):
+            await client.expect(Type.MESSAGE)
+        topic = broker.service.topics.loaded[TOPIC]
+        ledger_id = topic.log.last_position.ledger_id
+        subscription = topic.subscriptions["sub"]
+
+        def of(consumer_id: int, first: int, end: int) -> bytes:
+            return individual_acks(consumer_id, [(ledger_id, n, ()) for n in range(first, end)])
+
+        last = consuming.ack(1, [MessageId(ledger_id, 119)], request_id=7)
+        await client.send(of(1, 40, 80) + of(UNKNOWN, 0, 120) + of(1, 60, 100) + last)
+        assert await answers(client, 1) == [(7, None)]
+        assert runs == [(1, 40, False), (1, 40, False), (1, 1, False)]
+        assert subscription.backlog_entries() == 120 - 61
+        assert subscription.cursor.mark_delete.entry_id == -1
+        await client.send(of(1, 0, 40) + last)
+        assert await answers(client, 1) == [(7, None)]
+        assert subscription.cursor.mark_delete.entry_id == 99
+        [consumer] = subscription.consumers
+        assert len(consumer.pending) == (19 if kind == SubType.Shared else 0)
+
+
+async def test_a_run_of_acks_before_connect_closes_the_connection() -> None:
+    async with open_broker() as broker:
+        client = broker.client()
+        await client.send(individual_acks(1, [(1, n, ()) for n in range(100)]))
+        with trio.fail_after(10):  # not only when CONNECT doesn't come in time
+            assert await client.next() is None

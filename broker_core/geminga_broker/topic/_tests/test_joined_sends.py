@@ -186,7 +186,7 @@ async def test_sends_of_several_producers_keep_each_ones_order(world: World) -> 
         for n in ids:
             data = bytes(payload(n))
             frames.append(send(producer_id, n, 1, len(data)) + data)
-    found = FrameReader(join_sends=True).feed(b"".join(frames))
+    found = FrameReader(joins=True).feed(b"".join(frames))
     assert len(found) < len(frames)
     assert publish_run(session, found, 0) == len(found)
     stored = [each.metadata.sequence_id for each in world.log.entries]
