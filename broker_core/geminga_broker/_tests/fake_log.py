@@ -52,6 +52,10 @@ class FakeEntry:
         return self._metadata
 
     @property
+    def head(self) -> MessageMetadata:
+        return self.metadata
+
+    @property
     def special(self) -> MessageMetadata | None:
         return LogEntry(self.position, self.data).special
 

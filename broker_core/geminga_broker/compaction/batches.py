@@ -70,7 +70,7 @@ def last_index(entry: Entry) -> int:
     """Index of a batch's last message that is not compacted out; -1 if it is no batch, or can't be
     opened. Raises RemoteProtocolError for an entry without metadata.
     """
-    metadata = entry.metadata
+    metadata = entry.head
     if not metadata.HasField("num_messages_in_batch"):
         return -1
     count = metadata.num_messages_in_batch

@@ -57,7 +57,7 @@ in the order of appends, once or several times for each append."""
 
 
 class Entry(Protocol):
-    """One stored entry. `metadata`, and values from it, are parsed once, on first use."""
+    """One stored entry. Its metadata are parsed on first use; small ones are kept."""
 
     position: Position
     data: memoryview
@@ -72,11 +72,17 @@ class Entry(Protocol):
 
     @property
     def metadata(self) -> MessageMetadata:
-        """The message metadata. Raises RemoteProtocolError if the entry holds none."""
+        """All of the message metadata. Raises RemoteProtocolError if the entry holds none."""
+
+    @property
+    def head(self) -> MessageMetadata:
+        """The metadata without properties and clusters, and with at most one (empty) encryption
+        key; fast however many there are. Raises RemoteProtocolError if the entry holds none.
+        """
 
     @property
     def special(self) -> MessageMetadata | None:
-        """The metadata if the entry may be a marker, delayed or a chunk; None for all others."""
+        """`head` if the entry may be a marker, delayed or a chunk; None for all others."""
 
     @property
     def broker_metadata(self) -> BrokerEntryMetadata | None:

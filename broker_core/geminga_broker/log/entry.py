@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 
 import msgspec
@@ -11,7 +11,14 @@ from geminga_protocol import payload
 from geminga_protocol.encode import MORE_BYTES, varint
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import Position
-from geminga_protocol.payload import FRONT_BYTES, MAGIC_CRC32C, unpack_front
+from geminga_protocol.payload import (
+    FRONT_BYTES,
+    MAGIC_CRC32C,
+    SMALL_BYTES_MAX,
+    decode_head,
+    parse_head,
+    unpack_front,
+)
 from geminga_protocol.pb.pulsar_api_pb2 import BrokerEntryMetadata, MessageMetadata
 
 _data_of = attrgetter("data")
@@ -42,10 +49,21 @@ class LogEntry(msgspec.Struct, gc=False, eq=False):
 
     @property
     def metadata(self) -> MessageMetadata:
-        """The message metadata. Raises RemoteProtocolError if the entry holds none."""
-        if self._metadata is None:
-            self._metadata = payload.parse_metadata(self.data)
-        return self._metadata
+        """All of the message metadata. Raises RemoteProtocolError if the entry holds none."""
+        return self._metadata or self._parse(payload.decode_metadata)
+
+    @property
+    def head(self) -> MessageMetadata:
+        """The metadata that brokers look at (see `decode_head`). Raises RemoteProtocolError."""
+        return self._metadata or self._parse(decode_head)
+
+    def _parse(self, decode: Callable[[memoryview], MessageMetadata]) -> MessageMetadata:
+        """Parse, and keep what is small: the cache doesn't count it."""
+        encoded = payload.encoded_metadata(self.data)
+        found = decode(encoded)
+        if len(encoded) <= SMALL_BYTES_MAX:
+            self._metadata = found
+        return found
 
     @property
     def messages(self) -> int:
@@ -54,14 +72,14 @@ class LogEntry(msgspec.Struct, gc=False, eq=False):
             self._look()
         if not self._messages:
             try:
-                self._messages = max(1, self.metadata.num_messages_in_batch)
+                self._messages = max(1, self.head.num_messages_in_batch)
             except RemoteProtocolError:
                 self._messages = 1  # must not stop dispatch: clients check the entry
         return self._messages
 
     @property
     def special(self) -> MessageMetadata | None:
-        """The metadata if the entry may be a marker, delayed or a chunk; None for all others.
+        """`head` if the entry may be a marker, delayed or a chunk; None for all others.
 
         An unparsable entry counts as plain: clients check it, as with Apache.
         """
@@ -70,7 +88,7 @@ class LogEntry(msgspec.Struct, gc=False, eq=False):
         if self._look():
             try:
                 # Not cached: most such entries are used once, but stay in the cache for long.
-                return self._metadata or payload.parse_metadata(self.data)
+                return self._metadata or parse_head(self.data)
             except RemoteProtocolError:
                 pass
         return None
@@ -115,7 +133,7 @@ class LogEntry(msgspec.Struct, gc=False, eq=False):
             stored = self.broker_metadata
             if stored is not None and stored.HasField("broker_timestamp"):
                 return stored.broker_timestamp
-            return self.metadata.publish_time
+            return self.head.publish_time
         except RemoteProtocolError:
             return 0
 

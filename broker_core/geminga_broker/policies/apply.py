@@ -18,7 +18,7 @@ from geminga_broker.topic.api import PublishItem
 from geminga_broker.topic.base import S, TopicBase
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.errors import RemoteProtocolError
-from geminga_protocol.payload import parse_metadata
+from geminga_protocol.payload import parse_head
 
 _log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ def admission(policies: TopicPolicies, now_ms: Callable[[], int]) -> Admission |
             return "Exceed maximum message size"
         if delay_max > 0:
             try:
-                deliver_at_ms = parse_metadata(item.payload).deliver_at_time
+                deliver_at_ms = parse_head(item.payload).deliver_at_time
             except RemoteProtocolError:
                 return None
             if deliver_at_ms - now_ms() > delay_max:

@@ -14,6 +14,8 @@ _PROPERTY_TAG = 0x22
 _KEY_TAG = 0x32
 _LENGTH_MAX = 127
 """Lengths that take one byte."""
+_METADATA_BYTES_MAX = 4096
+"""Protobuf passes over many properties faster."""
 # Sequence id and publish time, right after the producer's name.
 _NUMBERS = re.compile(rb"\x10[\x80-\xff]*[\x00-\x7f]\x18[\x80-\xff]*[\x00-\x7f]").match
 # Encoded key, ordering key, delivery time, marker, chunk.
@@ -28,7 +30,7 @@ def plain_key(data: memoryview) -> bytes | None:
     if len(data) <= FRONT_BYTES:
         return None
     magic, _, size = unpack_front(data)
-    if magic != MAGIC_CRC32C:
+    if magic != MAGIC_CRC32C or size > _METADATA_BYTES_MAX:
         return None
     encoded = bytes(data[FRONT_BYTES : FRONT_BYTES + size])
     if 1 in encoded and _RARE(encoded):
@@ -55,6 +57,6 @@ def plain_key(data: memoryview) -> bytes | None:
 def slot_of(entry: Entry, first: int) -> int:
     """Key_Shared's hash of an entry; `first` as in `key_slot`."""
     try:
-        return key_slot(sticky_key(entry.metadata), first)
+        return key_slot(sticky_key(entry.head), first)
     except RemoteProtocolError:
         return key_slot(NONE_KEY, first)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from geminga_broker.topic.api import PublishItem
 from geminga_protocol.errors import RemoteProtocolError
-from geminga_protocol.payload import parse_metadata
+from geminga_protocol.payload import parse_head
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 
 Admission = Callable[[PublishItem], str | None]
@@ -35,6 +35,6 @@ def admitted(
 
 def _is_encrypted(item: PublishItem) -> bool:
     try:
-        return len(parse_metadata(item.payload).encryption_keys) > 0
+        return len(parse_head(item.payload).encryption_keys) > 0
     except RemoteProtocolError:
         return False

@@ -22,7 +22,7 @@ from geminga_broker.topic.publish_run import Sent
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import LATEST, Position
 from geminga_protocol.messages import text
-from geminga_protocol.payload import parse_metadata
+from geminga_protocol.payload import parse_head
 from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata
 
 _log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class Deduplication:
         self._seen = entry.position
         self._since_snapshot += 1
         try:
-            metadata = entry.metadata
+            metadata = entry.head
         except RemoteProtocolError:
             return
         if _is_earlier_chunk(metadata):
@@ -105,7 +105,7 @@ class Deduplication:
             return Duplicate(sent)
         if item.is_chunk:
             try:
-                if _is_earlier_chunk(parse_metadata(item.payload)):
+                if _is_earlier_chunk(parse_head(item.payload)):
                     return EarlierChunk(sent)
             except RemoteProtocolError:
                 pass

@@ -30,7 +30,7 @@ async def last_message(
         if not found:
             break
         try:
-            metadata = found[0].metadata
+            metadata = found[0].head
         except RemoteProtocolError:
             return LastMessage(position, -1, partition, None)
         if not metadata.HasField("marker_type"):

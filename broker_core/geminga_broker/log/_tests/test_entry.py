@@ -10,7 +10,7 @@ from geminga_broker.log._tests.world import message
 from geminga_broker.log.entry import LogEntry, PrefixMaker
 from geminga_protocol import payload
 from geminga_protocol.ids import EARLIEST
-from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata
+from geminga_protocol.pb.pulsar_api_pb2 import KeyValue, MessageMetadata
 
 
 @given(
@@ -33,6 +33,18 @@ def test_parts_are_parsed_on_demand() -> None:
     assert stored.metadata.publish_time == 5
     assert stored.broker_metadata is not None
     assert stored.broker_metadata.index == 3
+
+
+def test_only_small_metadata_are_kept() -> None:
+    """The cache counts the bytes of entries; parsed, many properties take ten times theirs."""
+    metadata = MessageMetadata(producer_name="p", sequence_id=1, publish_time=5)
+    small = LogEntry(EARLIEST, memoryview(payload.build(metadata, b"")))
+    assert small.head is small.head is small.metadata
+    metadata.properties.extend([KeyValue(key="k", value="v")] * 100)
+    large = LogEntry(EARLIEST, memoryview(payload.build(metadata, b"")))
+    assert len(large.metadata.properties) == 100
+    assert large.time_ms == 5
+    assert large._metadata is None
 
 
 def test_given_message_counts_need_no_parsing() -> None:

@@ -351,9 +351,9 @@ class KeyShared(Generic[M]):
             self.replay.add(entry.position, key_hash)
 
     def look(self, entry: Entry) -> MessageMetadata | None:
-        """The entry's metadata, parsed and cached: the key needs them anyway."""
+        """The entry's metadata: the key needs them anyway."""
         try:
-            return entry.metadata
+            return entry.head
         except RemoteProtocolError:
             return None
 
