@@ -2,10 +2,12 @@
 `PublishingOrderCompactor`).
 
 The first pass finds the last message of each key, the second selects the rest of each entry. Both
-must see the same entries. Memory depends on the keys, not on their values.
+must see the same entries. Memory depends on the number of keys, not on their values.
 """
 
 from __future__ import annotations
+
+from hashlib import blake2b
 
 from geminga_broker.compaction.batches import is_readable_batch, open_batch, rebatch
 from geminga_broker.log.api import Entry
@@ -18,6 +20,9 @@ from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata, SingleMessageMet
 
 MessageId = tuple[int, int, int]
 """Ledger, entry, index in the batch (-1: none)."""
+Name = str | bytes
+_NAME_MAX = 256
+"""Characters; longer texts count by their digest: a key may have 5 MiB."""
 
 
 class _Chunks:
@@ -39,10 +44,10 @@ class LatestKeys:
         self.removed = 0
         """Removed messages, as counted by Apache: replaced, deleting, without key, markers."""
         self._retain_null_key = retain_null_key
-        self._latest: dict[str, MessageId] = {}
+        self._latest: dict[Name, MessageId] = {}
         self._earlier: dict[MessageId, list[MessageId]] = {}
         """Last chunk of a message -> its other chunks, which remain with it."""
-        self._growing: dict[tuple[str, str], _Chunks] = {}
+        self._growing: dict[tuple[Name, Name], _Chunks] = {}
         self._parts: set[MessageId] = set()
 
     def __len__(self) -> int:
@@ -51,7 +56,7 @@ class LatestKeys:
     def see(self, entry: Entry) -> None:
         """First pass: the next entry in the order of the topic."""
         try:
-            metadata = entry.metadata
+            metadata = entry.head
         except RemoteProtocolError:
             return
         if metadata.HasField("marker_type"):
@@ -72,7 +77,7 @@ class LatestKeys:
         is kept whole, as its keys are unknown.
         """
         try:
-            metadata = entry.metadata
+            metadata = entry.head
         except RemoteProtocolError:
             return entry.data
         if metadata.HasField("marker_type"):
@@ -84,7 +89,7 @@ class LatestKeys:
         def keeps(index: int, single: SingleMessageMetadata, size_bytes: int) -> bool:
             if not single.HasField("partition_key"):
                 return self._retain_null_key
-            latest = self._latest.get(text(single.partition_key))
+            latest = self._latest.get(_name(single.partition_key))
             return size_bytes > 0 and latest == _id(position, index)
 
         try:
@@ -97,7 +102,7 @@ class LatestKeys:
             return self._retain_null_key
         if message_id in self._parts:
             return True
-        return self._latest.get(text(metadata.partition_key)) == message_id
+        return self._latest.get(_name(metadata.partition_key)) == message_id
 
     def _see_batch(self, entry: Entry, metadata: MessageMetadata) -> None:
         try:
@@ -109,7 +114,7 @@ class LatestKeys:
                 continue
             if single.HasField("partition_key"):
                 message_id = _id(entry.position, index)
-                self._set(text(single.partition_key), message_id, len(body))
+                self._set(_name(single.partition_key), message_id, len(body))
             elif not self._retain_null_key:
                 self.removed += 1
 
@@ -118,7 +123,7 @@ class LatestKeys:
             self.removed += not self._retain_null_key
             return
         message_id = _id(entry.position)
-        key = text(metadata.partition_key)
+        key = _name(metadata.partition_key)
         if metadata.num_chunks_from_msg > 1:
             self._see_chunk(key, message_id, metadata)
         elif metadata.HasField("uncompressed_size"):
@@ -126,11 +131,11 @@ class LatestKeys:
         else:
             self._set(key, message_id, len(payload.split(entry.data).payload))
 
-    def _see_chunk(self, key: str, message_id: MessageId, metadata: MessageMetadata) -> None:
+    def _see_chunk(self, key: Name, message_id: MessageId, metadata: MessageMetadata) -> None:
         """A chunked message counts as its key's last when it is complete. Apache's compactor takes
         each chunk for a message, and keeps only the last one.
         """
-        whose = text(metadata.producer_name), text(metadata.uuid)
+        whose = _name(metadata.producer_name), _name(metadata.uuid)
         growing = self._growing.setdefault(whose, _Chunks())
         growing.seen.add(metadata.chunk_id)
         if metadata.chunk_id < metadata.num_chunks_from_msg - 1:
@@ -144,7 +149,7 @@ class LatestKeys:
             # An earlier chunk is missing: no client can read the message.
             self.removed += 1
 
-    def _set(self, key: str, message_id: MessageId, size_bytes: int) -> None:
+    def _set(self, key: Name, message_id: MessageId, size_bytes: int) -> None:
         if size_bytes > 0:
             replaced = self._latest.get(key)
             self._latest[key] = message_id
@@ -158,3 +163,11 @@ class LatestKeys:
 
 def _id(position: Position, index: int = -1) -> MessageId:
     return (position[0], position[1], index)
+
+
+def _name(value: str | bytes) -> Name:
+    """What a text of an unchecked message is remembered by."""
+    found = text(value)
+    if len(found) <= _NAME_MAX:
+        return found
+    return blake2b(found.encode("utf-8", "surrogatepass"), digest_size=32).digest()

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from itertools import islice
 
+from geminga_broker.limits import NAME_BYTES_MAX, is_longer
 from geminga_broker.log.api import Cursor, CursorNotFound, Entry, EntryDamaged, ManagedLedger
 from geminga_broker.log.reserved_cursors import DEDUPLICATION
 from geminga_broker.policies.model import DeduplicationOptions
@@ -77,6 +78,8 @@ class Deduplication:
         if _is_earlier_chunk(metadata):
             return
         name = text(metadata.producer_name)
+        if is_longer(name, NAME_BYTES_MAX):
+            return  # no producer has that name, and it would be stored with the snapshot
         highest = max(signed(metadata.sequence_id), signed(metadata.highest_sequence_id))
         self._stored[name] = self._pushed[name] = max(highest, self._stored.get(name, highest))
         self._left[name] = now_s

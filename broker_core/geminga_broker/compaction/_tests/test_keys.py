@@ -43,6 +43,17 @@ def test_single_messages_stay_as_they_are() -> None:
     assert compacted([*datas, single("b", b""), single(None, b"4")]) == {2: datas[2]}
 
 
+def test_long_keys_take_little_memory() -> None:
+    """A key may have 5 MiB; those that begin alike are told apart, and found in batches too."""
+    first, second = "k" * 100_000 + "1", "k" * 100_000 + "2"
+    datas = [single(first, b"1"), single(second, b"2"), batch([(first, b"3")])]
+    assert compacted(datas) == {1: datas[1], 2: datas[2]}
+    keys = LatestKeys(retain_null_key=False)
+    for entry in entries_of(datas):
+        keys.see(entry)
+    assert sum(map(len, keys._latest)) < 100
+
+
 def test_messages_without_key_remain_if_configured() -> None:
     datas = [single(None, b"1"), single("a", b"2"), batch([(None, b"3"), ("a", b"4")])]
     assert sorted(compacted(datas)) == [2]

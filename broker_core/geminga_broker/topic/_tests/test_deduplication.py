@@ -290,6 +290,17 @@ def test_failed_messages_are_accepted_again() -> None:
     assert type(known.take("p", item(2))) is tuple
 
 
+def test_names_that_no_producer_has_are_not_remembered() -> None:
+    """Metadata may hold 5 MiB for one, which would be stored with the snapshot."""
+    known = made()
+    for name in ("a" * 1024, "b" * 1025):
+        metadata = MessageMetadata(producer_name=name, sequence_id=5, publish_time=1)
+        data = build(metadata, b"text")
+        known.replay(LogEntry(Position(7, 0), memoryview(data)), 0.0)
+    assert known.stored("a" * 1024) == 5
+    assert known.stored("b" * 1025) == -1
+
+
 def test_chunks_of_an_unfinished_message_are_replayed_as_such() -> None:
     """After a restart its producer sends the rest, with the same sequence id."""
     known = made()
