@@ -1,1 +1,1 @@
-"""The Trio client for programs without Trio: asyncio's and ordinary ones."""
+"""The Trio client for asyncio programs and for programs without an event loop."""

@@ -1,4 +1,4 @@
-"""Acknowledgements on their way from the program's threads to the loop, many in one go."""
+"""Passes acknowledgements from the program's threads to the loop, many at a time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ logger = logging.getLogger("geminga")
 
 
 class AckSender:
-    """Hands the acknowledgements of one consumer over (bounded by the messages received)."""
+    """Passes the acknowledgements of one consumer on (bounded by the received messages)."""
 
     def __init__(self, session: Session, consumer: Consumer) -> None:
         self.session = session
@@ -31,20 +31,20 @@ class AckSender:
         self.receiving = receiving_of(consumer)
         self._portal = session.portal
         self._checked: Entry | None = None
-        """The entry whose message was acknowledged last, which is known to be this consumer's."""
+        """The entry of the last acknowledged message: checked to be this consumer's."""
         self._acks: deque[MessageOrId] = deque()
         self._ack_runs: deque[Run] = deque()
         self._read: Message | None = None
         self._drains = 0
         self._signalled_for = -1
-        """As in Sender: a flag set before the loop is asked would deceive signal handlers."""
+        """See Sender: a flag set before the wake-up would mislead signal handlers."""
         self.waits_for_receipts = self.receiving.subscription.options.ack_receipt_enabled
-        """Whether an acknowledgement is done only when the broker has answered."""
+        """Whether an acknowledgement waits for the broker's receipt."""
 
     # ---- in the program's threads ----
 
     def acknowledge(self, message: MessageOrId) -> None:
-        """Hand an acknowledgement over. Raises InvalidArgumentError and ForkError."""
+        """Queue an acknowledgement. Raises InvalidArgumentError and ForkError."""
         if not isinstance(message, Message) or message._entry is not self._checked:
             self._check_once(message)
         self._acks.append(message)
@@ -57,13 +57,13 @@ class AckSender:
             self._checked = message._entry
 
     def acknowledge_runs(self, runs: list[Run]) -> None:
-        """Hand many over, as `Consumer._runs` has put them together. Raises ForkError."""
+        """Queue many, as grouped by `Receiving.runs`. Raises ForkError."""
         self._ack_runs.extend(runs)
         if runs:
             self._signal()
 
     def acknowledge_read(self, message: Message) -> None:
-        """A reader has come to that message; only the newest counts."""
+        """Note a reader's position; only the newest one is acknowledged."""
         self._read = message
         self._signal()
 
@@ -83,9 +83,7 @@ class AckSender:
         self.hand_acks_over()
 
     def hand_acks_over(self) -> None:
-        """Acknowledge all that was handed over before, at once: nothing that is asked of the Trio
-        consumer later comes before it.
-        """
+        """Acknowledge everything queued so far, before any later call of the Trio consumer."""
         try:
             read, self._read = self._read, None
             if read is not None:
@@ -100,7 +98,7 @@ class AckSender:
             note_runs([waiting.popleft() for _ in range(len(waiting))])
 
     def _runs(self, messages: list[MessageOrId]) -> list[Run]:
-        """Without those that can't be acknowledged any more."""
+        """The messages grouped, without those that can't be acknowledged any more."""
         try:
             return self.receiving.runs(messages)
         except GemingaError as error:
@@ -112,23 +110,21 @@ class AckSender:
         return runs
 
     def note(self, runs: list[Run], groups: list[Promise[None] | None]) -> None:
-        """Acknowledge these, behind what was handed over before; the groups whose receipts are to
-        be waited for are added.
-        """
+        """Acknowledge these, after earlier ones; adds the groups whose receipts are awaited."""
         self.hand_acks_over()
         note_runs(runs)
         groups += [part.acknowledger.group for part in {part: None for part, _, _ in runs}]
 
     @staticmethod
     async def receipts_of(groups: list[Promise[None] | None]) -> None:
-        """Until the broker has answered these groups. Raises what it says."""
+        """Wait for the broker's receipts of these groups. Raises their errors."""
         await trio.lowlevel.checkpoint()
         for group in groups:
             if group is not None:
                 await group.wait()
 
     async def ask(self, function: Callable[[], Awaitable[T]]) -> T:
-        """Call a function once all acknowledgements are with the Trio consumer."""
+        """Call a function after the Trio consumer has all acknowledgements."""
         self.hand_acks_over()
         return await function()
 

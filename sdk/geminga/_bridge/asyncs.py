@@ -1,6 +1,6 @@
-"""Sending, receiving and asking, as seen by an asyncio program.
+"""Sending, receiving and other calls, as seen by an asyncio program.
 
-The same for threads is made from this file by `tools/faces.py`: `_bridge/threads.py`.
+`tools/faces.py` generates the form for threads, `_bridge/threads.py`, from this file.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ T = TypeVar("T")
 C = TypeVar("C")
 
 QUEUED_MAX = 384
-"""Messages that wait for the loop before `submit` lets it take them."""
+"""Queued messages after which `submit` lets the loop take them."""
 BYTES_BETWEEN_TURNS = 128 * 1024
-"""`submit` lets the program's other tasks run after that much; a message is 1 KiB at least."""
+"""`submit` yields to the program's other tasks after this size; a message is 1 KiB at least."""
 
 
 class AsyncBlock(ABC):
-    """What is closed at the end of its block."""
+    """An object that is closed at the end of its block."""
 
     @abstractmethod
     async def aclose(self) -> None:
@@ -62,12 +62,12 @@ class AsyncSession(Session):
         self.host = AsyncHost()
         self._open_waiter = self.host.waiter()
         self.listenings: dict[Listening, None] = {}
-        """What calls the message listeners of the client's consumers."""
+        """The callers of the message listeners of the client's consumers."""
         super().__init__(portal(), opening, self._open_waiter.notify)
         self.portal.start(self.run, self)
 
     async def opened(self) -> None:
-        """Until the client is there."""
+        """Wait until the client is open."""
         self.portal.check_may_wait()
         try:
             await self._open_waiter.wait(self.portal)
@@ -79,7 +79,7 @@ class AsyncSession(Session):
             raise own_copy(self.error)
 
     async def call(self, function: Callable[[], Awaitable[T]], *, closes: bool = False) -> T:
-        """Run a coroutine function in the loop; returns what it does. Interrupted or cancelled, the
+        """Run a coroutine function in the loop; returns its result. Interrupted or cancelled, the
         function is cancelled too.
         """
         self.portal.check_may_wait()
@@ -102,7 +102,7 @@ class AsyncSession(Session):
         for listening in list(self.listenings):
             await listening.stop()
         waiter = self.host.waiter()
-        # It may end meanwhile by itself, with its loop.
+        # It may end meanwhile, with its loop.
         with suppress(AlreadyClosedError):
             self.portal.post(self.begin_closing)
             self.portal.post(self.on_end, waiter.notify)
@@ -110,7 +110,7 @@ class AsyncSession(Session):
 
 
 class Receipt(Handed, eq=False, gc=False):
-    """A message that was handed over for sending; made by `submit` and `send_nowait`."""
+    """The receipt of a submitted message; created by `submit` and `send_nowait`."""
 
     @property
     def _home(self) -> AsyncSession:
@@ -119,9 +119,9 @@ class Receipt(Handed, eq=False, gc=False):
         return session
 
     async def wait(self) -> MessageId:
-        """The message's id once the broker has stored it; raises what it failed with.
+        """Wait until the broker has stored the message; returns its id, or raises its error.
 
-        Giving up waiting doesn't take the message back.
+        A cancelled wait doesn't withdraw the message.
         """
         if not self.is_done:
             session = self._home
@@ -134,14 +134,14 @@ class Receipt(Handed, eq=False, gc=False):
     def add_done_callback(self, callback: Callable[[Receipt], object]) -> None:
         """Call `callback(receipt)` in the program's event loop once it is done.
 
-        The callback must be short and must not raise; what it raises is logged.
+        The callback must be short and must not raise; an error is logged.
         """
         host = self._home.host
         self.session.portal.post(self.on_done, lambda: host.tell(callback, self))
 
 
 class AsyncSender(Sender):
-    """What the methods of a producer do."""
+    """The implementation of a producer's methods."""
 
     session: AsyncSession
 
@@ -162,15 +162,15 @@ class AsyncSender(Sender):
         return handed.message_id
 
     def send_at_once(self, data: bytes) -> Receipt | None:
-        """Hand a message over that has nothing but a payload; None if `submit` has to: there is
-        no room, or it is the turn of the program's other tasks.
+        """Queue a message with a payload only; None if `submit` must do it, as there is no room or
+        it is time to yield.
         """
         size_bytes = len(data)
         since_turn = self._since_turn + (size_bytes if size_bytes > 1024 else 1024)
         if since_turn >= BYTES_BETWEEN_TURNS:
             return None
         handed = Receipt(self.session, data, None)
-        # As `_take_in`, without a call: this stands on the hot path.
+        # `_take_in`, inlined: this is on the hot path.
         if self._put_messages >= self._messages_limit or self._put_bytes >= self._bytes_limit:
             return None
         self._put_messages += 1
@@ -190,8 +190,8 @@ class AsyncSender(Sender):
             if len(self._queue) < QUEUED_MAX:
                 await self.session.host.turn()
             else:
-                # The interpreter's lock alone would let the loop have its turn after 5 ms only, and
-                # the broker would have nothing to do meanwhile.
+                # Otherwise the loop would get the interpreter's lock after 5 ms only, and the
+                # broker would be idle meanwhile.
                 waiter = self.session.host.waiter()
                 self.session.portal.post(waiter.notify)
                 await waiter.wait(self.session.portal)
@@ -200,7 +200,7 @@ class AsyncSender(Sender):
         return handed
 
     def made(self, data: object, sequence_id: int | None, described: MessageKeywords) -> Receipt:
-        """A message as it is handed over. Raises InvalidArgumentError."""
+        """The message to be queued. Raises InvalidArgumentError."""
         payload, extras = prepared(self.partitions.options.schema, data, sequence_id, described)
         if extras is not None or sequence_id is not None:
             return Receipt(self.session, payload, (extras, sequence_id))
@@ -208,13 +208,13 @@ class AsyncSender(Sender):
 
     async def _put_when_there_is_room(self, handed: Receipt) -> None:
         self.session.portal.check_may_wait()
-        # One at a time: were all woken whenever there is room for one, many would cost much.
+        # One waiter at a time: waking all for a room of one would be costly.
         async with self._room_lock:
             while self.put(handed) is not None:
                 await self.session.call(self.wait_for_room)
 
     async def call(self, function: Callable[[], Awaitable[T]]) -> T:
-        """Ask the Trio producer something, once it has all that was handed over before."""
+        """Call a function after the Trio producer has all queued messages."""
         return await self.session.call(lambda: self.ask(function))
 
     async def close(self) -> None:
@@ -225,14 +225,14 @@ class AsyncSender(Sender):
 
 
 class AsyncReceiver(Receiver):
-    """What the methods of a consumer and of a reader do."""
+    """The implementation of the methods of consumers and readers."""
 
     session: AsyncSession
     _listening: Listening | None = None
 
     async def receive(self, timeout_s: float | None) -> Message:
-        """As Consumer.receive. It waits when nothing was taken ahead, so after AHEAD_MAX messages
-        at the latest.
+        """As Consumer.receive. Suspends if no message is prefetched, so at least after every
+        AHEAD_MAX messages.
         """
         if timeout_s is not None:
             duration(timeout_s, "timeout_s")
@@ -240,7 +240,7 @@ class AsyncReceiver(Receiver):
         return message if message is not None else await self.receive_slowly(timeout_s)
 
     async def receive_slowly(self, timeout_s: float | None) -> Message:
-        """The same with nothing taken ahead."""
+        """`receive` without a prefetched message."""
         until_s = math.inf if timeout_s is None else time.monotonic() + timeout_s
         while True:
             await self._fill(1, until_s)
@@ -289,7 +289,7 @@ class AsyncReceiver(Receiver):
                 raise OperationTimeoutError(f"no message within {timeout_s} s")
 
     def listen(self, consumer: C, listener: Callable[[C, Message], object]) -> None:
-        """Call that with each message from now on."""
+        """Call the listener with each message from now on."""
         host = self.session.host
         self.receiving.is_listened = True
         options = self.receiving.subscription.options
@@ -307,7 +307,7 @@ class AsyncReceiver(Receiver):
             host.start(self._listening.work)
 
     async def stop_listening(self) -> None:
-        """Call it no more, once the calls that run have ended."""
+        """Stop calling the listener; waits for running calls."""
         if self._listening is not None:
             await self._listening.stop()
             self.session.listenings.pop(self._listening, None)
@@ -320,9 +320,9 @@ class AsyncReceiver(Receiver):
             raise StopAsyncIteration from None
 
     async def acknowledge_for_receipts(self, runs: list[Run]) -> None:
-        """Acknowledge, and wait for what the broker says."""
+        """Acknowledge, and wait for the broker's receipts."""
         groups: list[Promise[None] | None] = []
-        # Noted now, not when the call begins to run: what is posted next comes behind it.
+        # Posted now, not when the call runs: later posts must follow it.
         self.session.portal.post(self.note, runs, groups)
         await self.session.call(lambda: self.receipts_of(groups))
 
@@ -332,7 +332,7 @@ class AsyncReceiver(Receiver):
         self.session.portal.post(self.negative_acknowledge, message)
 
     async def call(self, function: Callable[[], Awaitable[T]]) -> T:
-        """Ask the Trio consumer something, once it has all acknowledgements."""
+        """Call a function after the Trio consumer has all acknowledgements."""
         return await self.session.call(lambda: self.ask(function))
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""A question to the loop, and the client's own place in it."""
+"""Calls into the loop, and the client's session there."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ logger = logging.getLogger("geminga")
 class Call(Generic[T]):
     """One coroutine function to be run in the loop, and its outcome.
 
-    `notify` is called in the loop when the outcome is there. Nobody waits for an abandoned call: it
-    is cancelled, and what it opened all the same is closed.
+    `notify` is called in the loop with the outcome. An abandoned call is cancelled; if it has
+    opened something nevertheless, that is closed.
     """
 
     __slots__ = (
@@ -43,7 +43,7 @@ class Call(Generic[T]):
         notify: Callable[[], object],
         closes: bool = False,
     ) -> None:
-        """What `closes` something begins, cancelled, though it is abandoned: the broker hears."""
+        """A call that `closes` something begins even if abandoned, to notify the broker."""
         self._function = function
         self._closes = closes
         self._notify = notify
@@ -53,7 +53,7 @@ class Call(Generic[T]):
         self._abandoned = False
 
     async def run(self) -> None:
-        """Run it to its outcome. Doesn't raise, but for cancellation from outside."""
+        """Run it to its outcome. Raises nothing but an outer cancellation."""
         try:
             with trio.CancelScope() as self._scope:
                 if self._abandoned:
@@ -71,12 +71,12 @@ class Call(Generic[T]):
             await self._close_value()
 
     def fail(self, error: GemingaError) -> None:
-        """It can't be run."""
+        """Set an error: the call can't be run."""
         self._error = error
         self._notify()
 
     def abandon(self) -> Callable[[], Awaitable[None]] | None:
-        """Nobody waits any more. Returns what is left to do if the outcome is there already."""
+        """No caller waits any more. If the outcome is there already, returns its cleanup."""
         self._abandoned = True
         if self._scope is not None:
             self._scope.cancel()
@@ -88,7 +88,7 @@ class Call(Generic[T]):
             await close()
 
     def result(self) -> T:
-        """The outcome, once: raises what the function raised."""
+        """The outcome, once; raises the function's error."""
         error = self._error
         if error is None:
             return self._value
@@ -114,15 +114,15 @@ class Session:
         self._opening = opening
         self._opened: Callable[[], object] | None = notify
         self.error: Exception | None = None
-        """Why it failed, if it did."""
+        """The error that ended it."""
         self._closing = trio.Event()
         self._ended = trio.Event()
         self._on_end: list[Callable[[], object]] = []
         self._client: Client | None = None
         self.nursery: trio.Nursery | None = None
-        """Where calls run, None once it is closed."""
+        """The nursery of the calls; None once it is closed."""
         self._early: list[Call[Any]] | None = []
-        """Calls that wait for the client, None once it is open or has failed."""
+        """Calls that wait for the client to open; None once it is open or has failed."""
 
     def __repr__(self) -> str:
         return "<Client, not open yet>" if self._client is None else repr(self._client)
@@ -145,7 +145,7 @@ class Session:
                     await self._client.aclose()
                     nursery.cancel_scope.cancel()
                 finally:
-                    # What is asked from now on is refused: a nursery that ends takes nothing in.
+                    # Refuse calls from now on: an ending nursery accepts no task.
                     self.nursery = None
         except Exception as error:
             logger.exception("the client failed")
@@ -174,24 +174,24 @@ class Session:
         self._closing.set()
 
     async def closed(self) -> None:
-        """Until it is closed."""
+        """Wait until it is closed."""
         await self._ended.wait()
 
     def loop_ended(self, error: AlreadyClosedError) -> None:
-        """The loop has ended without it."""
+        """The loop ended before the client was closed."""
         self.is_running = False
         self.nursery = None
         self.error = self.error or error
 
     def on_end(self, notify: Callable[[], object]) -> None:
-        """Have `notify` called once it is closed, at once if it is."""
+        """Call `notify` when it is closed, or now if it already is."""
         if self.is_running:
             self._on_end.append(notify)
         else:
             notify()
 
     def spawn(self, call: Call[T]) -> None:
-        """Run a call beside the others."""
+        """Run a call concurrently with others."""
         if self._early is not None:
             self._early.append(call)
         elif self.nursery is None or not self.is_running:
@@ -201,7 +201,7 @@ class Session:
             self.nursery.start_soon(call.run)
 
     def abandon(self, call: Call[T]) -> None:
-        """Nobody waits for the call any more."""
+        """Abandon a call, and run its cleanup."""
         left = call.abandon()
         if left is not None and self.nursery is not None:
             self.nursery.start_soon(left)

@@ -1,4 +1,4 @@
-"""A message between the program that handed it over and the loop that sends it."""
+"""A message on its way from the program to the loop that sends it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from geminga_protocol.message_id import MessageId
 from geminga_runtime.waiters import own_copy
 
 Details = tuple[Extras | None, int | None]
-"""What describes a message, and its sequence id."""
+"""A message's options, and its sequence id."""
 NO_DETAILS: Details = (None, None)
 
 
 class Handed(msgspec.Struct, eq=False, gc=False):
-    """A message that was handed over: what the loop's receipt will be, before and after there is
-    one. Made in the program's thread, completed in the loop; all are in the end.
+    """A queued message: a receipt that later refers to the loop's receipt. Created in the program's
+    thread, completed in the loop; every one is completed in the end.
     """
 
     session: Session
@@ -28,10 +28,10 @@ class Handed(msgspec.Struct, eq=False, gc=False):
     details: Details | None
     _index: int = 0
     _outgoing: Outgoing | None = None
-    """Where the Trio producer put it."""
+    """Its place in the Trio producer."""
     _failure: GemingaError | None = None
     _waiting: list[Callable[[], object]] | None = None
-    """What is to be called once it is there."""
+    """Callbacks to be registered when it has a place."""
 
     def __repr__(self) -> str:
         if not self.is_done:
@@ -40,19 +40,19 @@ class Handed(msgspec.Struct, eq=False, gc=False):
 
     @property
     def is_done(self) -> bool:
-        """Whether the broker has answered, or the message has failed."""
+        """Whether the message has its receipt, or has failed."""
         outgoing = self._outgoing
         return self._failure is not None if outgoing is None else outgoing.is_settled
 
     @property
     def error(self) -> GemingaError | None:
-        """Why the message failed, None if it didn't (yet)."""
+        """The error of a failed message, else None."""
         outgoing = self._outgoing
         return self._failure if outgoing is None else outgoing.error
 
     @property
     def message_id(self) -> MessageId:
-        """The message's id; raises what it failed with, InvalidStateError while it is pending."""
+        """The message's id; raises its error, or InvalidStateError while it is pending."""
         if self._outgoing is not None:
             return Receipt(self._outgoing, self._index).message_id
         if self._failure is not None:
@@ -60,7 +60,7 @@ class Handed(msgspec.Struct, eq=False, gc=False):
         raise InvalidStateError("the message is still pending: wait() first")
 
     def place(self, outgoing: Outgoing, index: int) -> None:
-        """The Trio producer took it."""
+        """Set its place in the Trio producer."""
         self._index = index
         self._outgoing = outgoing
         self.data = b""
@@ -68,7 +68,7 @@ class Handed(msgspec.Struct, eq=False, gc=False):
             self._tell()
 
     def refuse(self, error: GemingaError) -> None:
-        """It couldn't be sent."""
+        """Set the error of a message that can't be sent."""
         self._failure = error
         self.data = b""
         self._tell()
@@ -79,8 +79,8 @@ class Handed(msgspec.Struct, eq=False, gc=False):
             self.on_done(callback)
 
     def on_done(self, callback: Callable[[], object]) -> None:
-        """Have the loop call `callback` once it is done; called in the loop, or before the message
-        is handed over.
+        """Let the loop call `callback` when it is done. Call this in the loop, or before the
+        message is queued.
         """
         if self._outgoing is not None:
             self._outgoing.on_settled(callback)

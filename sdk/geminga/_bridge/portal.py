@@ -1,8 +1,8 @@
-"""The Trio loop that works for programs without one: a background thread per process.
+"""The Trio loop for programs without one: a background thread per process.
 
-Programs hand it functions to run (`post`); a burst of them costs one wake-up of the loop. Nothing
-here waits while it holds a lock that the loop needs, and an interrupted program thread leaves
-nothing locked: neither for others (KeyboardInterrupt at any point) nor for its signal handlers.
+Programs pass it functions to call (`post`); a burst of them wakes the loop once. No code here waits
+while it holds a lock that the loop needs, and an interrupted program thread holds no lock: neither
+after a KeyboardInterrupt at any point nor during its signal handlers.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ logger = logging.getLogger("geminga")
 Ts = TypeVarTuple("Ts")
 
 Posts = deque[tuple[Callable[..., object], tuple[object, ...]]]
-"""Functions that a loop is to call, with their arguments."""
+"""Functions to be called by a loop, with their arguments."""
 
 EXIT_TIMEOUT_S = 5.0
-"""How long the interpreter's exit waits for clients that the program left open."""
+"""Bound of the time that the interpreter's exit waits for clients left open."""
 WAIT_STEP_S = 0.1 if os.name == "nt" else threading.TIMEOUT_MAX
-"""On Windows a waiting lock can't be interrupted: it is asked again and again there."""
+"""Waiting for a lock can't be interrupted on Windows: there it is polled."""
 
 
 class Portal:
@@ -40,21 +40,21 @@ class Portal:
 
     def __init__(self) -> None:
         self.is_forked = False
-        """Whether this is a copy in a child process, where its thread doesn't exist."""
+        """Whether this is a copy in a forked child, where the thread doesn't exist."""
         self._posts: Posts = deque()
         self._turns = 0
-        """How often the loop has begun to run posts."""
+        """The number of times that the loop began to run posts."""
         self._woken_for = -1
-        """What that was before the loop was last woken. No flag is set before it is woken: a signal
-        handler in between would take it to be awake, and wait for ever."""
+        """`_turns` before the last wake-up. Not a flag set before the wake-up: a signal handler in
+        between would consider the loop awake, and wait for ever."""
         self.is_over = False
-        """Whether the loop has ended, which it does by a mistake or at the program's end only."""
+        """Whether the loop has ended: after a defect, or at the program's end."""
         self.waiters: set[Waiter] = set()
-        """Those that the loop is to notify."""
+        """Waiters to be notified by the loop."""
         self._ended = threading.Event()
         self._closers: weakref.WeakSet[Closer] = weakref.WeakSet()
         self.forkables: weakref.WeakSet[Forkable] = weakref.WeakSet()
-        """Who is told in the child after a fork."""
+        """Objects to be notified in the child after a fork."""
         started = allocate_lock()
         started.acquire()
         self._thread = threading.Thread(
@@ -77,9 +77,9 @@ class Portal:
             logger.error("the background loop ended", exc_info=failure)
 
     def _tell_the_end(self) -> None:
-        """Nobody waits for a loop that has ended: everybody gets an error."""
+        """After the loop's end, fail all that wait for it."""
         self.is_over = True
-        # Never again does a post find the loop woken already.
+        # From now on no post considers the loop awake.
         self._turns += 1
         error = self._over()
         tells: list[Callable[[], object]] = [
@@ -90,7 +90,7 @@ class Portal:
         for tell in tells:
             try:
                 tell()
-            except BaseException:  # noqa: ASYNC103 - whatever callbacks raise, the others hear it
+            except BaseException:  # noqa: ASYNC103 - the other waiters must be notified, too
                 logger.exception("notifying a waiter of the background loop's end failed")
 
     @staticmethod
@@ -99,7 +99,7 @@ class Portal:
 
     @property
     def is_gone(self) -> bool:
-        """Whether nothing can be posted any more."""
+        """Whether posting is no longer possible."""
         return self.is_forked or self.is_over
 
     def check(self) -> None:
@@ -115,14 +115,13 @@ class Portal:
             try:
                 await trio.sleep_forever()
             finally:
-                # Whoever connects from now on has another loop.
+                # Later clients use another loop.
                 self.is_over = True
 
     def post(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
-        """Have the loop call a function, after all that was posted before; what it raises is
-        logged.
+        """Let the loop call a function, after earlier posts; its error is logged.
 
-        Raises ForkError, and AlreadyClosedError when the loop has ended.
+        Raises ForkError, and AlreadyClosedError if the loop has ended.
         """
         if self.is_forked:
             self.refuse()
@@ -143,27 +142,27 @@ class Portal:
 
     def _run_posts(self) -> None:
         self._turns += 1
-        # A mistake in one is no reason to end every client of the process.
+        # A defect in one must not end every client of the process.
         run_posts(self._posts, "a call of the background loop failed")
 
     def check_may_wait(self) -> None:
-        """Raises InvalidStateError in the loop's own thread, which would wait for itself."""
+        """Raises InvalidStateError in the loop's thread, which would wait for itself."""
         if get_ident() == self._thread_id:
             raise InvalidStateError(
                 "a callback runs in the client's own thread: it must not wait there"
             )
 
     def start(self, function: Callable[[], Awaitable[None]], closer: Closer) -> None:
-        """Run a task that doesn't raise, beside all others; `closer` ends it at the exit."""
+        """Run a task that doesn't raise; `closer` ends it at the interpreter's exit."""
         self._closers.add(closer)
         self.post(self._nursery.start_soon, function)
 
     def stop(self) -> None:
-        """End the loop, which nobody uses."""
+        """End an unused loop."""
         self.post(self._nursery.cancel_scope.cancel)
 
     def close_at_exit(self) -> None:
-        """The program ends: what it left open gets a little time to send what waits."""
+        """At the interpreter's exit, give open clients a little time to send pending messages."""
         if self.is_forked or self.is_over:
             return
         try:
@@ -182,38 +181,38 @@ class Portal:
 
 
 class Forkable(Protocol):
-    """Something that a child process has a copy of, which it can't use."""
+    """An object whose copy in a forked child can't be used."""
 
     def after_fork(self) -> None:
-        """In the child: have the next call raise ForkError."""
+        """In the child: make the next call raise ForkError."""
 
     def loop_ended(self, error: AlreadyClosedError) -> None:
-        """In what was the loop's thread: fail what waits, and have the next call raise it."""
+        """After the loop's end, in its thread: fail waiting calls and later ones."""
 
 
 class Waiter(Protocol):
-    """Someone who waits for the loop."""
+    """Waits for the loop."""
 
     def cut(self) -> object:
-        """Let it wait no more: the loop has ended."""
+        """End the wait: the loop has ended."""
 
 
 class Closer(Protocol):
     """Ends one of the portal's long-lived tasks; its methods are called in the loop."""
 
     def begin_closing(self) -> None:
-        """Ask it to end."""
+        """Request its end."""
 
     async def closed(self) -> None:
-        """Until it has ended."""
+        """Wait until it has ended."""
 
     def loop_ended(self, error: AlreadyClosedError) -> None:
-        """In what was the loop's thread, after the loop has ended without it."""
+        """The loop ended before the task; called in the loop's thread."""
 
 
 def run_posts(posts: Posts, failure: str) -> None:
-    """Call those that are there now, not until there is none: a thread that posts without end would
-    keep all else waiting. What they raise is logged.
+    """Call the present posts, not later ones: a thread that posts without end must not stall the
+    loop. Their errors are logged.
     """
     for _ in range(len(posts)):
         function, args = posts.popleft()
@@ -224,13 +223,13 @@ def run_posts(posts: Posts, failure: str) -> None:
 
 
 def acquire(lock: LockType) -> None:
-    """Wait for a lock that another thread gives up; a signal's handler may interrupt it."""
+    """Wait for a lock that another thread releases; signal handlers may interrupt it."""
     while not lock.acquire(timeout=WAIT_STEP_S):
         pass
 
 
 class _Current:
-    """The process's portal, made when it is first needed."""
+    """The process's portal, created on first use."""
 
     def __init__(self) -> None:
         self._portal: Portal | None = None
@@ -243,7 +242,7 @@ class _Current:
                 return known
             made = Portal()
             if self._portal is not known:
-                # A signal handler has made one meanwhile.
+                # A signal handler has created one meanwhile.
                 made.stop()
                 return self.get()
             self._portal = made
@@ -253,7 +252,7 @@ class _Current:
             return made
 
     def after_fork(self) -> None:
-        """In the child: nobody runs the loop there, and the lock may be held by nobody."""
+        """In the child: there is no loop, and the lock's holder may not exist."""
         if self._portal is not None:
             self._portal.is_forked = True
             for each in list(self._portal.forkables):

@@ -1,8 +1,8 @@
-"""Messages on their way from the loop to the program's threads, many in one go.
+"""Passes messages from the loop to the program's threads, many at a time.
 
-The loop takes messages ahead of the program, at most half the receiver queue at once, and none
-beyond the one asked for if that is small. When the loop throws away what was received and not taken
-(lost connection, seek, redelivery), what was taken ahead goes with it.
+The loop prefetches messages for the program, at most half the receiver queue at once, and only the
+requested one if the queue is small. If the loop drops received messages (lost connection, seek,
+redelivery), prefetched ones are dropped, too.
 """
 
 from __future__ import annotations
@@ -32,59 +32,56 @@ Ahead = TypeVar("Ahead", Message, EntryBatch)
 logger = logging.getLogger("geminga")
 
 AHEAD_MAX = 1000
-"""Most messages that are taken ahead in one go."""
+"""Bound of the messages of one prefetch."""
 BYTES_AHEAD_MAX = 10 * 1024 * 1024
-"""And most bytes of them."""
+"""Bound of the bytes of one prefetch."""
 
 Discarded = tuple[Source, Container[tuple[int, int]] | None]
 
 
 class Receiver(AckSender):
-    """What one consumer's messages pass on their way to the program, and its acknowledgements on
-    their way back.
-    """
+    """Passes one consumer's messages to the program, and its acknowledgements back."""
 
     def __init__(self, session: Session, consumer: Consumer, *, for_listener: bool = False) -> None:
-        """Beside a message listener only its own workers may receive."""
+        """With a message listener, only its workers may receive."""
         super().__init__(session, consumer)
         self._for_listener = for_listener
         self._local: deque[Message] = deque()
         self.pops: Iterator[Message] = iter(self._local.popleft, None)
         """Taking by iteration: no signal handler can run between taking and returning, so that
-        KeyboardInterrupt loses nothing. Raises IndexError when there is nothing."""
+        KeyboardInterrupt loses no message. Raises IndexError if there is none."""
         self._entries: deque[EntryBatch] = deque()
-        """Whole entries on their way to a reader's program, behind the messages taken ahead."""
+        """Prefetched whole entries for a reader's program, after the prefetched messages."""
         self._entry_pops: Iterator[EntryBatch] = iter(self._entries.popleft, None)
         self._are_few_bytes = True
-        """Whether what was taken ahead has no more than BYTES_AHEAD_MAX, or is one message."""
+        """Whether the prefetched messages are within BYTES_AHEAD_MAX, or only one."""
         self.is_stale = False
-        """Whether what was taken ahead must be looked at first, or this is a copy in a child
-        process.
+        """Whether prefetched messages must be checked first, or this is a copy in a forked child.
         """
         self._discarded: list[Discarded] = []
         self._filling = trio.Lock()
-        """One fill at a time: what it takes ahead is for all callers, and another one that waits at
-        the inbox meanwhile would not see it."""
+        """One fill at a time: its messages are for all callers, and a caller that waits at the
+        inbox meanwhile would not see them."""
         self._ahead_max = max(1, min(AHEAD_MAX, self.receiving.subscription.queue_size // 2))
         if self.receiving.subscription.options.ack_timeout_s:
-            # The time to acknowledge a message runs from when it is taken.
+            # No prefetch: a message's ack timeout begins when it is taken.
             self._ahead_max = 1
         self.receiving.inbox.on_discard = self._on_discard
         session.portal.forkables.add(self)
 
     def after_fork(self) -> None:
-        """In the child: nothing is taken from here any more, and the next call tells why."""
+        """In the child: no message is taken any more, and the next call raises ForkError."""
         self.is_stale = True
         self._signalled_for = -1
 
     def loop_ended(self, error: AlreadyClosedError) -> None:
-        """What was taken ahead may still be received; the next acknowledgement raises it."""
+        """Prefetched messages may still be received; the next acknowledgement raises the error."""
         self._signalled_for = -1
 
     # ---- in the program's threads ----
 
     def take(self) -> Message | None:
-        """The next message if one was taken ahead. Raises ForkError."""
+        """The next prefetched message, or None. Raises ForkError."""
         if self.is_stale:
             self._check_fork()
             return None
@@ -96,7 +93,7 @@ class Receiver(AckSender):
         return None
 
     def take_many(self, messages_max: int, bytes_max: float) -> list[Message]:
-        """Those taken ahead, up to both limits, but one in any case if there is one."""
+        """Prefetched messages up to both limits, at least one if there is any."""
         taken: list[Message] = []
         if self.is_stale:
             self._check_fork()
@@ -104,7 +101,7 @@ class Receiver(AckSender):
         append = taken.append
         try:
             if self._are_few_bytes and bytes_max >= BYTES_AHEAD_MAX:
-                # In one go, and by iteration again; what came before the end stays.
+                # At once, and by iteration again; messages taken before its end are kept.
                 taken.extend(islice(self.pops, messages_max))
                 return taken
             for message in self.pops:
@@ -123,8 +120,8 @@ class Receiver(AckSender):
         return taken
 
     def take_entries(self, bytes_max: float) -> list[EntryBatch]:
-        """Those on their way, up to that many bytes, but one in any case if there is one. What was
-        taken ahead message by message comes before, as parts of entries.
+        """Prefetched entries up to that many bytes, at least one if there is any. Prefetched
+        single messages come first, as parts of entries.
         """
         if self._local or self.is_stale:
             return parts_of(self.take_many(sys.maxsize, bytes_max))
@@ -149,8 +146,8 @@ class Receiver(AckSender):
             self._portal.refuse()
 
     def forget(self) -> None:
-        """Everything received is to come again: what was taken ahead is looked at before any of it
-        is handed out.
+        """All received messages are to be redelivered: check prefetched ones before the next is
+        taken.
         """
         self.is_stale = True
 
@@ -161,7 +158,7 @@ class Receiver(AckSender):
         self.is_stale = True
 
     def _forget_discarded(self) -> None:
-        """Leave out of what was taken ahead what the loop has thrown away since."""
+        """Drop prefetched messages that the loop has dropped since."""
         self.is_stale = False
         discarded, self._discarded = self._discarded, []
         if not discarded:
@@ -170,8 +167,8 @@ class Receiver(AckSender):
         _leave_out(self._entries, lambda received: received._entry, discarded)
 
     async def fill(self, messages_max: int, timeout_s: float | None) -> None:
-        """Wait for messages and take them ahead: those asked for, or half a queue; none if none
-        came in time. Raises what Consumer.receive raises.
+        """Wait for messages and prefetch them, up to the requested number or half a queue; none
+        after the timeout. Raises the errors of Consumer.receive.
         """
         left_s = await self._begin_filling(timeout_s)
         if left_s is None:
@@ -202,7 +199,7 @@ class Receiver(AckSender):
             await trio.lowlevel.checkpoint()
             return
         if self._entries:
-            # A call that was given up has left them.
+            # An abandoned call has left messages.
             await trio.lowlevel.checkpoint()
             self._are_few_bytes = False
             for received in self.take_entries(math.inf):
@@ -215,15 +212,15 @@ class Receiver(AckSender):
             BYTES_AHEAD_MAX,
             timeout_s,
         )
-        # No checkpoint since they were taken: cancellation loses none. What was thrown away while
-        # waiting was received before them.
+        # No checkpoint since they were taken: cancellation loses none. Messages dropped during the
+        # wait were received before them.
         self._forget_discarded()
         self._are_few_bytes = not self._local
         self._local.extend(messages)
 
     async def fill_entries(self, bytes_max: float, timeout_s: float | None) -> None:
-        """Wait for entries and hand them over whole; none if none came in time. Raises what
-        Reader.read_batches raises otherwise.
+        """Wait for entries and prefetch them whole; none after the timeout. Raises other errors of
+        Reader.read_batches.
         """
         left_s = await self._begin_filling(timeout_s)
         if left_s is None:
@@ -240,8 +237,8 @@ class Receiver(AckSender):
             self._filling.release()
 
     async def fill_batch(self, limits: BatchLimits) -> None:
-        """Wait for as many messages as `batch_receive_policy` says, together with those that were
-        taken ahead. Raises what Consumer.receive_batch raises.
+        """Wait until `batch_receive_policy` is fulfilled, counting prefetched messages. Raises the
+        errors of Consumer.receive_batch.
         """
         messages_max, bytes_max, wait_s, _ = limits
         self.hand_acks_over()
@@ -264,7 +261,7 @@ class Receiver(AckSender):
         return await self.consumer.has_message_available()
 
     async def aclose(self) -> None:
-        """As Consumer.aclose. What was taken ahead is given back."""
+        """As Consumer.aclose. Prefetched messages are given back."""
         self.hand_acks_over()
         self._local.clear()
         self._entries.clear()

@@ -1,4 +1,4 @@
-"""Messages on their way from the program's threads to the loop, many in one go."""
+"""Passes messages from the program's threads to the loop, many at a time."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ T = TypeVar("T")
 logger = logging.getLogger("geminga")
 
 BYTES_IN_HAND_MAX = 4 * 1024 * 1024
-"""After that much it is looked again whether the client's memory limit leaves room."""
+"""Bytes queued between two checks of the client's memory limit."""
 RUN_MAX = 1024
-"""Messages that are given to the Trio producer in one go."""
+"""Messages passed to the Trio producer at once."""
 FREED_PART = 16
-"""Waiting for room ends when that part of all pending frames is done, not at each of them."""
+"""A wait for room ends after this part of all pending frames, not after each."""
 ROOM_POLL_S = 0.001
 
 
 class Sender:
-    """Hands the messages of one producer over.
+    """Passes the messages of one producer on.
 
-    The Trio producer has the room: `max_pending_messages` over all partitions together, and the
-    client's memory limit, which may be passed by BYTES_IN_HAND_MAX. What is put here counts from
-    then on. Counters only rise, so that one read too early says too little room, never too much.
+    The bounds are `max_pending_messages` over all partitions together, and the client's memory
+    limit, which may be exceeded by BYTES_IN_HAND_MAX. Queued messages count. Counters only rise, so
+    that a stale one shows too little room, never too much.
     """
 
     def __init__(self, session: Session, producer: Producer[Any]) -> None:
@@ -48,32 +48,31 @@ class Sender:
         self.producer = producer
         self.partitions = partitions_of(producer)
         self._queue: deque[Handed] = deque()
-        # What sending threads change together is changed without a call in between: neither another
-        # thread nor a signal handler comes in there, so there is no lock that a handler could find
-        # held by the frame that it interrupts.
+        # Sending threads change these together, without a call in between, where another thread or
+        # a signal handler could run. A lock might be held by the frame that a handler interrupts.
         self._put_messages = 0
         self._put_bytes = 0
         self._messages_limit = 0
-        """What `_put_messages` may rise to before it is looked again how much room there is."""
+        """`_put_messages` may rise to this before the next check for room."""
         self._bytes_limit = 0
         self._taken_bytes = 0
         self._refused_messages = 0
-        """Messages that the Trio producer never took."""
+        """Messages that never reached the Trio producer."""
         self._drains = 0
-        """How often the loop has begun to take messages."""
+        """The number of times that the loop began to take messages."""
         self._signalled_for = -1
-        """What that was before the loop was last asked to. No flag is set before it is asked: a
-        signal handler in between would take the loop to be awake, and wait for ever."""
+        """`_drains` before the last wake-up. Not a flag set before the wake-up: a signal handler in
+        between would consider the loop awake, and wait for ever."""
         self._catching_up: trio.Event | None = None
         session.portal.forkables.add(self)
 
     def after_fork(self) -> None:
-        """In the child: the next message is refused."""
+        """In the child: refuse the next message."""
         self._messages_limit = -1
         self._signalled_for = -1
 
     def loop_ended(self, error: AlreadyClosedError) -> None:
-        """What has no receipt has none ever, and nothing more is taken."""
+        """Fail all messages without a receipt, and accept no more."""
         self._messages_limit = -1
         while self._queue:
             self._queue.popleft().refuse(error)
@@ -82,15 +81,15 @@ class Sender:
 
     @property
     def pending_messages(self) -> int:
-        """Messages without receipt yet."""
+        """Number of messages without a receipt."""
         settled = self.partitions.settled_messages + self._refused_messages
         return max(0, self._put_messages - settled)
 
     # ---- in the program's threads ----
 
     def put(self, handed: Handed) -> GemingaError | None:
-        """Hand a message over; returns why there is no room for it. Raises ForkError, and why
-        nothing can be sent any more.
+        """Queue a message; if there is no room, returns the error. Raises ForkError, and the error
+        that ended the producer.
         """
         portal = self.session.portal
         if portal.is_forked:
@@ -105,7 +104,7 @@ class Sender:
         return None
 
     def _take_in(self, handed: Handed, size_bytes: int) -> bool:
-        """Queue a message; False if it has to be looked first whether there is room."""
+        """Queue a message; False if the room must be checked first."""
         if self._put_messages >= self._messages_limit or self._put_bytes >= self._bytes_limit:
             return False
         self._put_messages += 1
@@ -119,7 +118,7 @@ class Sender:
         self._signalled_for = drains
 
     def _look_for_room(self) -> GemingaError | None:
-        """Raise the limits to what there is room for; returns why there is none."""
+        """Set the limits to the present room; returns an error if there is none."""
         error = self._why_over()
         if error is not None:
             raise own_copy(error)
@@ -135,8 +134,8 @@ class Sender:
         return None
 
     def _room(self) -> tuple[int, int]:
-        """Up to which messages and bytes may be put. What was taken or is done meanwhile counts as
-        if it weren't.
+        """Limits of the counts of queued messages and bytes. Messages taken or completed meanwhile
+        still count.
         """
         messages = self._refused_messages + self.partitions.settled_messages
         taken_bytes = self._taken_bytes
@@ -145,12 +144,12 @@ class Sender:
         return self.partitions.pending_max + messages, taken_bytes + room_bytes
 
     def _why_over(self) -> GemingaError | None:
-        """The error with which the Trio producer refuses every message, None if it takes some."""
+        """The error with which the Trio producer refuses every message, or None."""
         if not self.session.is_running:
             return AlreadyClosedError("the client is closed", topic=self.producer.topic)
         parts = self.partitions.parts
         if len(parts) > 1 and not all(isinstance(part.error, FATAL) for part in parts):
-            # Messages go to the others, and a partition that failed for a while is started anew.
+            # Messages go to the other partitions, and a temporarily failed one is restarted.
             return None
         return parts[0].error
 
@@ -161,13 +160,13 @@ class Sender:
         if self._catching_up is not None:
             return
         queue = self._queue
-        # As many as there are now: what comes meanwhile waits for the next turn of the loop, or a
-        # busy thread would keep it from writing.
+        # Only the present ones: later messages wait for the loop's next turn, as otherwise a busy
+        # thread would prevent writing.
         left = len(queue)
         while left > 0:
             run, sent = self._send_run(min(left, RUN_MAX))
             left -= max(1, run)
-            # One by one then: those of the run, or the one that has more than a payload.
+            # Singly: the rest of the run, or a message with more than a payload.
             for _ in range(max(1, run) - sent):
                 if not self._send_one():
                     self._wait_until_there_is_room()
@@ -176,8 +175,8 @@ class Sender:
             self._signal()
 
     def _send_run(self, count: int) -> tuple[int, int]:
-        """Messages that have nothing but a payload, many in one go: returns how many come next, and
-        how many the producer took.
+        """Send next messages with a payload only, all at once; returns their number, and how many
+        the producer accepted.
         """
         queue = self._queue
         run: list[Handed] = []
@@ -191,7 +190,7 @@ class Sender:
         for outgoing, first, messages in placed:
             for index, handed in enumerate(run[sent : sent + messages], first):
                 taken_bytes += len(handed.data)
-                # As `Handed.place`, without a call: this stands on the hot path.
+                # `Handed.place`, inlined: this is on the hot path.
                 handed._index = index
                 handed._outgoing = outgoing
                 handed.data = b""
@@ -204,7 +203,7 @@ class Sender:
         return len(run), sent
 
     def _send_one(self) -> bool:
-        """Give one to the Trio producer; returns whether it had room."""
+        """Pass one message to the Trio producer; returns whether it had room."""
         handed = self._queue[0]
         try:
             receipt = self.partitions.send_checked(handed.data, *(handed.details or NO_DETAILS))
@@ -238,12 +237,12 @@ class Sender:
         else:
             failure = error
             if not isinstance(error, InvalidArgumentError):
-                # The next message has to look first if the producer still takes any.
+                # The next message must check whether the producer still accepts any.
                 self._messages_limit = -1
         handed.refuse(failure)
 
     async def _catch_up(self, done: trio.Event) -> None:
-        """Send what the producer has no room for yet, in order, as it gets room."""
+        """Send queued messages in order as the producer gets room."""
         try:
             while self._queue:
                 handed = self._queue[0]
@@ -267,15 +266,15 @@ class Sender:
             self._refused(self._queue.popleft(), AlreadyClosedError("the client is closed"))
 
     async def caught_up(self) -> None:
-        """Until the Trio producer has all that was handed over before, also what an interrupted
-        frame has not told of yet.
+        """Wait until the Trio producer has all queued messages, even those queued by an interrupted
+        frame that has not woken the loop yet.
         """
         self._drain()
         while self._catching_up is not None:
             await self._catching_up.wait()
 
     async def wait_for_room(self) -> None:
-        """Until a good part of what is pending is done, or the producer is."""
+        """Wait until a good part of the pending messages is done, or the producer has ended."""
         self._drain()
         if self._has_room_or_is_over():
             return
@@ -291,12 +290,12 @@ class Sender:
         return has_room or self._why_over() is not None
 
     async def ask(self, function: Callable[[], Awaitable[T]]) -> T:
-        """Call a function once the Trio producer has all that was handed over before."""
+        """Call a function after the Trio producer has all queued messages."""
         await self.caught_up()
         return await function()
 
     async def aclose(self) -> None:
-        """As Producer.aclose, once the Trio producer has all that was handed over before."""
+        """As Producer.aclose, after the Trio producer has all queued messages."""
         try:
             await self.caught_up()
             refused = self._refused_messages

@@ -1,4 +1,4 @@
-"""How a program waits for the loop: a thread by a lock, an asyncio task by a future."""
+"""The program's waits for the loop: a thread by a lock, an asyncio task by a future."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger("geminga")
 
 
 class ThreadWaiter:
-    """Waited for once by one thread; `notify` is called once in the loop."""
+    """A single wait of one thread; `notify` is called once in the loop."""
 
     __slots__ = ("_is_cut", "_lock", "notify")
 
@@ -33,7 +33,7 @@ class ThreadWaiter:
         self.notify: Callable[[], object] = self._lock.release
 
     def wait(self, portal: Portal) -> None:
-        """Until notified. KeyboardInterrupt comes through at once. Raises AlreadyClosedError when
+        """Wait until notified. KeyboardInterrupt is raised at once. Raises AlreadyClosedError if
         the loop ends.
         """
         portal.waiters.add(self)
@@ -46,7 +46,7 @@ class ThreadWaiter:
             portal.check()
 
     def wait_for_threads(self) -> None:
-        """The same where another thread of the program notifies."""
+        """`wait` for a notification by another thread of the program."""
         acquire(self._lock)
 
     def cut(self) -> None:
@@ -57,8 +57,8 @@ class ThreadWaiter:
 
 
 class ThreadEvent:
-    """Something that happens once. Unlike `threading.Event` it has no lock that a signal handler
-    could find held.
+    """A one-time event. Unlike `threading.Event` it has no lock that the frame interrupted by a
+    signal handler might hold.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class ThreadEvent:
         self._waiters: deque[ThreadWaiter] = deque()
 
     def set(self) -> None:
-        """It has happened."""
+        """Set the event."""
         self._is_set = True
         while True:
             try:
@@ -75,24 +75,24 @@ class ThreadEvent:
                 return
 
     def wait(self) -> None:
-        """Until it has. KeyboardInterrupt comes through at once."""
+        """Wait until it is set. KeyboardInterrupt is raised at once."""
         waiter = ThreadWaiter()
         self._waiters.append(waiter)
         if self._is_set:
-            # It may have happened before this one was there to be told.
+            # It may have been set before this waiter was registered.
             self.set()
         waiter.wait_for_threads()
 
 
 class ThreadHost:
-    """Where the blocking face's program runs: nowhere in particular."""
+    """The surroundings of a blocking program: any thread."""
 
     def waiter(self) -> ThreadWaiter:
         """Something to wait for."""
         return ThreadWaiter()
 
     def lock(self) -> AbstractContextManager[object]:
-        """One that threads wait for; not the signal handlers of the thread that has it."""
+        """A lock between threads; the holder's own signal handlers don't wait for it."""
         return threading.RLock()
 
     def tell(self, callback: Callable[[T], object], value: T) -> None:
@@ -103,18 +103,18 @@ class ThreadHost:
             logger.exception("a callback of a sent message failed")
 
     def turn(self) -> None:
-        """Threads take turns by themselves."""
+        """Nothing to do: threads run concurrently."""
 
     def event(self) -> ThreadEvent:
         """Something to wait for that happens once."""
         return ThreadEvent()
 
     def worker(self) -> int:
-        """The thread that runs now."""
+        """The current thread."""
         return get_ident()
 
     def start(self, work: Callable[[], None]) -> None:
-        """Run a listener's worker, in a thread of its own."""
+        """Run a listener's worker in its own thread."""
         threading.Thread(target=work, name="geminga-listener", daemon=True).start()
 
     def run(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
@@ -122,14 +122,14 @@ class ThreadHost:
         function(*args)
 
     def check_listener(self, listener: object) -> None:
-        """Raises InvalidArgumentError for what can't be called in a thread."""
+        """Raises InvalidArgumentError unless it can be called in a thread."""
         check_function(listener, "message_listener")
         if inspect.iscoroutinefunction(listener):
             raise InvalidArgumentError("message_listener must not be a coroutine function here")
 
 
 class AsyncWaiter:
-    """Waited for once by one asyncio task; `notify` is called once in the Trio loop."""
+    """A single wait of one asyncio task; `notify` is called once in the Trio loop."""
 
     __slots__ = ("_future", "_host", "_is_cut")
 
@@ -147,7 +147,7 @@ class AsyncWaiter:
             self._future.set_result(None)
 
     async def wait(self, portal: Portal) -> None:
-        """Until notified. Raises AlreadyClosedError when the loop ends."""
+        """Wait until notified. Raises AlreadyClosedError if the loop ends."""
         portal.waiters.add(self)
         try:
             portal.check()
@@ -164,8 +164,8 @@ class AsyncWaiter:
 
 
 class AsyncHost:
-    """The asyncio loop that a client belongs to. The Trio loop hands it what to call; a burst costs
-    one wake-up.
+    """The asyncio loop of a client. The Trio loop passes it functions to call; a burst wakes it
+    once.
     """
 
     def __init__(self) -> None:
@@ -185,7 +185,7 @@ class AsyncHost:
         return AsyncWaiter(self)
 
     def lock(self) -> asyncio.Lock:
-        """One that tasks wait for."""
+        """A lock between tasks."""
         return asyncio.Lock()
 
     def tell(self, callback: Callable[[T], object], value: T) -> None:
@@ -193,7 +193,7 @@ class AsyncHost:
         self.post(callback, value)
 
     async def turn(self) -> None:
-        """Let the program's other tasks run."""
+        """Yield to the program's other tasks."""
         await asyncio.sleep(0)
 
     def event(self) -> asyncio.Event:
@@ -201,34 +201,34 @@ class AsyncHost:
         return asyncio.Event()
 
     def worker(self) -> asyncio.Task[object] | None:
-        """The task that runs now."""
+        """The current task."""
         return asyncio.current_task()
 
     def start(self, work: Callable[[], Coroutine[object, object, None]]) -> None:
-        """Run a listener's worker, in a task of its own."""
+        """Run a listener's worker in its own task."""
         task = self.loop.create_task(work(), name="geminga-listener")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def run(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
-        """Call a listener, whether it is a coroutine function or not."""
+        """Call a listener; it may be a coroutine function."""
         answer = function(*args)
         if isinstance(answer, Awaitable):
             await answer
 
     def check_listener(self, listener: object) -> None:
-        """Raises InvalidArgumentError for what can't be called."""
+        """Raises InvalidArgumentError unless it is callable."""
         check_function(listener, "message_listener")
 
     def post(self, function: Callable[[*Ts], object], *args: *Ts) -> None:
-        """Have the asyncio loop call a function. Called in the Trio loop."""
+        """Let the asyncio loop call a function. Called in the Trio loop."""
         self._posts.append((function, args))
         if not self._is_awake:
             self._is_awake = True
             try:
                 self.loop.call_soon_threadsafe(self._run_posts)
             except RuntimeError:
-                # The program's loop is closed: nobody waits there any more.
+                # The program's loop is closed: nothing waits there any more.
                 self._posts.clear()
 
     def _run_posts(self) -> None:

@@ -1,7 +1,7 @@
 """Calls a program's message listener (spec SDK-20; MessageListener and ConsumerBase of the Java
 client).
 
-The same for Trio and for asyncio; `_bridge/thread_listening.py` is made of it by `tools/faces.py`.
+For Trio and asyncio; `tools/faces.py` generates `_bridge/thread_listening.py` from it.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from geminga.message import Message
 logger = logging.getLogger("geminga")
 
 WAITING_PER_WORKER = 16
-"""Received messages that may wait for their lane, for each call that may run at once."""
+"""Received messages that may wait for their lane, per call that may run concurrently."""
 
 
 class Happening(Protocol):
-    """Something to wait for that happens once."""
+    """A one-time event."""
 
     def set(self) -> object:
-        """It has happened."""
+        """Set the event."""
         ...
 
     async def wait(self) -> object:
-        """Until it has."""
+        """Wait until it is set."""
         ...
 
 
 class Surroundings(Protocol):
-    """What the program runs in: Trio, asyncio or threads."""
+    """The program's concurrency: Trio, asyncio or threads."""
 
     def event(self) -> Happening:
-        """Something to wait for."""
+        """A new event."""
         ...
 
     def lock(self) -> AbstractAsyncContextManager[object]:
-        """One that workers wait for."""
+        """A new lock between workers."""
         ...
 
     def worker(self) -> Hashable:
-        """Who is running now."""
+        """The current worker."""
         ...
 
 
@@ -62,8 +62,8 @@ class Listening:
         lanes: Lanes | None,
         concurrency: int,
     ) -> None:
-        """Without `lanes` there is one worker, and everything is in order. `refuse` is called with
-        a message for which the listener raised something.
+        """Without `lanes` there is one worker, and all messages are in order. `refuse` is called
+        with a message for which the listener raised an error.
         """
         self._surroundings = surroundings
         self._receive = receive
@@ -73,15 +73,16 @@ class Listening:
         self._waiting_max = WAITING_PER_WORKER * concurrency
         self._receiving = surroundings.lock()
         self._guard = threading.Lock()
-        """Between workers. `stop` does without: signal handlers may interrupt it, and stop too."""
+        """Between workers; not used by `stop`, as a signal handler may interrupt it and call it.
+        """
         self._running: set[Hashable] = set()
         self._is_over = False
         self._idle = surroundings.event()
-        """Set once it is over and no call runs."""
+        """Set after the end, when no call runs."""
         self._room: Happening | None = None
 
     async def work(self) -> None:
-        """One of the workers."""
+        """Run one of the workers."""
         lane: Hashable | None = None
         try:
             while not self._is_over:
@@ -115,7 +116,7 @@ class Listening:
         if room is not None:
             await room.wait()
             return None, None
-        # One at a time, so that messages are put in the order in which they came.
+        # One at a time, so that messages are put in the order of their arrival.
         async with self._receiving:
             message = await self._receive()
             with self._guard:
@@ -124,7 +125,7 @@ class Listening:
 
     def _begin(self) -> bool:
         with self._guard:
-            # Before it looks: `stop` looks at who runs after it has said that it is over.
+            # Added before the check: `stop` sets the end before it reads the running workers.
             self._running.add(self._surroundings.worker())
             if self._is_over:
                 self._leave()
@@ -155,8 +156,8 @@ class Listening:
                 logger.debug("negative acknowledgement after a failed listener: %s", error)
 
     async def stop(self) -> None:
-        """Call the listener no more, and wait for the calls that run. Called by the listener itself
-        it doesn't wait. Idempotent.
+        """Stop calling the listener, and wait for running calls, unless called by the listener.
+        Idempotent.
         """
         self._is_over = True
         room = self._room
