@@ -1,1 +1,1 @@
-"""How a client reaches its brokers: lookup, connections, authentication, retries."""
+"""A client's connections to its brokers: lookup, authentication, retries."""

@@ -1,4 +1,4 @@
-"""How to reach one cluster: its addresses, who we are there, and TLS with it."""
+"""Access to one cluster: its addresses, authentication and TLS."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from geminga_runtime.tls import TlsConfigError, TlsContexts
 
 
 class Access:
-    """What a client needs to know of a cluster. Raises InvalidArgumentError for certificates of a
-    `pulsar+ssl://` or `https://` address that can't be used.
+    """Addresses, authentication and TLS of a cluster. Raises InvalidArgumentError for unusable
+    certificates with a `pulsar+ssl://` or `https://` address.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Access:
 
     @property
     def tls(self) -> TlsContexts:
-        """Contexts for connections. The files are looked at for each of them."""
+        """TLS contexts. Their files are checked for changes at each connection."""
         if self._tls is None:
             self._tls = self._contexts()
         return self._tls

@@ -1,4 +1,4 @@
-"""One timer that is moved often and fires seldom."""
+"""A timer that is moved often and fires rarely."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from geminga_runtime.waiters import Wakeup
 
 
 class Alarm:
-    """Calls back at the earliest time that was asked for; moving it costs no task switch.
+    """Calls back at the earliest requested time; moving it needs no task switch.
 
-    `callback(now_s)` returns when it wants to be called again, infinity for "not by itself". All
-    times are Trio's clock. It must not raise.
+    `callback(now_s)` returns the time of its next call, or infinity. All times are Trio's clock. It
+    must not raise.
     """
 
     def __init__(self, callback: Callable[[float], float]) -> None:
@@ -25,17 +25,17 @@ class Alarm:
         self._running = trio.CancelScope()
 
     def at(self, time_s: float) -> None:
-        """Call back at that time, or earlier if that was asked for; the past means at once."""
+        """Call back at that time, or at an earlier requested one; a past time means at once."""
         if time_s < self._at_s:
             self._at_s = time_s
             self._scope.deadline = time_s
 
     def now(self) -> None:
-        """Call back in the scheduler's next turn; cheaper than a time that is past."""
+        """Call back in the scheduler's next turn; cheaper than a past time."""
         self._now.set()
 
     async def run(self) -> None:
-        """Keep the time until `stop`; started once, by the owner."""
+        """Run until `stop`; started once, by the owner."""
         with self._running:
             while True:
                 with trio.CancelScope(deadline=self._at_s) as self._scope:

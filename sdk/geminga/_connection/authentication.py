@@ -1,4 +1,4 @@
-"""The base of all kinds of authentication."""
+"""The base of the authentication methods."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from geminga.errors import InvalidArgumentError
 
 
 class Authentication:
-    """Base of all kinds; a kind of the program's own overrides `data` and `http_headers`.
+    """Base of the methods; a method by the program overrides `data` and `http_headers`.
 
-    `method_name` is the name by which the broker knows the kind.
+    `method_name` is the broker's name of the method.
     """
 
     def __init__(self, method_name: str) -> None:
@@ -20,30 +20,30 @@ class Authentication:
         return f"<{type(self).__name__}>"
 
     async def data(self) -> bytes:
-        """What CONNECT and AUTH_RESPONSE carry. Raises AuthenticationError."""
+        """The auth data of CONNECT and AUTH_RESPONSE. Raises AuthenticationError."""
         await trio.lowlevel.checkpoint()
         return b""
 
     async def renewed(self) -> bytes:
-        """What AUTH_RESPONSE carries: the broker has asked, so what it knows may have expired. Like
-        `data`, unless that keeps something. Raises AuthenticationError.
+        """The auth data of AUTH_RESPONSE: after the broker's challenge, cached data may have
+        expired. By default `data`. Raises AuthenticationError.
         """
         return await self.data()
 
     @property
     def tls_certificate(self) -> tuple[str, str] | None:
-        """Files of a certificate and its key, to be shown in TLS."""
+        """Files of a client certificate and its key, or None."""
         return None
 
     async def http_headers(self) -> dict[str, str]:
-        """The same for lookups over HTTP. Raises AuthenticationError."""
+        """Headers for lookups over HTTP. Raises AuthenticationError."""
         await trio.lowlevel.checkpoint()
         return {}
 
 
 def check_authentication(who: object) -> None:
-    """Raises InvalidArgumentError unless it is an Authentication, or None."""
+    """Raises InvalidArgumentError unless it is an Authentication or None."""
     if who is not None and not isinstance(who, Authentication):
-        # Not shown as it is: it may well be the secret itself.
+        # The value is not shown: it may be the secret itself.
         kind = type(who).__name__
         raise InvalidArgumentError(f"authentication must be an Authentication, not {kind}")

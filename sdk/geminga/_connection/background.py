@@ -1,4 +1,4 @@
-"""The client's own tasks, which a Ctrl-C doesn't hit: it comes out in the program's."""
+"""The client's own tasks, protected from KeyboardInterrupt: the program's tasks raise it."""
 
 from __future__ import annotations
 
@@ -17,46 +17,45 @@ Ts = TypeVarTuple("Ts")
 logger = logging.getLogger("geminga")
 
 CLOSE_TIMEOUT_S = 10.0
-"""How long leaving `connect` may take: brokers that don't answer are left alone then."""
+"""Bound of the time to leave a `connect` block; then it stops waiting for brokers."""
 CANCELLED_CLOSE_TIMEOUT_S = 2.0
-"""The same for a program that is cancelled."""
+"""`CLOSE_TIMEOUT_S` of a cancelled program."""
 
 
 def close_timeout_s() -> float:
-    """How long leaving `connect` may take here."""
+    """Bound of the time to leave a `connect` block in the current task."""
     if trio.current_effective_deadline() == -math.inf:
         return CANCELLED_CLOSE_TIMEOUT_S
     return CLOSE_TIMEOUT_S
 
 
 async def close_in_time(close: Callable[[], Awaitable[None]]) -> None:
-    """Close a client at the end of its block, whatever the block is told meanwhile."""
+    """Close a client at the end of its block, even if cancelled."""
     with trio.move_on_after(close_timeout_s(), shield=True):
         await close()
 
 
 async def close_at_end(close: Callable[[], Awaitable[None]]) -> None:
-    """Close something at the end of its block; a cancelled one has CANCELLED_CLOSE_TIMEOUT_S."""
+    """Close an object at the end of its block, within CANCELLED_CLOSE_TIMEOUT_S if cancelled."""
     is_cancelled = trio.current_effective_deadline() == -math.inf
     await (close_in_time(close) if is_cancelled else close())
 
 
 @trio.lowlevel.enable_ki_protection
 async def protected(function: Callable[[*Ts], Awaitable[object]], *args: *Ts) -> None:
-    """Run it with Trio's protection from KeyboardInterrupt, and what it calls with it."""
+    """Run a function and its callees with Trio's protection from KeyboardInterrupt."""
     await function(*args)
 
 
 class Background:
-    """Tasks that are protected, of a nursery or, without one, of the whole Trio program. A
-    connection's reader that was interrupted in the middle of a frame would leave nothing that could
-    be gone on with.
+    """Protected tasks, in a nursery or, without one, system tasks. A connection interrupted in the
+    middle of a frame would be unusable.
 
-    They don't end when the program is cancelled, but by `cancel`: what waits to be sent still goes.
+    The program's cancellation doesn't end them, only `cancel`: pending messages are still sent.
     """
 
     def __init__(self, nursery: trio.Nursery | None) -> None:
-        """Without a nursery they are system tasks, which see the context variables of now."""
+        """Without a nursery, they are system tasks with the present context variables."""
         self._nursery = nursery
         self._context = contextvars.copy_context()
         self._scopes: set[trio.CancelScope] = set()
@@ -71,7 +70,7 @@ class Background:
             trio.lowlevel.spawn_system_task(self._run_alone, function, *args, context=context)
 
     def start_with_program(self, function: Callable[[*Ts], Awaitable[object]], *args: *Ts) -> None:
-        """The same for what runs the program's own code: it is cancelled with the program."""
+        """`start_soon` for tasks that run the program's code: they are cancelled with it."""
         if self._nursery is None:
             self.start_soon(function, *args)
         else:
@@ -85,12 +84,12 @@ class Background:
         except BaseException as error:  # noqa: ASYNC103
             if isinstance(error, BaseExceptionGroup) and _only(error):
                 raise  # only cancelled: the program has ended
-            # What a system task raises would end the whole program as an internal error of Trio's.
+            # An error of a system task would end the program as an internal error of Trio.
             logger.exception("a task of the client failed")
 
     @trio.lowlevel.enable_ki_protection
     async def _run(self, function: Callable[[*Ts], Awaitable[object]], *args: *Ts) -> None:
-        # System tasks are cancelled only once the program has ended: a shield would stop its end.
+        # System tasks are cancelled after the program's end only: a shield would prevent the end.
         is_shielded = self._nursery is not None and not self._is_cancelled
         with trio.CancelScope(shield=is_shielded) as scope:
             if self._is_cancelled:
@@ -102,7 +101,7 @@ class Background:
                 self._scopes.discard(scope)
 
     def cancel(self) -> None:
-        """Cancel all tasks, and those that are started from now on."""
+        """Cancel all tasks, and later ones."""
         self._is_cancelled = True
         for scope in self._scopes:
             scope.cancel()
@@ -111,7 +110,7 @@ class Background:
 
 
 def check_loop(name: str) -> None:
-    """Raises InvalidArgumentError where Trio doesn't run; `name` is what was called."""
+    """Raises InvalidArgumentError outside of Trio; `name` is that of the called function."""
     if not trio.lowlevel.in_trio_run():
         raise InvalidArgumentError(
             f"geminga.{name} is for programs that run in Trio: use geminga.aio.{name} in asyncio, "
@@ -121,7 +120,7 @@ def check_loop(name: str) -> None:
 
 @asynccontextmanager
 async def background_of_block() -> AsyncGenerator[Background, None]:
-    """Tasks of a block. What the block raises comes out as itself, not wrapped by our nursery."""
+    """Tasks of a block. The block's error is raised as it is, not wrapped by our nursery."""
     body_error: BaseException | None = None
     try:
         async with trio.open_nursery() as nursery:
@@ -137,7 +136,7 @@ async def background_of_block() -> AsyncGenerator[Background, None]:
 
 
 def _only(group: BaseExceptionGroup[BaseException], error: BaseException | None = None) -> bool:
-    """Whether nothing but that error is in the group, cancellation apart."""
+    """Whether the group has only this error, ignoring cancellations."""
     for each in group.exceptions:
         if each is error or isinstance(each, trio.Cancelled):
             continue

@@ -1,7 +1,7 @@
-"""One connection to a broker: requests with their answers, and who gets what else arrives.
+"""One connection to a broker: requests with their responses, and dispatch of other commands.
 
-One task reads, one writes, one keeps it alive. Whoever has a producer or consumer on it is told
-when it is lost; nothing is retried here.
+One task reads, one writes, one keeps it alive. Its producers and consumers are notified when it is
+lost; nothing is retried here.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ logger = logging.getLogger("geminga")
 
 CLIENT_VERSION = "Geminga-Python-v0.1.0"
 _STOOD_STILL_S = 1.0
-"""A task that wakes so much too late tells that the process was stopped, or its loop blocked."""
+"""A task that wakes this late shows that the process was stopped, or its loop blocked."""
 
 
 def error_name(code: int) -> str:
-    """The ServerError's name; a number that this version doesn't know stays a text."""
+    """The ServerError's name; an unknown number as text."""
     try:
         return ServerError.Name(code)
     except ValueError:
@@ -71,17 +71,17 @@ class Connection:
         self._keep_alive_interval_s = keep_alive_interval_s
         self._requests: RequestTable[BaseCommand] = RequestTable()
         self._waiting: dict[int, trio.CancelScope] = {}
-        # To whom goes what comes for the producers, consumers and topic lists of these ids:
+        # Receivers of commands, by the ids of producers, consumers and topic watchers:
         self.producers: dict[int, ProducerSink] = {}
         self.consumers: dict[int, ConsumerSink] = {}
         self.watchers: dict[int, TopicListSink] = {}
         self._connected: Promise[None] = Promise()
         self._authentication = authentication
         self._goes_by_tls: bool | None = prefers_tls
-        """By which of its URLs another broker is gone to; None: by none, there is a proxy."""
+        """Whether to use another broker's TLS URL; None: neither URL, as there is a proxy."""
         self._challenged = Wakeup()
         self.read_at_s = 0.0
-        """When the last bytes came, by Trio's clock."""
+        """Time of the last received bytes, by Trio's clock."""
         self._lost_reason: str | None = None
 
     def __repr__(self) -> str:
@@ -89,55 +89,54 @@ class Connection:
 
     @property
     def name(self) -> str:
-        """Where it goes, for people."""
+        """The broker's address, for logs."""
         return self._stream.name
 
     @property
     def max_message_size_bytes(self) -> int:
-        """The broker's limit."""
+        """The broker's limit of a message's size."""
         return self._reader.max_message_size
 
     @property
     def is_lost(self) -> bool:
-        """Whether it can't be used any more."""
+        """Whether the connection can't be used any more."""
         return self._lost_reason is not None
 
     @property
     def writable(self) -> bool:
-        """Whether the socket keeps up with what is written."""
+        """Whether the socket keeps up with the writes."""
         return self._stream.writable
 
     def write(self, *buffers: Buffer) -> None:
-        """Send frames, in order; never blocks. What is written to a lost connection is dropped."""
+        """Send frames, in order; never blocks. A lost connection drops them."""
         self._stream.write(*buffers)
 
     def write_now(self, *buffers: Buffer) -> None:
-        """The same with the kernel at once, if nothing waits before them."""
+        """`write`, passing them to the kernel at once if no frame is queued before."""
         self._stream.write_now(*buffers)
 
     async def flush(self) -> None:
-        """Until everything written is with the kernel; returns too if the connection is lost."""
+        """Wait until the kernel has all written frames, or the connection is lost."""
         try:
             await self._stream.flush()
         except ConnectionLost:
             pass
 
     def close(self, reason: str) -> None:
-        """Give the connection up now; everybody on it is told."""
+        """Close the connection now, and notify its producers and consumers."""
         self._lose(reason)
 
     def next_request_id(self) -> int:
-        """An id for a request whose answer nobody awaits."""
+        """An id for a request whose response is not awaited."""
         return self._requests.next_id()
 
     async def request(
         self, make: Callable[[int], bytes], *, timeout_s: float, topic: str | None = None
     ) -> BaseCommand:
-        """Send the frame that `make` answers for a request id, and wait for its answer.
+        """Send the frame that `make` returns for a request id, and wait for the response.
 
-        Raises the BrokerError of an ERROR answer, ConnectionFailedError, and OperationTimeoutError;
-        a producer that is told to wait for exclusive access (PIP-68) waits without a timeout from
-        then on.
+        Raises the BrokerError of an ERROR response, ConnectionFailedError, OperationTimeoutError.
+        Once the broker makes a producer wait for exclusive access (PIP-68), there is no timeout.
         """
         request_id = -1
         answer: BaseCommand | None = None
@@ -155,7 +154,7 @@ class Connection:
         except TooManyRequests as error:
             raise ConnectionFailedError(f"{self.name}: {error}", topic=topic) from error
         except GemingaError as error:
-            # A lost connection rejects all with one error; each raises its own, with its topic.
+            # A lost connection rejects all with one error; each caller raises its own copy.
             raise type(error)(str(error), code=error.code, topic=topic) from error
         finally:
             self._waiting.pop(request_id, None)
@@ -166,8 +165,8 @@ class Connection:
         return answer
 
     async def handshake(self, timeout_s: float, proxy_to_broker_url: str | None) -> None:
-        """CONNECT and its answer. Raises ConnectionFailedError, OperationTimeoutError,
-        AuthenticationError, or what the broker says.
+        """CONNECT and its response. Raises ConnectionFailedError, OperationTimeoutError,
+        AuthenticationError, or the broker's error.
         """
         flags = FeatureFlags(
             supports_auth_refresh=True,
@@ -236,21 +235,21 @@ class Connection:
         while True:
             due_s = trio.current_time() + self._keep_alive_interval_s
             await trio.sleep_until(due_s)
-            # If this process stood still, what the broker sent meanwhile may not be read yet.
+            # If this process was stopped, the broker's data may not be read yet.
             stood_still = trio.current_time() - due_s >= _STOOD_STILL_S
             if self.read_at_s < asked_s and not stood_still:
-                self._lose(f"nothing heard for {self._keep_alive_interval_s} s")
+                self._lose(f"no data received for {self._keep_alive_interval_s} s")
                 return
             asked_s = trio.current_time()
             self._stream.write(connection_commands.PING)
 
     async def _answer_challenges(self) -> None:
-        """Prove anew who we are whenever the broker asks (PIP-30); several that wait are one."""
+        """Answer the broker's authentication challenges (PIP-30); waiting ones are joined."""
         while True:
             await self._challenged.wait()
             who = self._authentication
             if who is None:
-                self._lose("the broker asks for authentication, and there is none")
+                self._lose("the broker requires authentication, but the client has none")
                 return
             try:
                 data = await who.renewed()
@@ -303,7 +302,7 @@ class Connection:
         elif kind in _FOR_CONSUMER or kind in _CLOSES:
             self._on_notice(kind, command)
         else:
-            # Every answer to a request has its id; what has none is not for us and is ignored.
+            # A response has its request's id; a command without one is ignored.
             body = getattr(command, SUBMESSAGE.get(kind, ""), None)
             self._requests.resolve(getattr(body, "request_id", -1), command)
 
@@ -329,7 +328,7 @@ class Connection:
                 consumer.on_end_of_topic()
 
     def _assigned(self, notice: CommandCloseProducer | CommandCloseConsumer) -> str | None:
-        """Where the topic goes (PIP-307); behind a proxy brokers can't be gone to."""
+        """URL of the topic's next broker (PIP-307); None behind a proxy."""
         if self._goes_by_tls is None:
             return None
         secure, plain = notice.assignedBrokerServiceUrlTls, notice.assignedBrokerServiceUrl
@@ -349,7 +348,7 @@ class Connection:
         error = from_broker(error_name(command.error.error), text)
         told = self._requests.reject(command.error.request_id, error)
         if not told and not self._connected.is_done():
-            # Before CONNECTED an ERROR is about the connection itself, whatever its id.
+            # Before CONNECTED an ERROR is about the connection itself, regardless of its id.
             self._connected.reject(error)
             self._lose(str(error))
 

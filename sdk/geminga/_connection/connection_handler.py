@@ -1,5 +1,5 @@
-"""Keeping a producer or consumer known to its broker: the one place where reconnecting is decided
-(spec SDK-07; ConnectionHandler of the Java client).
+"""Keeps a producer or consumer attached to its broker: the one place that decides about
+reconnecting (spec SDK-07; ConnectionHandler of the Java client).
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from geminga_runtime.waiters import Promise, Wakeup
 logger = logging.getLogger("geminga")
 
 WAITED_FOR_MAX_S = 2.0
-"""The longest pause between two attempts while messages wait to be sent."""
+"""Bound of the pause between two attempts while messages wait to be sent."""
 LAST_WAIT_SHARE = 0.9
-"""Of the time that is left to a first attempt, a wait takes no more."""
+"""Before the first success, a pause takes at most this share of the remaining time."""
 TELLING_S = 1.0
-"""An attempt that the deadline ended sooner says nothing: what was told before it counts."""
+"""If the deadline ends an attempt sooner than this, the error before it is reported."""
 
 
 class Target(Protocol):
-    """What is kept attached."""
+    """The producer or consumer to be attached."""
 
     @property
     def topic(self) -> str:
@@ -46,17 +46,17 @@ class Target(Protocol):
         ...
 
     async def attach(self, connection: Connection) -> None:
-        """Make itself known on that connection, and begin. Raises GemingaError."""
+        """Register on that connection, and begin. Raises GemingaError."""
 
     def detached(self) -> None:
-        """It is known no more."""
+        """The connection is lost."""
 
     def failed(self, error: GemingaError) -> None:
-        """It will not be attached again."""
+        """It will not be attached any more."""
 
 
 class ConnectionHandler:
-    """Looks the topic up, connects, attaches; again after every loss, with back-off."""
+    """Looks up the topic, connects and attaches; again after every loss, with back-off."""
 
     def __init__(self, core: Core, target: Target) -> None:
         self._core = core
@@ -74,12 +74,12 @@ class ConnectionHandler:
         self._was_reached = True
         self._found = False
         self.connection: Connection | None = None
-        """The one attached to, None while there is none."""
+        """The connection that it is attached to, or None."""
 
     @property
     def timeout_s(self) -> float:
-        """How long a request may take that attaches: at first all attempts share the operation
-        timeout, later each has it.
+        """Timeout of an attaching request: all first attempts share the operation timeout, each
+        later one has it.
         """
         timeout_s = self._core.options.operation_timeout_s
         if self._ready.is_done():
@@ -87,9 +87,9 @@ class ConnectionHandler:
         return max(0.0, min(timeout_s, self._deadline_s - trio.current_time()))
 
     async def start(self) -> None:
-        """Until it is attached for the first time. Raises GemingaError.
+        """Wait until it is attached for the first time. Raises GemingaError.
 
-        Failed or cancelled, it is stopped.
+        If this fails or is cancelled, it is stopped.
         """
         self.start_soon()
         try:
@@ -99,16 +99,16 @@ class ConnectionHandler:
             raise
 
     def start_soon(self) -> None:
-        """The same without waiting; a failure is told to the target alone."""
+        """`start` without waiting; only the target gets a failure."""
         self._core.nursery.start_soon(self._run)
 
     def lost(self, assigned_broker_url: str | None) -> None:
-        """The connection is gone, or the broker closed the target on it; the broker may have told
-        where it goes (PIP-307).
+        """The connection is lost, or the broker closed the target on it, perhaps with the URL of
+        its next broker (PIP-307).
         """
         self._hint = assigned_broker_url
         if self.connection is None:
-            # An answer may never come: one that waits for exclusive access has no timeout.
+            # No response may come: a wait for exclusive access has no timeout.
             self._lost_while_attaching = True
             self._attaching.cancel()
             return
@@ -117,17 +117,17 @@ class ConnectionHandler:
         self._lost.set()
 
     def hurry(self) -> None:
-        """A message waits to be sent: end a pause that would be too long for it."""
+        """A message waits to be sent: shorten a pause that is too long for it."""
         if self._pause is not None:
             latest_s = self._paused_s + WAITED_FOR_MAX_S
             self._pause.deadline = min(self._pause.deadline, latest_s)
 
     def abandon(self) -> None:
-        """Keep it attached no longer."""
+        """Stop, without waiting."""
         self._scope.cancel()
 
     async def stop(self) -> None:
-        """The same, and wait until nothing more is done about it."""
+        """Stop, and wait for the end of its task."""
         self._scope.cancel()
         self._ready.reject(AlreadyClosedError("closed", topic=self._target.topic))
         await self._finished.wait()
@@ -140,12 +140,12 @@ class ConnectionHandler:
             with self._scope:
                 while await self._attach_once(backoff):
                     await self._lost.wait()
-                    logger.info("%s: connection lost, attaching again", self._target.topic)
+                    logger.info("%s: connection lost, reconnecting", self._target.topic)
                     self._was_reached = True
                     if self._hint is None:
                         await self._wait(backoff.next_s(trio.current_time()))
         except trio.Cancelled:
-            # The client ends without having closed its producers and consumers.
+            # The client ends without closing its producers and consumers.
             error = AlreadyClosedError("the client is closed", topic=self._target.topic)
             self._target.failed(error)
             self._ready.reject(error)
@@ -154,7 +154,7 @@ class ConnectionHandler:
             self._finished.set()
 
     async def _attach_once(self, backoff: Backoff) -> bool:
-        """Until it is attached; returns False if that is given up."""
+        """Retry until it is attached; returns False if it gives up."""
         refusal: GemingaError | None = None
         pool = self._core.pool
         while True:
@@ -186,14 +186,14 @@ class ConnectionHandler:
                 refusal = error
                 is_reached = self._found or pool.opened != opened
                 if is_reached and not self._was_reached:
-                    # The broker is back, though not for us yet: what follows is another trouble.
+                    # A broker is reachable again: the next failures have another cause.
                     backoff.reset()
                 self._was_reached = is_reached
                 delay_s = backoff.next_s(trio.current_time())
                 if self._target.has_pending:
                     delay_s = min(delay_s, WAITED_FOR_MAX_S)
                 if not attached_before:
-                    # The last tries come before the deadline, however long the waits have become.
+                    # The last attempts are made before the deadline, even after long pauses.
                     delay_s = min(delay_s, left_s * LAST_WAIT_SHARE)
                 logger.warning(
                     "%s: %s; trying again in %.1f s", self._target.topic, error.args[0], delay_s
@@ -205,8 +205,8 @@ class ConnectionHandler:
                 return True
 
     async def _wait(self, delay_s: float) -> None:
-        """A pause, until `hurry` ends it; one because no broker could be reached ends too when the
-        client opens a connection.
+        """A pause. `hurry` may shorten it; if no broker was reachable, it also ends when the client
+        opens a connection.
         """
         self._paused_s = trio.current_time()
         with trio.CancelScope(deadline=self._paused_s + delay_s) as self._pause:

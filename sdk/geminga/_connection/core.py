@@ -1,4 +1,4 @@
-"""What all producers and consumers of a client share."""
+"""The parts shared by all producers and consumers of a client."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ logger = logging.getLogger("geminga")
 class MemoryLimit:
     """Bytes of pending messages over all producers of a client (PIP-74; MemoryLimitController).
 
-    One message may pass the limit, so that a message larger than it can be sent at all.
+    One message may exceed the limit, so that a larger message can be sent at all.
     """
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.used_bytes = 0
-        """Producers add to it what they take in."""
+        """Producers add the size of their messages."""
         self._lot = trio.lowlevel.ParkingLot()
         self._is_waited_for = False
 
@@ -48,18 +48,18 @@ class MemoryLimit:
         return self.used_bytes < self.limit_bytes
 
     def release(self, size_bytes: int) -> None:
-        """Messages are done; whoever waits looks again."""
+        """Messages are done: wake the waiters."""
         self.used_bytes -= size_bytes
         if self._is_waited_for and self.used_bytes < self.limit_bytes:
             self._is_waited_for = False
             self._lot.unpark_all()
 
     def wake_all(self) -> None:
-        """Have all who wait look again: they may wait for nothing."""
+        """Wake all waiters: they may wait in vain."""
         self._lot.unpark_all()
 
     async def wait_for_room(self) -> None:
-        """Until it is worth to look again."""
+        """Wait until there may be room."""
         self._is_waited_for = True
         await self._lot.park()
 
@@ -84,10 +84,10 @@ class Core:
         self.pool = ConnectionPool(options, nursery, connector, self._clusters)
         self.intervals = Intervals(options.stats_interval_s, nursery)
         self.is_forked = False
-        """Whether this is a copy in a child process, whose loop nobody runs."""
+        """Whether this is a copy in a forked child, without a running loop."""
         _all.add(self)
         self.open: dict[Block, None] = {}
-        """Producers, consumers and readers that the client closes at its end."""
+        """Producers, consumers and readers, closed by the client's end."""
         self.producer_ids = itertools.count(0)
         self.consumer_ids = itertools.count(0)
         self.lookup = self._lookup_at(0)
@@ -95,7 +95,7 @@ class Core:
             nursery.start_soon(watch, options.failover, self._probe, self._switch)
 
     def forked(self) -> None:
-        """From now on this is a child's copy: nothing has room, and looking why tells it."""
+        """This is now a child's copy: there is no room, and the check for it raises ForkError."""
         self.is_forked = True
         self.memory.limit_bytes = -1
 
@@ -107,7 +107,7 @@ class Core:
             )
 
     def _secondary(self, where: str | FailoverCluster) -> Access:
-        """A service URL alone is reached as the primary cluster is."""
+        """A plain service URL has the primary cluster's authentication and TLS."""
         if isinstance(where, str):
             return Access(parse(where), self.options.authentication, self.options)
         return Access(parse(where.service_url), where.authentication, where)
@@ -118,7 +118,7 @@ class Core:
         return kind(access, cluster, self.options, self.pool)
 
     async def _probe(self, cluster: int) -> bool:
-        """Whether any host of that service URL can be connected to."""
+        """Whether any host of that cluster's service URL accepts a connection."""
         for address in self._clusters[cluster].addresses:
             deadline = trio.current_time() + self.options.connection_timeout_s
             try:
@@ -134,8 +134,8 @@ class Core:
         self.pool.go_to(cluster)
 
     async def with_retries(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """The answer to a question that may be asked again: retryable errors are met with back-off
-        until the operation timeout has passed.
+        """The result of a repeatable call, retried after retryable errors, with back-off, until the
+        operation timeout.
         """
         backoff = Backoff(
             self.options.initial_backoff_s, self.options.max_backoff_s, rng=self.chance

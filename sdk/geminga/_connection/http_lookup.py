@@ -41,7 +41,7 @@ STATUSES: Mapping[int, type[GemingaError]] = {
     429: TooManyRequestsError,
     503: ServiceNotReadyError,
 }
-"""What is raised for an answer; every other one is an UnknownBrokerError."""
+"""Errors by HTTP status; others are an UnknownBrokerError."""
 _MODES = {
     RegexSubscriptionMode.PERSISTENT_ONLY: "PERSISTENT",
     RegexSubscriptionMode.NON_PERSISTENT_ONLY: "NON_PERSISTENT",
@@ -50,14 +50,12 @@ _MODES = {
 
 
 class HttpLookup(Lookup):
-    """Asks the web services of the service URL, the next one when one can't be reached. Each
-    question has its own connection.
+    """Requests to the web services of the service URL; if one is unreachable, to the next one. Each
+    request has its own connection.
     """
 
     async def service_connection(self) -> Connection:
-        """There is none: what needs it, as watching topics, can't be had over HTTP. Raises
-        UnsupportedVersionError.
-        """
+        """Raises UnsupportedVersionError: HTTP has no connection, as needed to watch topics."""
         await trio.lowlevel.checkpoint()
         raise UnsupportedVersionError(
             "an http:// service URL has no connection of Pulsar's protocol"
@@ -65,7 +63,7 @@ class HttpLookup(Lookup):
 
     async def broker_of(self, topic: str) -> Endpoint:
         """The broker that serves the topic. Raises ConnectionFailedError, OperationTimeoutError,
-        what is answered.
+        or the response's error.
         """
         path = f"/lookup/v2/topic/{TopicName.parse(topic).lookup_path}"
         if self._options.listener_name is not None:
@@ -78,7 +76,7 @@ class HttpLookup(Lookup):
         return self.endpoint(url)
 
     async def partitions_of(self, topic: str, *, auto_create: bool = True) -> int:
-        """Number of partitions, 0 for a topic without partitions."""
+        """Number of partitions; 0 for an unpartitioned topic."""
         path = f"/admin/v2/{TopicName.parse(topic).lookup_path}/partitions"
         query = urlencode({"checkAllowAutoCreation": str(auto_create).lower()})
         found = await self._fetch(f"{path}?{query}", topic)
@@ -90,7 +88,7 @@ class HttpLookup(Lookup):
     async def topics_of(
         self, pattern: TopicPattern, mode: RegexSubscriptionMode
     ) -> tuple[list[str], bool]:
-        """All topics of the pattern's namespace; brokers don't choose among them over HTTP."""
+        """All topics of the pattern's namespace; over HTTP brokers don't filter them."""
         path = f"/admin/v2/namespaces/{quote(pattern.namespace)}/topics?mode={_MODES[mode]}"
         found = await self._fetch(path, None)
         if not isinstance(found, list):
@@ -120,14 +118,14 @@ class HttpLookup(Lookup):
         raise OperationTimeoutError(f"{address.url}: no answer in time", topic=topic)
 
     def _trusts(self, address: Address) -> bool:
-        """Whether the credentials may go there: it is of the service URL, or one of
-        `trusted_broker_hosts`. A redirect alone makes nobody a broker.
+        """Whether to send the credentials there: it is in the service URL, or in
+        `trusted_broker_hosts`. A redirect alone is not enough.
         """
         listed = any(address[:2] == each[:2] for each in self._addresses)
         return listed or is_trusted(address, self._options.trusted_broker_hosts)
 
     def _must_show(self, status: int, address: Address, topic: str | None) -> None:
-        """Raises AuthenticationError for an answer that asks for what wasn't sent."""
+        """Raises AuthenticationError for a response that asks for credentials not sent."""
         if status in (401, 403) and not self._trusts(address):
             raise AuthenticationError(
                 f"{address.url}: HTTP status {status}; a redirect leads there, and credentials "
@@ -176,16 +174,14 @@ def _decoded(answer: HttpAnswer, address: Address, topic: str | None) -> object:
     kind = STATUSES.get(answer.status, UnknownBrokerError)
     reason = _reason(answer.body)
     if answer.status == 401 and reason.startswith("Unauthorized"):
-        kind = (
-            AuthorizationError  # Apache's resources answer so to a role that lacks the permission
-        )
+        kind = AuthorizationError  # Apache's response to a role without the permission
     code = kind.__name__ if answer.status in STATUSES else f"Http{answer.status}"
     text = f"{address.url}: HTTP status {answer.status}" + (f": {shown(reason)}" if reason else "")
     raise kind(text, code=code, topic=topic)
 
 
 def _reason(body: bytes) -> str:
-    """What a broker says is wrong; empty if the body is not its JSON."""
+    """The broker's reason; empty if the body is not its JSON."""
     try:
         found: object = json.loads(body)
     except ValueError:

@@ -1,6 +1,4 @@
-"""Which broker serves a topic, and how many partitions it has (spec SDK-40;
-BinaryProtoLookupService).
-"""
+"""Lookups of a topic's broker and number of partitions (spec SDK-40; BinaryProtoLookupService)."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ _MODES = {
 
 
 class Lookup:
-    """Asks the brokers of the service URL, the next one when one can't be reached."""
+    """Requests to the brokers of the service URL; if one is unreachable, to the next one."""
 
     def __init__(
         self,
@@ -44,14 +42,14 @@ class Lookup:
 
     @property
     def service_address(self) -> Address:
-        """The broker that is asked."""
+        """The broker that gets the requests."""
         return self._addresses[self._at]
 
     def endpoint(self, broker_url: str) -> Endpoint:
-        """That broker of the cluster, as a broker named it: the credentials go there.
+        """The cluster's broker with that URL, named by a broker: it gets the credentials.
 
-        Raises InvalidServiceUrlError, and ServiceNotReadyError for one without TLS where the
-        service URL has it, or that isn't trusted though `trusted_broker_hosts` says which are.
+        Raises InvalidServiceUrlError, and ServiceNotReadyError if it has no TLS though the service
+        URL has, or is not in a given `trusted_broker_hosts`.
         """
         address = parse_one(broker_url)
         if self.service_address.tls and not address.tls:
@@ -77,7 +75,7 @@ class Lookup:
         raise failure
 
     async def broker_of(self, topic: str) -> Endpoint:
-        """The broker that serves the topic, following redirects. Raises what brokers answer."""
+        """The broker that serves the topic, following redirects. Raises the brokers' errors."""
         connection = await self.service_connection()
         authoritative = False
         for _ in range(self._options.lookup_redirects_max + 1):
@@ -116,8 +114,8 @@ class Lookup:
     async def topics_of(
         self, pattern: TopicPattern, mode: RegexSubscriptionMode
     ) -> tuple[list[str], bool]:
-        """The topics of the pattern's namespace, and whether the broker left out those that don't
-        match it. Raises the broker's answer.
+        """The topics of the pattern's namespace, and whether the broker has filtered them by the
+        pattern. Raises the broker's error.
         """
         connection = await self.service_connection()
         answer = await connection.request(
@@ -133,7 +131,7 @@ class Lookup:
         return list(found.topics), found.filtered
 
     async def partitions_of(self, topic: str, *, auto_create: bool = True) -> int:
-        """Number of partitions, 0 for a topic without partitions. Raises the broker's answer."""
+        """Number of partitions; 0 for an unpartitioned topic. Raises the broker's error."""
         connection = await self.service_connection()
         answer = await connection.request(
             lambda request_id: commands.partitioned_metadata(

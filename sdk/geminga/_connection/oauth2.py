@@ -34,11 +34,11 @@ logger = logging.getLogger("geminga")
 
 REQUEST_TIMEOUT_S = 10.0
 RENEW_AT = 0.9
-"""Of a token's life: later a new one is fetched before it is used."""
+"""Share of a token's life after which a new one is fetched."""
 FRESH_S = 5.0
-"""A token that is newer isn't fetched again, however many connections are asked at once."""
+"""A newer token isn't fetched again, even if many connections are challenged at once."""
 LIFE_UNKNOWN_S = 300.0
-"""How long a token is used whose answer doesn't tell."""
+"""Life of a token if the response has none."""
 FILE_BYTES_MAX = 256 * 1024
 METADATA_PATH = "/.well-known/openid-configuration"
 
@@ -58,7 +58,7 @@ class _Credentials(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """An http or https URL, taken apart."""
+    """The parts of an http or https URL."""
 
     is_secure: bool
     host: str
@@ -72,17 +72,17 @@ class _Place(NamedTuple):
 
 
 class AuthenticationOAuth2(Authentication):
-    """A token of an authorization server, fetched with client credentials, kept until a tenth of
-    its life is left, and fetched anew when the broker asks.
+    """A token of an authorization server, fetched with client credentials, cached until a tenth of
+    its life is left, and renewed at the broker's challenge.
 
-    `issuer_url` is the server's; where it gives out tokens is asked at
+    `issuer_url` is the server's; its token endpoint is read from
     `{issuer_url}/.well-known/openid-configuration`. The credentials are either `client_id` and
-    `client_secret`, or `private_key`: the path or `file:` URL of a JSON file that has them, as the
-    official clients take it, or a `data:application/json;base64,...` URL. The file is read anew for
-    each token. Without `trust_certs_file_path` the system's authorities are trusted.
+    `client_secret`, or `private_key`: the path or `file:` URL of a JSON file with them, as for the
+    official clients, or a `data:application/json;base64,...` URL. The file is reread for each
+    token. Without `trust_certs_file_path` the system's authorities are trusted.
 
-    `data` raises AuthenticationError for credentials that are refused, and ConnectionFailedError
-    when the server can't be reached.
+    `data` raises AuthenticationError if the credentials are refused, and ConnectionFailedError if
+    the server is unreachable.
     """
 
     def __init__(
@@ -115,22 +115,22 @@ class AuthenticationOAuth2(Authentication):
         self._clock = time.monotonic
         self._lock: trio.Lock | None = None
         if not self._issuer.is_secure:
-            logger.warning("issuer_url is not https: the client's secret can be read on its way")
+            logger.warning("issuer_url is not https: the client's secret is sent unencrypted")
 
     async def data(self) -> bytes:
-        """The token that is kept, or a new one."""
+        """The cached token, or a new one."""
         return (await self._current()).encode()
 
     async def renewed(self) -> bytes:
-        """A new token, unless the kept one is of this moment."""
+        """A new token, unless the cached one was just fetched."""
         return (await self._current(must_be_new=True)).encode()
 
     async def http_headers(self) -> dict[str, str]:
-        """As bearer."""
+        """A bearer token."""
         return {"Authorization": f"Bearer {await self._current()}"}
 
     async def _current(self, *, must_be_new: bool = False) -> str:
-        # Made here, since it belongs to the loop that runs; one fetch at a time serves all.
+        # Created here, as it belongs to the running loop; one fetch at a time serves all.
         self._lock = self._lock or trio.Lock()
         async with self._lock:
             now_s = self._clock()
@@ -169,7 +169,7 @@ class AuthenticationOAuth2(Authentication):
         return _Token(text, now_s, now_s + RENEW_AT * _life_s(answer))
 
     async def _ask(self, place: _Place, form: bytes | None = None) -> HttpAnswer:
-        """Raises ConnectionFailedError (no answer, or the server failed), AuthenticationError."""
+        """Raises ConnectionFailedError (no response, or a server error), AuthenticationError."""
         try:
             tls = TlsContexts(self._trust) if place.is_secure else None
             stream = await connect(place.host, place.port, tls=tls)
@@ -187,7 +187,7 @@ class AuthenticationOAuth2(Authentication):
         if answer.status >= 500 or answer.status == 429:
             raise ConnectionFailedError(f"{place.authority}: HTTP status {answer.status}")
         if answer.status != 200:
-            # The answer's own words may repeat what was sent: only the code is told.
+            # The response's text may repeat the request: report its code only.
             code = _error_code(answer)
             raise AuthenticationError(f"{place.authority}: HTTP status {answer.status}{code}")
         return answer

@@ -1,4 +1,4 @@
-"""Calls that open something: awaited, or entered by `async with`, which closes it at its end."""
+"""Calls that open an object: `await` them, or `async with`, which closes it at its end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from geminga.errors import InvalidArgumentError
 
 
 class Block(ABC):
-    """What is closed at the end of its block."""
+    """An object that is closed at the end of its block."""
 
     @abstractmethod
     async def aclose(self) -> None:
@@ -42,7 +42,7 @@ class Opening(Coroutine[Any, Any, C], Generic[C]):
         return self._call.__await__()
 
     def send(self, value: Any) -> Any:
-        """As of a coroutine: event loops run it as one."""
+        """As of a coroutine: event loops treat it as one."""
         return self._call.send(value)
 
     def throw(self, *error: Any) -> Any:
@@ -62,7 +62,7 @@ class Opening(Coroutine[Any, Any, C], Generic[C]):
 
 
 def opening(function: Callable[P, Coroutine[Any, Any, C]]) -> Callable[P, Opening[C]]:
-    """Have a coroutine function return an `Opening`."""
+    """Make a coroutine function return an `Opening`."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> Opening[C]:

@@ -1,6 +1,4 @@
-"""Connections to brokers, one or a few for each (spec SDK-40; ConnectionPool of the Java
-client).
-"""
+"""Connections to brokers, one or a few per broker (spec SDK-40; Java's ConnectionPool)."""
 
 from __future__ import annotations
 
@@ -22,8 +20,8 @@ from geminga_runtime.waiters import Promise
 
 
 class Endpoint(NamedTuple):
-    """A broker, and where to connect for it: another place if a proxy stands between. It belongs to
-    one of the clusters that the client may go over to.
+    """A broker, and the address to connect to: the proxy's if there is one. `cluster` is the index
+    of its cluster for the failover.
     """
 
     address: Address
@@ -32,7 +30,7 @@ class Endpoint(NamedTuple):
 
 
 class Connector(Protocol):
-    """Opens streams; asked with `tls` only for addresses with TLS."""
+    """Opens streams; `tls` is given for addresses with TLS only."""
 
     async def __call__(
         self, host: str, port: int, deadline: float, tls: TlsContexts | None = None
@@ -49,7 +47,7 @@ async def connect_tcp(
 
 
 class ConnectionPool:
-    """Opens a connection when one is first wanted, and again after it was lost."""
+    """Opens a connection on first use, and again after it was lost."""
 
     def __init__(
         self,
@@ -68,20 +66,20 @@ class ConnectionPool:
         self._turn = 0
         self._closed = False
         self.opened = 0
-        """How many connections could be opened so far."""
+        """Number of connections opened so far."""
         self._openings = trio.lowlevel.ParkingLot()
 
     @property
     def connections(self) -> list[Connection]:
-        """Those that are open."""
+        """The open connections."""
         return [each for each in self._connections.values() if not each.is_lost]
 
     async def get(self, endpoint: Endpoint) -> Connection:
         """A ready connection. Raises ConnectionFailedError, OperationTimeoutError,
-        AlreadyClosedError, or what the broker answers to CONNECT.
+        AlreadyClosedError, or the broker's error for CONNECT.
         """
         if endpoint.cluster != self._cluster:
-            # What was learnt of one cluster, and who we are there, is nothing to another.
+            # A lookup and credentials of one cluster don't apply to another.
             raise ConnectionFailedError(f"{endpoint.address.url}: the client left this cluster")
         self._turn += 1
         key = endpoint, self._turn % self._options.connections_per_broker
@@ -92,7 +90,7 @@ class ConnectionPool:
         if promise is None:
             if self._closed:
                 raise AlreadyClosedError("the client is closed")
-            # Opened in a task of its own: whoever asked first may be cancelled, others wait too.
+            # Opened in its own task: the first caller may be cancelled while others wait.
             promise = self._opening[key] = Promise()
             self._nursery.start_soon(self._open, key, promise)
         try:
@@ -121,7 +119,7 @@ class ConnectionPool:
             promise.reject(AlreadyClosedError("the client is closed"))
 
     async def wait_for_opening(self) -> None:
-        """Until another connection is open."""
+        """Wait until another connection is opened."""
         await self._openings.park()
 
     async def _connect(self, endpoint: Endpoint) -> Connection:
@@ -141,8 +139,8 @@ class ConnectionPool:
         return connection
 
     async def open_stream(self, address: Address, deadline: float, cluster: int) -> FramedStream:
-        """A stream that isn't kept here; `deadline` is of Trio's clock. Raises
-        ConnectionFailedError, of which TlsError is one.
+        """A stream outside of the pool; `deadline` is of Trio's clock. Raises
+        ConnectionFailedError, also as TlsError.
         """
         host, port = address.host, address.port
         try:
@@ -156,17 +154,17 @@ class ConnectionPool:
             raise ConnectionFailedError(str(error)) from error
 
     def close(self) -> None:
-        """Close all connections; none is opened any more."""
+        """Close all connections, and open no more."""
         self._closed = True
         self.drop_all("the client was closed")
 
     def go_to(self, cluster: int) -> None:
         """Close all connections; new ones are to that cluster."""
         self._cluster = cluster
-        self.drop_all("the client goes over to another cluster")
+        self.drop_all("the client switches to another cluster")
 
     def drop_all(self, reason: str) -> None:
-        """Close all connections; they are opened anew when they are wanted."""
+        """Close all connections; they are reopened on use."""
         connections, self._connections = self._connections, {}
         for connection in connections.values():
             connection.close(reason)

@@ -1,7 +1,7 @@
-"""What to do about each failure, as tables (spec SDK-07). Pure.
+"""Reactions to failures, as tables (spec SDK-07). Pure.
 
-A producer or consumer is *attached* while the broker knows it over a live connection. Whatever ends
-that is met by attaching again, with back-off; these tables say when not to.
+A producer or consumer is *attached* while it is registered with the broker over a live connection.
+After any end of that it is attached again, with back-off; these tables have the exceptions.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from geminga.errors import (
 
 
 class SendErrorAction(enum.Enum):
-    """Answer to a SEND_ERROR (ClientCnx.handleSendError)."""
+    """Reaction to a SEND_ERROR (ClientCnx.handleSendError)."""
 
     VERIFY = "verify"
-    """Check our own copy: if it is whole, send everything pending again; else fail the message."""
+    """Check our own copy: if it is intact, resend everything pending; else fail the message."""
     TERMINATE = "terminate"
     """Fail everything pending and close the producer."""
     FAIL = "fail"
-    """Fail that message and go on."""
+    """Fail that message and continue."""
     RECONNECT = "reconnect"
-    """Close the connection; everything pending is sent again in order."""
+    """Close the connection; everything pending is resent in order."""
 
 
 SEND_ERRORS: dict[str, SendErrorAction] = {
@@ -37,24 +37,24 @@ SEND_ERRORS: dict[str, SendErrorAction] = {
     "TopicTerminatedError": SendErrorAction.TERMINATE,
     "NotAllowedError": SendErrorAction.FAIL,
 }
-"""By ServerError name; every other one reconnects."""
+"""By ServerError name; all others reconnect."""
 
 
 def send_error_action(code: str) -> SendErrorAction:
-    """What a SEND_ERROR with that code asks for."""
+    """The reaction to a SEND_ERROR with that code."""
     return SEND_ERRORS.get(code, SendErrorAction.RECONNECT)
 
 
 FAILS_PENDING = frozenset({"ProducerBlockedQuotaExceededException"})
-"""Answers to PRODUCER that fail everything pending, by ServerError name: the topic's backlog quota
-says `producer_exception`. With `producer_request_hold` the broker answers the same error's other
-name, and pending messages wait (ProducerImpl.connectionOpened). At creation it is final, as for
-Apache's C++ client; the hold is waited for.
+"""Errors for PRODUCER that fail everything pending, by ServerError name: the topic's backlog quota
+policy is `producer_exception`. With `producer_request_hold` the broker sends the other error name,
+and pending messages wait (ProducerImpl.connectionOpened). At a producer's creation the error is
+final, as for Apache's C++ client; a hold is waited for.
 """
 
 
 class AttachAction(enum.Enum):
-    """Answer to a failed attempt to attach."""
+    """Reaction to a failed attempt to attach."""
 
     RETRY = "retry"
     GIVE_UP = "give-up"
@@ -68,7 +68,7 @@ FATAL: tuple[type[GemingaError], ...] = (
     TopicNotFoundError,
     TopicTerminatedError,
 )
-"""Failures that no waiting heals, however long the producer or consumer has lived."""
+"""Failures for which a retry never helps, even after a success."""
 
 
 def attach_action(
@@ -76,8 +76,8 @@ def attach_action(
 ) -> AttachAction:
     """Whether to try again.
 
-    One that was attached once goes on for ever, but for FATAL failures: a policy or a rival may go
-    away. A first attempt goes on while the error is retryable and its deadline isn't passed
+    After a first success, retry for ever, except after FATAL failures: a policy or a rival may
+    disappear. Before it, retry while the error is retryable and the deadline hasn't passed
     (ProducerImpl and ConsumerImpl.connectionOpened).
     """
     if isinstance(error, FATAL):

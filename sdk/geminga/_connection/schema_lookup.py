@@ -1,4 +1,4 @@
-"""Schemas of topics, asked from the broker (spec SDK-41)."""
+"""Schemas of topics, fetched from the broker (spec SDK-41)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def schema_of(core: Core, topic: str, version: bytes | None = None) -> Sch
 async def with_topic_schema(
     core: Core, topic: str, partitions: int, options: ProducerOptions
 ) -> ProducerOptions:
-    """The options with the topic's own schema, where it is the topic that decides."""
+    """The options with the topic's own schema, if the topic decides (an AUTO schema)."""
     if not isinstance(options.schema, AutoProduce):
         return options
     asked = f"{topic}-partition-0" if partitions else topic

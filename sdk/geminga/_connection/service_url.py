@@ -17,7 +17,7 @@ PORT_HTTPS = 8443
 
 
 class Address(NamedTuple):
-    """A broker's host and port, whether to speak TLS there, and whether it is its web service."""
+    """A broker's host and port, whether it uses TLS, and whether it is its web service."""
 
     host: str
     port: int
@@ -37,7 +37,7 @@ class Address(NamedTuple):
 
 
 def is_trusted(address: Address, patterns: Iterable[str]) -> bool:
-    """Whether one of these is the address's host, or host and port; `*` stands for anything."""
+    """Whether a pattern matches the address's host, or host and port; `*` matches anything."""
     names = (address.host.lower(), address.authority.lower())
     return any(fnmatchcase(name, each.lower()) for each in patterns for name in names)
 
@@ -58,7 +58,7 @@ def parse(service_url: str) -> tuple[Address, ...]:
 
 
 def parse_one(url: str) -> Address:
-    """The address of one broker, as lookups answer it. Raises InvalidServiceUrlError."""
+    """The address of one broker, as returned by lookups. Raises InvalidServiceUrlError."""
     return parse(url)[0]
 
 
@@ -68,7 +68,7 @@ _SCHEMES = {
     "http": (PORT_HTTP, False, True),
     "https": (PORT_HTTPS, True, True),
 }
-"""Scheme -> default port, with TLS, web service."""
+"""By scheme: default port, whether with TLS, whether web service."""
 _NAMES = {(tls, http): scheme for scheme, (_, tls, http) in _SCHEMES.items()}
 
 

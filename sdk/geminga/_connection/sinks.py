@@ -1,4 +1,4 @@
-"""Who gets what arrives on a connection without being asked for."""
+"""Receivers of commands that are not responses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ProducerSink(Protocol):
         """SEND_ERROR; `code` is the ServerError's name."""
 
     def on_lost(self, assigned_broker_url: str | None) -> None:
-        """The broker closed it, or the connection is gone."""
+        """The broker closed it, or the connection is lost."""
 
 
 class ConsumerSink(Protocol):
@@ -35,7 +35,7 @@ class ConsumerSink(Protocol):
         """REACHED_END_OF_TOPIC."""
 
     def on_lost(self, assigned_broker_url: str | None) -> None:
-        """The broker closed it, or the connection is gone."""
+        """The broker closed it, or the connection is lost."""
 
 
 class TopicListSink(Protocol):
@@ -45,4 +45,4 @@ class TopicListSink(Protocol):
         """WATCH_TOPIC_UPDATE: names that came, and names that are gone."""
 
     def on_watch_lost(self) -> None:
-        """The connection is gone."""
+        """The connection is lost."""

@@ -1,8 +1,8 @@
-"""What a producer did, in numbers (spec SDK-11; ProducerStats and ProducerStatsRecorderImpl of the
-Java client).
+"""A producer's counters (spec SDK-11; ProducerStats and ProducerStatsRecorderImpl of the Java
+client).
 
-Totals are always kept, by entry. Rates and latencies are of the last whole interval of the client's
-`stats_interval_s`, and cost nothing while it is 0.
+Totals are always counted, per entry. Rates and latencies are of the last whole interval of the
+client's `stats_interval_s`, and cost nothing if it is 0.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from geminga._connection.background import Background
 logger = logging.getLogger("geminga")
 
 _SLOTS = 128
-"""Latencies of one magnitude share half of so many slots: percentiles are within 1.6 %."""
+"""Each power of two of latencies has half of these slots: percentiles are within 1.6 %."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerStatistics:
-    """A producer's numbers, over all partitions. Bytes are those of payloads, before compression.
+    """A producer's counters, over all partitions. Bytes are those of payloads, before compression.
 
-    Those that begin with `num_` and `send_` are of the last whole interval of `stats_interval_s`,
-    0 before the first one has passed. Latencies are from handing a message over (in a batch: its
-    first one) to its receipt; messages whose receipts come in one read count as the oldest of them.
+    Names with `num_` and `send_` are of the last whole interval of `stats_interval_s`; 0 before the
+    end of the first one. A latency is the time from queueing a message (of a batch: the first one)
+    to its receipt; messages whose receipts arrive in one read count as their oldest.
     """
 
     num_msgs_sent: int = 0
-    """Messages handed over."""
+    """Queued messages."""
     num_bytes_sent: int = 0
     num_send_failed: int = 0
     num_acks_received: int = 0
-    """Messages that got their receipt."""
+    """Messages with a receipt."""
     send_msgs_rate: float = 0.0
     """Messages a second."""
     send_bytes_rate: float = 0.0
@@ -48,23 +48,23 @@ class ProducerStatistics:
     send_latency_999pct_ms: float = 0.0
     send_latency_max_ms: float = 0.0
     total_msgs_sent: int = 0
-    """Since the producer was made: acknowledged, failed and pending together."""
+    """Since the producer's creation: acknowledged, failed and pending messages."""
     total_bytes_sent: int = 0
     total_send_failed: int = 0
     total_acks_received: int = 0
     total_entries_acknowledged: int = 0
-    """Batches and single messages; chunks count each."""
+    """Batches, single messages and chunks."""
     pending_queue_size: int = 0
-    """Messages without receipt yet."""
+    """Messages without a receipt."""
     pending_bytes: int = 0
     partitions_connected: int = 0
     partition_stats: Mapping[str, ProducerStatistics] = field(default_factory=dict)
-    """The same of each partition, by its full name; empty for a topic without partitions."""
+    """Those of each partition, by full name; empty for an unpartitioned topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """One partition's whole interval; `slots` are counts of latencies by `_slot`."""
+    """One whole interval of a partition; `slots` are counts of latencies by `_slot`."""
 
     length_s: float = 0.0
     sent: int = 0
@@ -83,7 +83,7 @@ _SUMMED = [
 
 
 class Counts:
-    """What one partition's producer counts as it goes."""
+    """Counters of one partition's producer."""
 
     __slots__ = (
         "_began",
@@ -108,7 +108,7 @@ class Counts:
         self.failed_bytes = 0
         self.last = _IDLE
         self.read_at_s = -1.0
-        """When the receipts came that are counted in `run_messages` now."""
+        """Arrival time of the receipts counted in `run_messages`."""
         self.run_messages = 0
         self._run_latency_s = 0.0
         self._slots: defaultdict[int, int] | None = None
@@ -116,7 +116,7 @@ class Counts:
         self._began = (0, 0, 0, 0)
 
     def begin_run(self, read_at_s: float, created_s: float, messages: int) -> None:
-        """The first of some receipts that came at one time, for an entry of that age."""
+        """Count the first of several receipts read at one time, for an entry created then."""
         self._end_run()
         self.read_at_s = read_at_s
         self.run_messages = messages
@@ -137,12 +137,12 @@ class Counts:
         self.read_at_s = -1.0
 
     def lost(self, messages: int, size_bytes: int) -> None:
-        """An entry has failed."""
+        """Count a failed entry."""
         self.failed += messages
         self.failed_bytes += size_bytes
 
     def roll(self, length_s: float, pending: int, pending_bytes: int) -> None:
-        """An interval is over, and the next one begins."""
+        """End the interval, and begin the next one."""
         self._end_run()
         sent = self.messages + self.failed + pending
         sent_bytes = self.size_bytes + self.failed_bytes + pending_bytes
@@ -165,7 +165,7 @@ class Counts:
         self._latency_max_s = 0.0
 
     def statistics(self, pending: int, pending_bytes: int, connected: bool) -> ProducerStatistics:
-        """The numbers of this partition alone."""
+        """The counters of this partition."""
         return _described(
             self.last,
             total_msgs_sent=self.messages + self.failed + pending,
@@ -182,7 +182,7 @@ class Counts:
 def summed(
     lasts: Iterable[Interval], partitions: Mapping[str, ProducerStatistics]
 ) -> ProducerStatistics:
-    """The numbers of a producer from those of its partitions."""
+    """A producer's counters, summed over its partitions."""
     slots: defaultdict[int, int] = defaultdict(int)
     length_s = latency_max_s = 0.0
     sent = sent_bytes = failed = acknowledged = 0
@@ -228,8 +228,8 @@ def _described(
 def percentiles_ms(
     slots: Mapping[int, int], max_s: float, percents: Iterable[float]
 ) -> list[float]:
-    """For each of the percents, which rise, the latency that so many stay at or below, in ms; a
-    little above the true one, by the width of its slot.
+    """The latency percentiles in ms, for ascending percents; above the exact ones by at most a
+    slot's width.
     """
     found: list[float] = []
     ordered = iter(sorted(slots.items()))
@@ -247,7 +247,7 @@ def percentiles_ms(
 
 
 def log_interval(topic: str, name: str, found: ProducerStatistics) -> None:
-    """Log the last interval, if anything was done in it."""
+    """Log the last interval unless it was idle."""
     if not found.num_msgs_sent and not found.num_acks_received and not found.num_send_failed:
         return
     logger.info(
@@ -269,17 +269,17 @@ def log_interval(topic: str, name: str, found: ProducerStatistics) -> None:
 
 
 class Intervals:
-    """Tells whoever asked for it that an interval is over; one task for all of a client's."""
+    """Calls callbacks at the end of each interval; one task per client."""
 
     def __init__(self, length_s: float, nursery: Background) -> None:
-        """`length_s=0`: there are none."""
+        """`length_s=0`: no intervals."""
         self.length_s = length_s
         self._nursery = nursery
         self._callbacks: dict[Callable[[], None], None] = {}
         self._runs = False
 
     def add(self, callback: Callable[[], None]) -> None:
-        """Call that whenever an interval is over; it must not raise."""
+        """Call it at the end of each interval; it must not raise."""
         if self.length_s:
             self._callbacks[callback] = None
             if not self._runs:
@@ -287,7 +287,7 @@ class Intervals:
                 self._nursery.start_soon(self._run)
 
     def remove(self, callback: Callable[[], None]) -> None:
-        """Call it no more."""
+        """Stop calling it."""
         self._callbacks.pop(callback, None)
 
     async def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""Options of TLS, of a client and of clusters to fail over to (spec SDK-43)."""
+"""TLS options of a client and of clusters to fail over to (spec SDK-43)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from geminga_runtime.tls import PROTOCOLS, ClientTls
 
 @dataclass(frozen=True, kw_only=True)
 class TlsOptions:
-    """How to speak TLS with `pulsar+ssl://` and `https://` addresses.
+    """Options of TLS with `pulsar+ssl://` and `https://` addresses.
 
     Without `tls_trust_certs_file_path` the system's authorities are trusted. Host names are
     verified unless `tls_validate_hostname` is False; with `tls_allow_insecure_connection` nothing
-    is, so that anybody can answer. A certificate of the client's own, with its key, is shown where
-    the broker asks for one; AuthenticationTls brings its own. All files are PEM and are read anew
-    when they change. `tls_protocols` are of TLSv1.2 and TLSv1.3, both by default; `tls_ciphers`
-    have OpenSSL's or Java's names, TLS 1.3's can't be chosen one by one.
+    is verified, which allows impersonation. A client certificate, with its key, is sent if the
+    broker requests one; AuthenticationTls has its own. All files are PEM and are reread when they
+    change. `tls_protocols` are TLSv1.2 and TLSv1.3, both by default; `tls_ciphers` have names of
+    OpenSSL or Java, and don't apply to TLS 1.3.
     """
 
     tls_trust_certs_file_path: str | None = None
@@ -31,7 +31,7 @@ class TlsOptions:
     tls_ciphers: Sequence[str] = ()
 
     def check_tls(self) -> None:
-        """Raises InvalidArgumentError, naming the option; files are looked at later."""
+        """Raises InvalidArgumentError, naming the option; files are read later."""
         text_or_none(self, "tls_trust_certs_file_path")
         text_or_none(self, "tls_certificate_file_path", "tls_private_key_file_path")
         booleans(self, "tls_allow_insecure_connection", "tls_validate_hostname")
@@ -50,7 +50,7 @@ class TlsOptions:
                 )
 
     def client_tls(self, certificate: tuple[str, str] | None) -> ClientTls:
-        """As the runtime takes it; `certificate` (and key) wins over the options' own."""
+        """The runtime's form; `certificate` (and key) overrides the options' own."""
         own = (self.tls_certificate_file_path or "", self.tls_private_key_file_path or "")
         shown, key = certificate or own
         return ClientTls(
@@ -71,4 +71,4 @@ OPTION_NAMES = {
     "protocols": "tls_protocols",
     "ciphers": "tls_ciphers",
 }
-"""The runtime's names, as it tells what is wrong, and ours."""
+"""The runtime's names of options, in its errors, and ours."""

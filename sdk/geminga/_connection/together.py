@@ -1,4 +1,4 @@
-"""Several calls at once, with one plain error for all of them."""
+"""Concurrent calls with one plain error for all of them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from geminga.errors import GemingaError
 A = TypeVar("A")
 R = TypeVar("R")
 ABANDON_TIMEOUT_S = 10.0
-"""How long what was half begun may take to be undone, even when the program was cancelled."""
+"""Timeout of an undo, even if the program was cancelled."""
 
 
 @asynccontextmanager
 async def undone_on_error(undo: Callable[[], Awaitable[None]]) -> AsyncGenerator[None, None]:
-    """Undo what was half begun if the block fails or is cancelled."""
+    """Call `undo` if the block fails or is cancelled."""
     try:
         yield
     except BaseException:
@@ -28,8 +28,8 @@ async def undone_on_error(undo: Callable[[], Awaitable[None]]) -> AsyncGenerator
 
 
 async def together(calls: Iterable[Callable[[], Awaitable[None]]]) -> None:
-    """Run all to their end, then raise the first GemingaError that came: no exception group for
-    what is one operation to the program. KeyboardInterrupt comes out as itself too.
+    """Run all to their end, then raise the first GemingaError: for the program this is one
+    operation, without an exception group. KeyboardInterrupt is raised as it is, too.
     """
     waiting = list(calls)
     if len(waiting) == 1:
@@ -59,8 +59,8 @@ async def together(calls: Iterable[Callable[[], Awaitable[None]]]) -> None:
 async def gathered(
     call: Callable[[A], Awaitable[R]], arguments: Iterable[A], at_once: int
 ) -> list[R]:
-    """What `call` returns for each argument, in their order; only so many calls run at once. After
-    the first GemingaError no other call begins, and it is raised.
+    """Results of `call` for each argument, in order, with a bound of concurrent calls. After the
+    first GemingaError no other call begins, and it is raised.
     """
     given = list(arguments)
     results: dict[int, R] = {}

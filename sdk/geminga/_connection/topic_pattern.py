@@ -11,23 +11,23 @@ from geminga_protocol.errors import LocalProtocolError
 from geminga_protocol.topic_name import TopicName
 
 Listed = dict[TopicName, set[TopicName]]
-"""Topics by their names without partition, each with the names that a broker lists for it."""
+"""By topic name without partition: the names in the broker's list."""
 
 
 class TopicPattern(NamedTuple):
-    """A pattern over the topics of one namespace; `text` is as the broker gets it."""
+    """A pattern over the topics of one namespace; `text` is sent to the broker."""
 
     namespace: str
     text: str
 
     @property
     def below_domain(self) -> str:
-        """What a topic's name without `domain://` has to match as a whole."""
+        """The pattern for the whole topic name without `domain://`."""
         return self.text.partition("://")[2]
 
 
 def parse_pattern(pattern: re.Pattern[str]) -> TopicPattern:
-    """Reads `[domain://]tenant/namespace/regex`, or a regex for `public/default`. Raises
+    """Parse `[domain://]tenant/namespace/regex`, or a regex for `public/default`. Raises
     InvalidArgumentError.
     """
     text = pattern.pattern
@@ -47,9 +47,9 @@ def parse_pattern(pattern: re.Pattern[str]) -> TopicPattern:
 def names_matching(
     pattern: TopicPattern, names: Iterable[str], *, flags: int = 0, filtered: bool
 ) -> list[TopicName]:
-    """The topics of a broker's list, a partitioned one once, in the order of their names.
+    """Matching topics of a broker's list, sorted by name; a partitioned one is listed once.
 
-    A list that the broker has `filtered` is taken as it is: its regular expressions may differ.
+    A list `filtered` by the broker is not filtered again: its regular expressions may differ.
     """
     return sorted(listed_matching(pattern, names, flags=flags, filtered=filtered), key=str)
 
@@ -57,7 +57,7 @@ def names_matching(
 def listed_matching(
     pattern: TopicPattern, names: Iterable[str], *, flags: int = 0, filtered: bool
 ) -> Listed:
-    """The same topics with their names in the list: that of the topic, or those of partitions."""
+    """Matching topics with their names in the list: the topic's, or those of its partitions."""
     listed: Listed = {}
     for text in names:
         name = parsed(text)
@@ -70,7 +70,7 @@ def listed_matching(
 
 
 def parsed(name: str) -> TopicName | None:
-    """A name that a broker told, None if it is none."""
+    """The parsed name; None if it is invalid."""
     try:
         return TopicName.parse(name)
     except LocalProtocolError:

@@ -1,4 +1,4 @@
-"""What a client asks the brokers about topics (spec SDK-26, SDK-40, SDK-41)."""
+"""Requests about topics (spec SDK-26, SDK-40, SDK-41)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from geminga_protocol.errors import LocalProtocolError
 from geminga_protocol.topic_name import TopicName
 
 LOOKUPS_AT_ONCE = 16
-"""Topics whose partitions are asked for at the same time."""
+"""Concurrent requests for numbers of partitions."""
 
 
 def parse_topic(topic: str) -> TopicName:
-    """The name in full. Raises InvalidArgumentError and InvalidTopicNameError."""
+    """The full name. Raises InvalidArgumentError and InvalidTopicNameError."""
     if not isinstance(topic, str):
         raise InvalidArgumentError(f"topic must be a text, not {topic!r}")
     try:
@@ -37,15 +37,15 @@ def parse_topic(topic: str) -> TopicName:
 
 
 class Topics:
-    """Questions about topics; `check_open` raises why none may be asked."""
+    """Requests about topics; `check_open` raises an error if the client is closed."""
 
     def __init__(self, core: Core, check_open: Callable[[], None]) -> None:
         self._core = core
         self._check_open = check_open
 
     async def partitions_of(self, topic: TopicName) -> int:
-        """Number of partitions, 0 for a topic without; a topic that isn't there is made if brokers
-        make topics by themselves.
+        """Number of partitions; 0 for an unpartitioned topic. A missing topic is created if the
+        brokers' policies allow it.
         """
         self._check_open()
         if topic.is_partition:
@@ -54,7 +54,7 @@ class Topics:
         return await self._ask_for_partitions(topic, auto_create=True)
 
     async def partitions_if_there(self, topic: TopicName) -> int:
-        """The same without making anything. Raises TopicNotFoundError."""
+        """Number of partitions, without creating the topic. Raises TopicNotFoundError."""
         self._check_open()
         return await self._ask_for_partitions(topic, auto_create=False)
 
@@ -71,22 +71,22 @@ class Topics:
         self, topics: Iterable[TopicName], *, auto_create: bool = True
     ) -> list[tuple[str, int]]:
         """All partitions of the topics by full name and index, each once. Without `auto_create`
-        raises TopicNotFoundError instead of making a topic.
+        raises TopicNotFoundError instead of creating a topic.
         """
         ask = self.partitions_of if auto_create else self.partitions_if_there
 
         async def parts_of(topic: TopicName) -> dict[str, int]:
-            # A partition alone is known to be there, or not, when it is subscribed.
+            # Whether a single partition exists is found out by subscribing.
             return _parts(topic, 0 if topic.is_partition else await ask(topic))
 
         return _joined(await gathered(parts_of, topics, LOOKUPS_AT_ONCE))
 
     async def expand_if_there(self, topics: Iterable[TopicName]) -> list[tuple[str, int]]:
-        """The same of those topics that exist; none is made."""
+        """All partitions of existing topics; none is created."""
         return _joined(await self.parts_if_there(topics))
 
     async def parts_if_there(self, topics: Iterable[TopicName]) -> list[dict[str, int]]:
-        """The partitions of each topic; none of one that isn't there."""
+        """The partitions of each topic; empty for a missing one."""
 
         async def parts_of(topic: TopicName) -> dict[str, int]:
             try:
@@ -101,14 +101,14 @@ class Topics:
     async def listed(
         self, pattern: TopicPattern, flags: int, mode: RegexSubscriptionMode
     ) -> Listed:
-        """The topics that match as a whole, with the names that the broker lists for each."""
+        """The topics whose whole names match, each with the names in the broker's list."""
         self._check_open()
         lookup = self._core.lookup
         names, filtered = await self._core.with_retries(lambda: lookup.topics_of(pattern, mode))
         return listed_matching(pattern, names, flags=flags, filtered=filtered)
 
     async def names_matching(self, pattern: Pattern[str], mode: RegexSubscriptionMode) -> list[str]:
-        """Their full names. Raises InvalidArgumentError."""
+        """Full names of matching topics. Raises InvalidArgumentError."""
         if not isinstance(pattern, Pattern):
             raise InvalidArgumentError(
                 f"pattern must be a compiled regular expression, not {pattern!r}"
@@ -118,14 +118,14 @@ class Topics:
         return sorted(map(str, await self.listed(parse_pattern(pattern), pattern.flags, mode)))
 
     async def schema_of(self, topic: TopicName, version: bytes | None) -> SchemaInfo | None:
-        """A version of the topic's schema, the latest without one; None if it has none. Raises
+        """A version of the topic's schema, by default the latest; None if there is none. Raises
         InvalidArgumentError and TopicNotFoundError.
         """
         if version is not None and not isinstance(version, bytes):
             raise InvalidArgumentError(f"version must be bytes, not {version!r}")
         asked = topic
         if await self.partitions_if_there(topic):
-            # Partitions have their topic's schema; the topic itself is no broker's.
+            # Ask for a partition, which has the topic's schema: no broker owns the topic itself.
             asked = topic.partition(0)
         try:
             return await schema_of(self._core, str(asked), version)

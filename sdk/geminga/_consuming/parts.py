@@ -116,7 +116,7 @@ class ConsumerParts:
         found = [part for part in self.each if part.partition == message_id.partition]
         if len(found) != 1:
             raise InvalidArgumentError(
-                f"message: {message_id!r} doesn't tell which topic it is of: give the message"
+                f"message: {message_id!r} has no topic: pass the message itself"
             )
         return found[0]
 

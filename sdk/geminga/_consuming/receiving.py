@@ -187,7 +187,7 @@ class Receiving:
         part = self.source_of(message)
         if self.is_closed:
             raise AlreadyClosedError(
-                "the consumer is closed: the message comes again", topic=part.topic
+                "the consumer is closed: the message will be redelivered", topic=part.topic
             )
         return part
 
