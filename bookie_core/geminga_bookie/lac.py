@@ -1,4 +1,4 @@
-"""The LAC (last add confirmed) in a packet, and waiters for a ledger's LAC."""
+"""The LAC (last add confirmed) in packets, as a bookie sees it, and waiters for a ledger's LAC."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ def packet_lac(packet: bytes) -> int:
     if len(packet) < PACKET_HEADER_BYTES:
         return NO_LAC
     return int.from_bytes(packet[16:24], "big", signed=True)
+
+
+def explicit_lac(packet: bytes) -> int:
+    """The LAC in the packet of an explicit one; -1 if the packet is empty."""
+    return int.from_bytes(packet[8:16], "big", signed=True) if packet else NO_LAC
 
 
 class LacWaiters:

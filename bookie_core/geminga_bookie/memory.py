@@ -14,11 +14,12 @@ from geminga_bookie.errors import (
     NoSuchLedger,
     UnauthorizedAccess,
 )
-from geminga_bookie.lac import NO_LAC, LacWaiters, packet_lac
+from geminga_bookie.lac import NO_LAC, LacWaiters, explicit_lac, packet_lac
 from geminga_bookie.options import LiveLedgers
 from geminga_bookie.port import (
     AddDone,
     Completion,
+    LacAnswer,
     check_add,
     check_lac,
     check_ledger,
@@ -30,13 +31,18 @@ from geminga_bookie.port import (
 class _Ledger:
     """Entries and state of one ledger."""
 
-    __slots__ = ("entries", "fenced", "lac", "master_key")
+    __slots__ = ("entries", "explicit_packet", "fenced", "lac", "master_key")
 
     def __init__(self, master_key: bytes) -> None:
         self.master_key = master_key
         self.entries: dict[int, bytes] = {}
         self.fenced = False
         self.lac = NO_LAC
+        self.explicit_packet: bytes | None = None
+
+    def answer(self) -> LacAnswer:
+        last = self.entries[max(self.entries)] if self.entries else None
+        return LacAnswer(last, self.explicit_packet)
 
 
 class MemoryBookie:
@@ -126,28 +132,43 @@ class MemoryBookie:
             found.append(packet)
         return found
 
-    async def fence(self, ledger_id: int, master_key: bytes) -> int:
+    async def fence(self, ledger_id: int, master_key: bytes) -> LacAnswer:
         """See `BookiePort.fence`."""
         ledger = self._handle(ledger_id, master_key)
         ledger.fenced = True
         await trio.lowlevel.checkpoint()
-        return ledger.lac
+        return ledger.answer()
 
-    async def read_lac(self, ledger_id: int) -> int:
+    async def read_lac(self, ledger_id: int) -> LacAnswer:
         """See `BookiePort.read_lac`; never suspends."""
-        return self._known(ledger_id).lac
+        return self._known(ledger_id).answer()
 
-    async def write_lac(self, ledger_id: int, master_key: bytes, lac: int) -> None:
+    async def write_lac(self, ledger_id: int, master_key: bytes, lac: int, packet: bytes) -> None:
         """See `BookiePort.write_lac`."""
-        check_lac(lac)
-        self._advance(ledger_id, self._handle(ledger_id, master_key), lac)
+        check_ledger(ledger_id, master_key)
+        check_lac(ledger_id, lac, packet)
+        ledger = self._handle(ledger_id, master_key)
+        if lac > explicit_lac(ledger.explicit_packet or b""):
+            ledger.explicit_packet = packet
+        self._advance(ledger_id, ledger, lac)
         await trio.lowlevel.checkpoint()
 
-    async def wait_lac(self, ledger_id: int, previous_lac: int) -> int:
-        """See `BookiePort.wait_lac`."""
-        while self._known(ledger_id).lac <= previous_lac:
+    async def last_entry(self, ledger_id: int) -> bytes:
+        """See `BookiePort.last_entry`; never suspends."""
+        packet = self._known(ledger_id).answer().last_packet
+        if packet is None:
+            raise NoSuchEntry(f"ledger {ledger_id} is empty")
+        return packet
+
+    async def wait_entry(
+        self, ledger_id: int, entry_id: int, previous_lac: int
+    ) -> tuple[bytes | None, int]:
+        """See `BookiePort.wait_entry`."""
+        check_read(ledger_id, entry_id)
+        while (ledger := self._known(ledger_id)).lac <= previous_lac:
             await self._waiters.park(ledger_id)
-        return self._ledgers[ledger_id].lac
+        packet = ledger.entries.get(entry_id) if entry_id <= ledger.lac else None
+        return packet, ledger.lac
 
     async def force(self, ledger_id: int) -> None:
         """See `BookiePort.force`: returns after the `done` of earlier adds."""

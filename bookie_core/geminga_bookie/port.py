@@ -12,12 +12,25 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from geminga_bookie.errors import BookkeeperError, IncorrectParameter
+from geminga_protocol.bookkeeper.digest import DigestError, lac_header
 
 ID_MAX = (1 << 63) - 1
 """The highest ledger id, entry id and LAC, which are signed in Java."""
 MASTER_KEY_BYTES_MAX = (1 << 16) - 1
 ADD_BYTES_MAX = 128 * 1024 * 1024
 """Bound of one add: its group must fit into one record of the journal."""
+
+
+class LacAnswer(NamedTuple):
+    """What a bookie knows of a ledger's last add confirmed (LAC): packets, whose digests the client
+    checks. None for what it doesn't have.
+    """
+
+    last_packet: bytes | None
+    """The packet of the entry with the highest id: the LAC stands in its header."""
+    explicit_packet: bytes | None
+    """What `write_lac` stored last."""
+
 
 AddDone = Callable[[int, int, BookkeeperError | None], None]
 """(first entry id, count, error): a run is durable or failed. Called in the loop, in order."""
@@ -75,17 +88,29 @@ class BookiePort(Protocol):
         be read.
         """
 
-    async def fence(self, ledger_id: int, master_key: bytes) -> int:
-        """Fence the ledger durably; returns the bookie's LAC (-1 if unknown)."""
+    async def fence(self, ledger_id: int, master_key: bytes) -> LacAnswer:
+        """Fence the ledger durably; returns what `read_lac` would. Raises StorageFailed if the last
+        entry can't be read; the ledger is fenced all the same.
+        """
 
-    async def read_lac(self, ledger_id: int) -> int:
-        """The bookie's highest LAC, explicit or in packets."""
+    async def read_lac(self, ledger_id: int) -> LacAnswer:
+        """What the bookie knows of the LAC. Raises NoSuchLedger."""
 
-    async def write_lac(self, ledger_id: int, master_key: bytes, lac: int) -> None:
-        """Store an explicit LAC."""
+    async def write_lac(self, ledger_id: int, master_key: bytes, lac: int, packet: bytes) -> None:
+        """Store an explicit LAC's packet durably, unless a higher one is stored. Raises
+        IncorrectParameter if the packet names another ledger or LAC.
+        """
 
-    async def wait_lac(self, ledger_id: int, previous_lac: int) -> int:
-        """Wait until the LAC is above `previous_lac`; returns it. The caller sets the deadline."""
+    async def last_entry(self, ledger_id: int) -> bytes:
+        """The packet of the entry with the highest id. Raises NoSuchEntry, NoSuchLedger."""
+
+    async def wait_entry(
+        self, ledger_id: int, entry_id: int, previous_lac: int
+    ) -> tuple[bytes | None, int]:
+        """Wait until the LAC, as the bookie knows it, is above `previous_lac`. Returns the entry's
+        packet, None if the LAC is below it or the bookie doesn't have it, and the LAC. The caller
+        sets the deadline.
+        """
 
     async def force(self, ledger_id: int) -> None:
         """Return when all earlier adds of the ledger are on disk."""
@@ -123,7 +148,15 @@ def check_read(ledger_id: int, entry_id: int) -> None:
         raise IncorrectParameter(f"no entry can be {ledger_id}:{entry_id}")
 
 
-def check_lac(lac: int) -> None:
+def check_lac(ledger_id: int, lac: int, packet: bytes) -> None:
     """Raises IncorrectParameter."""
     if not -1 <= lac <= ID_MAX:
         raise IncorrectParameter(f"{lac} can't be a ledger's last confirmed entry")
+    try:
+        said = lac_header(packet)
+    except DigestError as error:
+        raise IncorrectParameter(f"ledger {ledger_id}: {error}") from None
+    if said != (ledger_id, lac):
+        raise IncorrectParameter(
+            f"the packet is of LAC {said[1]} of ledger {said[0]}, not {lac} of {ledger_id}"
+        )

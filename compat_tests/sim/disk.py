@@ -22,7 +22,7 @@ from geminga_bookie._tests.sim_workers import TaskWorkers
 from geminga_bookie.errors import BookkeeperError, StorageFailed
 from geminga_bookie.host import Host
 from geminga_bookie.options import BookieOptions, DiskOptions, GcOptions, JournalOptions
-from geminga_bookie.port import AddDone, BookiePort
+from geminga_bookie.port import AddDone, BookiePort, LacAnswer
 from geminga_runtime.metadata.api import (
     ANY_VERSION,
     MetadataError,
@@ -156,21 +156,27 @@ class BookieDoor:
             ledger_id, first_entry_id, entries_max=entries_max, bytes_max=bytes_max
         )
 
-    async def fence(self, ledger_id: int, master_key: bytes) -> int:
+    async def fence(self, ledger_id: int, master_key: bytes) -> LacAnswer:
         self._enter()
         return await self._bookie.fence(ledger_id, master_key)
 
-    async def read_lac(self, ledger_id: int) -> int:
+    async def read_lac(self, ledger_id: int) -> LacAnswer:
         self._enter()
         return await self._bookie.read_lac(ledger_id)
 
-    async def write_lac(self, ledger_id: int, master_key: bytes, lac: int) -> None:
+    async def write_lac(self, ledger_id: int, master_key: bytes, lac: int, packet: bytes) -> None:
         self._enter()
-        await self._bookie.write_lac(ledger_id, master_key, lac)
+        await self._bookie.write_lac(ledger_id, master_key, lac, packet)
 
-    async def wait_lac(self, ledger_id: int, previous_lac: int) -> int:
+    async def last_entry(self, ledger_id: int) -> bytes:
         self._enter()
-        return await self._bookie.wait_lac(ledger_id, previous_lac)
+        return await self._bookie.last_entry(ledger_id)
+
+    async def wait_entry(
+        self, ledger_id: int, entry_id: int, previous_lac: int
+    ) -> tuple[bytes | None, int]:
+        self._enter()
+        return await self._bookie.wait_entry(ledger_id, entry_id, previous_lac)
 
     async def force(self, ledger_id: int) -> None:
         self._enter()

@@ -16,7 +16,16 @@ import trio.testing
 from geminga_bookie._tests.sim_disk import SimDisk
 from geminga_bookie._tests.sim_stores import SimStores
 from geminga_bookie._tests.sim_workers import TaskWorkers
-from geminga_bookie._tests.support import KEY, Outcomes, ledgers, packet, read_all, small_options
+from geminga_bookie._tests.support import (
+    KEY,
+    Outcomes,
+    ledgers,
+    packet,
+    read_all,
+    read_lac,
+    small_options,
+    write_lac,
+)
 from geminga_bookie.errors import BookkeeperError, LedgerFenced
 from geminga_bookie.host import Host
 from geminga_bookie.inprocess import open_bookie
@@ -176,7 +185,7 @@ class Work:
     async def _lac(self, bookie: InProcessBookie) -> None:
         ledger_id = self._ledger()
         lac = self.promises.entries[ledger_id] - 1
-        await bookie.write_lac(ledger_id, KEY, lac)
+        await write_lac(bookie, ledger_id, lac)
         self.promises.lacs[ledger_id] = lac
 
     async def _checkpoint(self, bookie: InProcessBookie) -> None:
@@ -239,7 +248,7 @@ async def look(bookie: InProcessBookie, promises: Promises) -> None:
         expected = [content(ledger_id, entry_id) for entry_id in range(count)]
         assert found == expected, f"ledger {ledger_id} reads otherwise"
     for ledger_id, lac in promises.lacs.items():
-        assert await bookie.read_lac(ledger_id) >= lac
+        assert await read_lac(bookie, ledger_id) >= lac
     for ledger_id in promises.fenced:
         outcomes = Outcomes()
         bookie.add(ledger_id, KEY, 999, [packet(ledger_id, 999)], outcomes)

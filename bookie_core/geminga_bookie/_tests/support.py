@@ -16,13 +16,14 @@ import trio
 
 from geminga_bookie.errors import BookkeeperError
 from geminga_bookie.inprocess import InProcessBookie
+from geminga_bookie.lac import explicit_lac, packet_lac
 from geminga_bookie.options import (
     BookieOptions,
     DiskOptions,
     GcOptions,
     JournalOptions,
 )
-from geminga_bookie.port import BookiePort
+from geminga_bookie.port import BookiePort, LacAnswer
 from geminga_bookie.storage.disk import DiskFile, DiskUsage, OsDisk
 from geminga_bookie.storage.journal_files import MARK_NAME
 from geminga_protocol.buffers import Buffer
@@ -42,6 +43,27 @@ def packet(ledger_id: int, entry_id: int, lac: int = -1, size: int = 100) -> byt
 def packets(ledger_id: int, ids: Iterable[int], size: int = 100) -> list[bytes]:
     """Packets, each with the LAC of the entry before it."""
     return [packet(ledger_id, entry_id, entry_id - 1, size) for entry_id in ids]
+
+
+def lac_packet(ledger_id: int, lac: int) -> bytes:
+    """Of an explicit LAC, without a digest, as the packets of entries here."""
+    return struct.pack(">qq", ledger_id, lac)
+
+
+async def write_lac(bookie: BookiePort, ledger_id: int, lac: int, key: bytes = KEY) -> None:
+    """Store an explicit LAC."""
+    await bookie.write_lac(ledger_id, key, lac, lac_packet(ledger_id, lac))
+
+
+def lac_in(answer: LacAnswer) -> int:
+    """The higher of both."""
+    explicit = explicit_lac(answer.explicit_packet or b"")
+    return max(packet_lac(answer.last_packet or b""), explicit)
+
+
+async def read_lac(bookie: BookiePort, ledger_id: int) -> int:
+    """What the bookie knows."""
+    return lac_in(await bookie.read_lac(ledger_id))
 
 
 class Outcomes:

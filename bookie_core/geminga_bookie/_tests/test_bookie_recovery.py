@@ -16,10 +16,13 @@ from geminga_bookie._tests.support import (
     FaultyDisk,
     add,
     copy_files,
+    lac_packet,
     ledgers,
     packets,
     read_all,
+    read_lac,
     small_options,
+    write_lac,
 )
 from geminga_bookie.errors import (
     DataDirError,
@@ -32,7 +35,7 @@ from geminga_bookie.errors import (
 )
 from geminga_bookie.inprocess import BookieOptions, InProcessBookie, open_bookie
 from geminga_bookie.options import JournalOptions
-from geminga_bookie.port import BookiePort
+from geminga_bookie.port import BookiePort, LacAnswer
 
 
 def on_disk(port: BookiePort) -> InProcessBookie:
@@ -53,17 +56,35 @@ async def test_a_clean_stop_leaves_nothing_to_replay(tmp_path: Path) -> None:
     options = small_options(tmp_path)
     async with open_bookie(options) as bookie:
         await add(bookie, 1, range(100))
-        await bookie.write_lac(1, KEY, 99)
+        await write_lac(bookie, 1, 99)
         await bookie.fence(1, KEY)
     async with open_bookie(options) as bookie:
         assert on_disk(bookie).storage.reports[0].items == 0
         assert await read_all(bookie, 1, 0, 99) == packets(1, range(100))
-        assert await bookie.read_lac(1) == 99
+        assert await read_lac(bookie, 1) == 99
         assert await bookie.list_entries(1) == list(range(100))
         with pytest.raises(LedgerFenced):
             await add(bookie, 1, [100])
         with pytest.raises(UnauthorizedAccess):
             await add(bookie, 1, [100], key=b"x")
+
+
+async def test_a_lac_alone_is_not_written(tmp_path: Path) -> None:
+    """It stands in the last packet: a checkpoint has no record to write for it."""
+    options = small_options(tmp_path)
+    async with open_bookie(options) as bookie:
+        await add(bookie, 1, range(10))
+        await checkpoint(bookie)
+        table = on_disk(bookie).storage.table
+        await add(bookie, 1, range(10, 20))
+        assert not table.states[1].dirty
+        await checkpoint(bookie)
+        await write_lac(bookie, 1, 19)
+        assert table.states[1].dirty
+    async with open_bookie(options) as bookie:
+        answer = await bookie.read_lac(1)
+        assert answer == LacAnswer(packets(1, [19])[0], lac_packet(1, 19))
+        assert await bookie.wait_entry(1, 19, 18) == (packets(1, [19])[0], 19)
 
 
 @pytest.mark.parametrize("flushed", [False, True])
@@ -75,12 +96,12 @@ async def test_a_crash_keeps_what_was_acknowledged(tmp_path: Path, flushed: bool
             await checkpoint(bookie)
         await add(bookie, 1, range(100, 150))
         await bookie.fence(2, KEY)
-        await bookie.write_lac(1, KEY, 149)
+        await write_lac(bookie, 1, 149)
         options = crash_copy(tmp_path / "a", tmp_path / "b")
     async with open_bookie(options) as bookie:
         assert await read_all(bookie, 1, 0, 149) == packets(1, range(150))
-        assert await bookie.read_lac(1) == 149
-        assert await bookie.read_lac(2) == 8
+        assert await read_lac(bookie, 1) == 149
+        assert await read_lac(bookie, 2) == 8
         with pytest.raises(LedgerFenced):
             await add(bookie, 2, [10])
         with pytest.raises(UnauthorizedAccess):
@@ -149,7 +170,7 @@ async def test_a_lost_index_is_rebuilt_from_the_entry_logs(tmp_path: Path) -> No
     shutil.rmtree(tmp_path / "ledgers" / "index")
     async with open_bookie(options) as bookie:
         assert await read_all(bookie, 1, 0, 99) == packets(1, range(100))
-        assert await bookie.read_lac(1) == 98
+        assert await read_lac(bookie, 1) == 98
         with pytest.raises(LedgerFenced):
             await add(bookie, 2, [5])
         with pytest.raises(UnauthorizedAccess):

@@ -158,7 +158,7 @@ def test_lookups(tmp_path: Path) -> None:
         Location(2, 0, 1, 52, 10, 5),
         Location(1, 0, 3, 32, 10, 20),
     ]
-    index.write(blocks, [LedgerRecord(1, b"key", True, False, 5, 7)])
+    index.write(blocks, [LedgerRecord(1, b"key", True, False, b"a LAC's packet")])
     assert not index.is_complete()
     index.write(completes=True)
     assert index.is_complete()
@@ -169,7 +169,7 @@ def test_lookups(tmp_path: Path) -> None:
     assert list(index.find(1, 200)) == []
     assert list(index.find(3, 0)) == []
     assert list(index.following(blocks[0])) == [blocks[2], blocks[1]]
-    assert index.ledger(1) == LedgerRecord(1, b"key", True, False, 5, 7)
+    assert index.ledger(1) == LedgerRecord(1, b"key", True, False, b"a LAC's packet")
     assert index.ledger(2) is None
     index.write(removed=[blocks[0]])
     assert list(index.find(1, 99)) == []

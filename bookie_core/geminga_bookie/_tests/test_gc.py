@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 import trio
 
-from geminga_bookie._tests.support import add, ledgers, packets, read_all, small_options
+from geminga_bookie._tests.support import add, ledgers, packets, read_all, read_lac, small_options
 from geminga_bookie.errors import DigestMismatch, NoSuchLedger
 from geminga_bookie.inprocess import InProcessBookie, open_bookie
 from geminga_bookie.memory import MemoryBookie
@@ -90,7 +90,7 @@ async def test_compaction_keeps_live_entries_and_their_keys(tmp_path: Path) -> N
     assert new.stat().st_size < 10_000
     async with open_bookie(options) as port:
         assert await read_all(port, 2, 0, 19) == packets(2, range(20))
-        assert await port.read_lac(2) == 18
+        assert await read_lac(port, 2) == 18
 
 
 async def test_a_damaged_entry_stays_an_error_through_compaction(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from geminga_bookie._tests.support import (
     ledgers,
     packets,
     read_all,
+    read_lac,
     small_options,
 )
 from geminga_bookie.errors import DataDirError, LedgerFenced, UnauthorizedAccess
@@ -45,7 +46,7 @@ async def _fill(directory: Path) -> None:
 async def _check(port: BookiePort) -> None:
     for ledger_id in (1, 2):
         assert await read_all(port, ledger_id, 0, 29) == packets(ledger_id, range(30))
-    assert await port.read_lac(1) == 28
+    assert await read_lac(port, 1) == 28
     for ledger_id in (2, 3):
         with pytest.raises(LedgerFenced):
             await add(port, ledger_id, [30])

@@ -88,7 +88,7 @@ def test_what_must_be_synced_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(key_value, "Rdict", Watched)
     index = LocationIndex(tmp_path / "index")
-    index.write([Location(1, 0, 1, 0, 5, 1)], [LedgerRecord(1, b"", False, False, -1, -1)])
+    index.write([Location(1, 0, 1, 0, 5, 1)], [LedgerRecord(1, b"", False, False, b"")])
     index.write(completes=True)
     index.delete_ledgers([1])
     index.clear_locations()

@@ -8,7 +8,15 @@ from typing import cast
 
 import pytest
 
-from geminga_bookie._tests.support import KEY, add, copy_files, packets, read_all, small_options
+from geminga_bookie._tests.support import (
+    KEY,
+    add,
+    copy_files,
+    lac_packet,
+    packets,
+    read_all,
+    small_options,
+)
 from geminga_bookie.inprocess import InProcessBookie, open_bookie
 from geminga_bookie.storage.journal import Request
 from geminga_bookie.storage.journal_format import ENTRIES, EXPLICIT_LAC, FENCE, MASTER_KEY
@@ -27,7 +35,7 @@ async def test_impossible_ids_in_a_journal_are_passed_over(
             (ENTRIES, 1, (1 << 63) - 1, packets(1, [0, 1])),
             (MASTER_KEY, -7, 0, [KEY]),
             (FENCE, -8, 0, []),
-            (EXPLICIT_LAC, -9, 5, []),
+            (EXPLICIT_LAC, -9, 5, [lac_packet(-9, 5)]),
         ):
             submit(Request(kind, ledger_id, number, payload))
         await add(bookie, 1, range(3, 6))

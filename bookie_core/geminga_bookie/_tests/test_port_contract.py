@@ -13,10 +13,14 @@ from geminga_bookie._tests.support import (
     OTHER_KEY,
     Outcomes,
     add,
+    lac_in,
+    lac_packet,
     packet,
     packets,
     read_all,
+    read_lac,
     small_options,
+    write_lac,
 )
 from geminga_bookie.errors import (
     BookkeeperError,
@@ -27,7 +31,7 @@ from geminga_bookie.errors import (
     UnauthorizedAccess,
 )
 from geminga_bookie.inprocess import BookieOptions, open_bookie
-from geminga_bookie.port import BookiePort
+from geminga_bookie.port import BookiePort, LacAnswer
 
 
 @pytest.fixture(params=["memory", "disk"])
@@ -87,7 +91,7 @@ class TestBookiePort:
         with pytest.raises(NoSuchLedger):
             await bookie.read(7, 0, entries_max=1, bytes_max=1)
         with pytest.raises(NoSuchLedger):
-            await bookie.read_lac(7)
+            await read_lac(bookie, 7)
         with pytest.raises(NoSuchLedger):
             await bookie.list_entries(7)
         await add(bookie, 7, [0])
@@ -103,13 +107,13 @@ class TestBookiePort:
         with pytest.raises(UnauthorizedAccess):
             await bookie.fence(7, OTHER_KEY)
         with pytest.raises(UnauthorizedAccess):
-            await bookie.write_lac(7, OTHER_KEY, 1)
+            await write_lac(bookie, 7, 1, OTHER_KEY)
         await add(bookie, 7, [1])
 
     async def test_fenced_ledgers_take_recovery_adds_only(self, bookie: BookiePort) -> None:
         await add(bookie, 7, range(5))
-        assert await bookie.fence(7, KEY) == 3
-        assert await bookie.fence(7, KEY) == 3
+        assert lac_in(await bookie.fence(7, KEY)) == 3
+        assert lac_in(await bookie.fence(7, KEY)) == 3
         with pytest.raises(LedgerFenced):
             await add(bookie, 7, [5])
         with pytest.raises(NoSuchEntry):
@@ -118,7 +122,7 @@ class TestBookiePort:
         assert await read_all(bookie, 7, 0, 5) == packets(7, range(6))
 
     async def test_a_ledger_can_be_fenced_before_its_first_entry(self, bookie: BookiePort) -> None:
-        assert await bookie.fence(7, KEY) == -1
+        assert lac_in(await bookie.fence(7, KEY)) == -1
         with pytest.raises(LedgerFenced):
             await add(bookie, 7, [0])
 
@@ -137,47 +141,74 @@ class TestBookiePort:
 
     async def test_lac_is_the_best_of_both(self, bookie: BookiePort) -> None:
         await add(bookie, 7, range(5))
-        assert await bookie.read_lac(7) == 3
-        await bookie.write_lac(7, KEY, 4)
-        assert await bookie.read_lac(7) == 4
-        await bookie.write_lac(7, KEY, 2)
-        assert await bookie.read_lac(7) == 4
+        assert await read_lac(bookie, 7) == 3
+        await write_lac(bookie, 7, 4)
+        assert await read_lac(bookie, 7) == 4
+        await write_lac(bookie, 7, 2)
+        assert await read_lac(bookie, 7) == 4
+
+    async def test_lac_answers_are_packets(self, bookie: BookiePort) -> None:
+        assert await bookie.fence(7, KEY) == LacAnswer(None, None)
+        await add(bookie, 7, range(3), recovery=True)
+        assert await bookie.read_lac(7) == LacAnswer(packets(7, [2])[0], None)
+        await write_lac(bookie, 7, 2)
+        expected = LacAnswer(packets(7, [2])[0], lac_packet(7, 2))
+        assert await bookie.read_lac(7) == expected
+        assert await bookie.fence(7, KEY) == expected
+        await write_lac(bookie, 7, 1)
+        assert await bookie.read_lac(7) == expected, "a lower one doesn't count"
+
+    async def test_an_explicit_lac_of_something_else(self, bookie: BookiePort) -> None:
+        await add(bookie, 7, range(3))
+        wrong = (lac_packet(8, 1), lac_packet(7, 2), b"", lac_packet(7, 1)[:-1], bytes(37))
+        for packet_bytes in wrong:
+            with pytest.raises(IncorrectParameter):
+                await bookie.write_lac(7, KEY, 1, packet_bytes)
+        assert (await bookie.read_lac(7)).explicit_packet is None
+
+    async def test_the_last_entry(self, bookie: BookiePort) -> None:
+        with pytest.raises(NoSuchLedger):
+            await bookie.last_entry(7)
+        await bookie.fence(7, KEY)
+        with pytest.raises(NoSuchEntry):
+            await bookie.last_entry(7)
+        for ids in ([5, 6], [1, 2], [6]):
+            await add(bookie, 7, ids, recovery=True)
+            assert await bookie.last_entry(7) == packets(7, [6])[0]
 
     async def test_long_poll_wakes_when_the_lac_moves(
         self, bookie: BookiePort, nursery: trio.Nursery
     ) -> None:
         await add(bookie, 7, range(2))
-        seen: list[int] = []
+        send, seen = trio.open_memory_channel[int](2)
 
         async def wait(previous: int) -> None:
-            seen.append(await bookie.wait_lac(7, previous))
+            await send.send((await bookie.wait_entry(7, previous + 1, previous))[1])
 
-        assert await bookie.wait_lac(7, -1) == 0
+        assert await bookie.wait_entry(7, 0, -1) == (packets(7, [0])[0], 0)
+        assert await bookie.wait_entry(7, 1, -1) == (None, 0), "it isn't confirmed"
         nursery.start_soon(wait, 0)
         nursery.start_soon(wait, 3)
         await trio.testing.wait_all_tasks_blocked()
         await add(bookie, 7, [2])
-        await trio.testing.wait_all_tasks_blocked()
-        assert seen == [1]
-        await bookie.write_lac(7, KEY, 9)
-        await trio.testing.wait_all_tasks_blocked()
-        assert seen == [1, 9]
+        assert await seen.receive() == 1
+        await write_lac(bookie, 7, 9)
+        assert await seen.receive() == 9
 
     async def test_a_cancelled_long_poll_leaves_the_others(
         self, bookie: BookiePort, nursery: trio.Nursery
     ) -> None:
         await add(bookie, 7, [0])
-        seen: list[int] = []
+        send, seen = trio.open_memory_channel[int](1)
 
         async def wait() -> None:
-            seen.append(await bookie.wait_lac(7, 0))
+            await send.send((await bookie.wait_entry(7, 1, 0))[1])
 
         nursery.start_soon(wait)
         with trio.move_on_after(0.01):
-            await bookie.wait_lac(7, 0)
-        await bookie.write_lac(7, KEY, 1)
-        await trio.testing.wait_all_tasks_blocked()
-        assert seen == [1]
+            await bookie.wait_entry(7, 1, 0)
+        await write_lac(bookie, 7, 1)
+        assert await seen.receive() == 1
 
     async def test_force_returns_behind_earlier_adds(self, bookie: BookiePort) -> None:
         outcomes = Outcomes()
@@ -234,7 +265,7 @@ class TestWhatNoLedgerCanHave:
         assert len(bad.errors) >= 1
         assert await read_all(bookie, 7, 0, 6) == packets(7, range(7))
         with pytest.raises(NoSuchLedger):
-            await bookie.read_lac(8)
+            await read_lac(bookie, 8)
 
     async def test_an_add_larger_than_a_record_of_the_journal(self, bookie: BookiePort) -> None:
         await add(bookie, 7, range(5))
@@ -248,11 +279,11 @@ class TestWhatNoLedgerCanHave:
         with pytest.raises(IncorrectParameter):
             await bookie.fence(ledger_id, KEY)
         with pytest.raises(IncorrectParameter):
-            await bookie.write_lac(ledger_id, KEY, 1)
+            await bookie.write_lac(ledger_id, KEY, 1, b"")
         with pytest.raises(IncorrectParameter):
             await bookie.read(ledger_id, 0, entries_max=1, bytes_max=1)
         with pytest.raises(IncorrectParameter):
-            await bookie.read_lac(ledger_id)
+            await read_lac(bookie, ledger_id)
         with pytest.raises(IncorrectParameter):
             await bookie.list_entries(ledger_id)
 
@@ -261,12 +292,12 @@ class TestWhatNoLedgerCanHave:
         for entry_id in (-1, _TOO_LARGE):
             with pytest.raises(IncorrectParameter):
                 await bookie.read(7, entry_id, entries_max=1, bytes_max=1)
-        for lac in (-2, _TOO_LARGE):
+        for lac in (-2, -(1 << 63)):
             with pytest.raises(IncorrectParameter):
-                await bookie.write_lac(7, KEY, lac)
+                await write_lac(bookie, 7, lac)
         with pytest.raises(IncorrectParameter):
             await bookie.fence(8, bytes(65_536))
         with pytest.raises(IncorrectParameter):
-            await bookie.write_lac(8, bytes(65_536), 1)
-        assert await bookie.fence(7, KEY) == 3
-        assert await bookie.fence(9, bytes(65_535)) == -1
+            await write_lac(bookie, 8, 1, bytes(65_536))
+        assert lac_in(await bookie.fence(7, KEY)) == 3
+        assert lac_in(await bookie.fence(9, bytes(65_535))) == -1

@@ -13,6 +13,7 @@ from dataclasses import replace
 import trio
 
 from geminga_bookie.client.api import LedgerMetadata, LedgerState
+from geminga_bookie.client.confirmed import confirmed_in
 from geminga_bookie.client.metadata_store import LedgerMetadataStore, VersionedMetadata
 from geminga_bookie.client.placement import covers_every_ack_quorum, ensemble_of, write_set
 from geminga_bookie.client.read import port_of
@@ -100,7 +101,8 @@ class _Recovery:
         async def fence_one(index: int) -> None:
             try:
                 port = port_of(self._ports, ensemble[index])
-                answers[index] = await port.fence(metadata.ledger_id, self._master_key)
+                answer = await port.fence(metadata.ledger_id, self._master_key)
+                answers[index] = confirmed_in(answer, metadata.ledger_id, self._digest)
             except BookkeeperError as error:
                 failures.append(error)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from geminga_bookie.client.api import LedgerMetadata, LedgerState
+from geminga_bookie.client.confirmed import confirmed_in
 from geminga_bookie.client.placement import ensemble_of, fragment_end, write_set
 from geminga_bookie.errors import (
     BookkeeperError,
@@ -13,7 +14,7 @@ from geminga_bookie.errors import (
     NoSuchLedger,
     UnknownLedgerState,
 )
-from geminga_bookie.port import BookiePort
+from geminga_bookie.port import BookiePort, LacAnswer
 from geminga_protocol.bookkeeper import digest as packets
 from geminga_protocol.bookkeeper.digest import Digest, DigestError
 
@@ -60,13 +61,30 @@ class LedgerReader:
         if self._metadata.state is not LedgerState.CLOSED:
             bookies = ensemble_of(self._metadata.ensembles, max(self.last_add_confirmed, 0))
             for bookie_id in bookies:
+                port = port_of(self._ports, bookie_id)
                 try:
-                    lac = await port_of(self._ports, bookie_id).read_lac(self.ledger_id)
+                    answer = await port.read_lac(self.ledger_id)
                 except NoSuchLedger:
                     continue
+                try:
+                    lac = confirmed_in(answer, self.ledger_id, self._digest)
+                except DigestMismatch:
+                    lac = self._confirmed_before(answer)
                 self.last_add_confirmed = max(self.last_add_confirmed, lac)
             await self._learn_length()
         return self.last_add_confirmed
+
+    def _confirmed_before(self, answer: LacAnswer) -> int:
+        """The LAC that a damaged last packet tells. It is good enough to read by, since each entry
+        that is read is checked; a recovery doesn't go by it. Raises DigestMismatch.
+        """
+        try:
+            ledger_id, entry_id, lac, _ = packets.header(answer.last_packet or b"")
+        except DigestError as error:
+            raise DigestMismatch(f"ledger {self.ledger_id}: {error}") from error
+        if ledger_id != self.ledger_id:
+            raise DigestMismatch(f"ledger {self.ledger_id}: the last packet is of {ledger_id}")
+        return min(lac, entry_id - 1)
 
     async def aclose(self) -> None:
         """Close the handle; has no effect yet."""

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import trio
 
 from geminga_bookie.errors import (
     BookkeeperError,
+    DigestMismatch,
     LedgerFenced,
     NoSuchEntry,
     StorageFailed,
@@ -19,7 +20,14 @@ from geminga_bookie.errors import (
 )
 from geminga_bookie.lac import LacWaiters, packet_lac
 from geminga_bookie.options import BookieOptions
-from geminga_bookie.port import AddDone, check_add, check_lac, check_read
+from geminga_bookie.port import (
+    AddDone,
+    LacAnswer,
+    check_add,
+    check_lac,
+    check_ledger,
+    check_read,
+)
 from geminga_bookie.storage.checkpoint import Checkpointer
 from geminga_bookie.storage.gc import GarbageCollector
 from geminga_bookie.storage.health import JOURNAL, Part
@@ -28,56 +36,10 @@ from geminga_bookie.storage.journal_format import ENTRIES, EXPLICIT_LAC, FENCE
 from geminga_bookie.storage.ledger_table import LedgerRuntime
 from geminga_bookie.storage.reader import Reader
 from geminga_bookie.storage.startup import Storage
+from geminga_bookie.storage.write_cache import Throttle
 from geminga_runtime.ballast import is_full
 
 logger = logging.getLogger(__name__)
-
-
-PendingAdd = Callable[[TooManyRequests | None], bool]
-"""Tries the add again and says whether it went in; given an error, it fails the add."""
-
-
-class Throttle:
-    """Loop only. While it defers anything, later adds queue behind: order must hold."""
-
-    def __init__(self, bytes_max: int, wait_max_s: float) -> None:
-        self._bytes_max = bytes_max
-        self._wait_max_s = wait_max_s
-        self._pending: deque[tuple[float, int, PendingAdd]] = deque()
-        self._bytes = 0
-        self._filled = trio.Event()
-        self.rejected = 0
-
-    def __len__(self) -> int:
-        return len(self._pending)
-
-    def defer(self, size_bytes: int, add: PendingAdd) -> bool:
-        """Keep an add for later; False if the bound is reached."""
-        if self._pending and self._bytes + size_bytes > self._bytes_max:
-            self.rejected += 1
-            return False
-        self._pending.append((trio.current_time() + self._wait_max_s, size_bytes, add))
-        self._bytes += size_bytes
-        self._filled.set()
-        return True
-
-    def release(self) -> None:
-        """Room was made: adds go in, in order, until one doesn't."""
-        while self._pending and self._pending[0][2](None):
-            self._bytes -= self._pending.popleft()[1]
-
-    async def run(self) -> None:
-        """Reject what has waited for too long."""
-        while True:
-            if not self._pending:
-                self._filled = trio.Event()
-                await self._filled.wait()
-            await trio.sleep_until(self._pending[0][0] if self._pending else 0.0)
-            while self._pending and self._pending[0][0] <= trio.current_time():
-                _, size_bytes, add = self._pending.popleft()
-                self._bytes -= size_bytes
-                self.rejected += 1
-                add(TooManyRequests("the write cache is full and its flush takes too long"))
 
 
 class BookieStatistics(NamedTuple):
@@ -193,8 +155,6 @@ class InProcessBookie:
             lac = packet_lac(packets[-1])
             if lac > state.lac:
                 state.lac = lac
-                if not state.dirty:
-                    self._table.touch(state)
                 if ledger_id in self._waiters:
                     self._waiters.wake(ledger_id)
         return True
@@ -235,7 +195,9 @@ class InProcessBookie:
                 ) from None
             raise
 
-    async def _journaled(self, state: LedgerRuntime, kind: int, number: int) -> None:
+    async def _journaled(
+        self, state: LedgerRuntime, kind: int, number: int, payload: Sequence[bytes] = ()
+    ) -> None:
         """Return when a request is durable; raise its error."""
         outcome: list[BookkeeperError | None] = []
         passed = trio.Event()
@@ -244,39 +206,75 @@ class InProcessBookie:
             outcome.append(error)
             passed.set()
 
-        state.submit(Request(kind, state.ledger_id, number, done=done))
+        size = sum(map(len, payload))
+        state.submit(Request(kind, state.ledger_id, number, payload, size, done))
         await passed.wait()
         if outcome[0] is not None:
             raise outcome[0]
 
-    async def fence(self, ledger_id: int, master_key: bytes) -> int:
+    async def fence(self, ledger_id: int, master_key: bytes) -> LacAnswer:
         """See `BookiePort.fence`. Adds are refused at once, even if the journal then fails."""
         state = self._table.open(ledger_id, master_key)
         if not state.fenced:
             state.fenced = True
             self._table.touch(state)
         await self._journaled(state, FENCE, 0)
-        return state.best_lac
+        return await self._lac_answer(state)
 
-    async def read_lac(self, ledger_id: int) -> int:
-        """See `BookiePort.read_lac`; never suspends."""
-        return self._table.known(ledger_id).best_lac
+    async def read_lac(self, ledger_id: int) -> LacAnswer:
+        """See `BookiePort.read_lac`."""
+        return await self._lac_answer(self._table.known(ledger_id))
 
-    async def write_lac(self, ledger_id: int, master_key: bytes, lac: int) -> None:
+    async def _lac_answer(self, state: LedgerRuntime) -> LacAnswer:
+        packet: bytes | None = None
+        # Of a last entry that is damaged nothing is told here: who reads it is told.
+        with suppress(NoSuchEntry, UnknownLedgerState, DigestMismatch):
+            packet = await self.last_entry(state.ledger_id)
+            state.lac = max(state.lac, packet_lac(packet))
+        return LacAnswer(packet, state.explicit_packet or None)
+
+    async def write_lac(self, ledger_id: int, master_key: bytes, lac: int, packet: bytes) -> None:
         """See `BookiePort.write_lac`."""
-        check_lac(lac)
+        check_ledger(ledger_id, master_key)
+        check_lac(ledger_id, lac, packet)
         state = self._table.open(ledger_id, master_key)
-        if lac > state.explicit_lac:
-            state.explicit_lac = lac
+        if state.explicit(packet):
             self._table.touch(state)
-        await self._journaled(state, EXPLICIT_LAC, lac)
+        await self._journaled(state, EXPLICIT_LAC, lac, [packet])
         self._waiters.wake(ledger_id)
 
-    async def wait_lac(self, ledger_id: int, previous_lac: int) -> int:
-        """See `BookiePort.wait_lac`."""
-        while (lac := self._table.known(ledger_id).best_lac) <= previous_lac:
+    async def last_entry(self, ledger_id: int) -> bytes:
+        """See `BookiePort.last_entry`."""
+        state = self._table.known(ledger_id)
+        # The caches first: what is flushed meanwhile is in the index then.
+        cached = state.store.last_cached(ledger_id)
+        try:
+            stored = await self.storage.workers.run(state.store.index.last_entry, ledger_id)
+        except OSError as error:
+            raise StorageFailed(f"ledger {ledger_id}: {error}") from error
+        last = max(cached, stored)
+        if last < 0:
+            if state.limbo:
+                raise UnknownLedgerState(f"ledger {ledger_id}: the journal was damaged")
+            raise NoSuchEntry(f"ledger {ledger_id} is empty")
+        [packet] = await self.read(ledger_id, last, entries_max=1, bytes_max=1)
+        return packet
+
+    async def wait_entry(
+        self, ledger_id: int, entry_id: int, previous_lac: int
+    ) -> tuple[bytes | None, int]:
+        """See `BookiePort.wait_entry`."""
+        check_read(ledger_id, entry_id)
+        state = self._table.known(ledger_id)
+        if state.lac <= previous_lac:
+            await self._lac_answer(state)
+        while (state := self._table.known(ledger_id)).lac <= previous_lac:
             await self._waiters.park(ledger_id)
-        return lac
+        lac, packet = state.lac, None
+        if entry_id <= lac:
+            with suppress(NoSuchEntry):
+                [packet] = await self.read(ledger_id, entry_id, entries_max=1, bytes_max=1)
+        return packet, lac
 
     async def force(self, ledger_id: int) -> None:
         """See `BookiePort.force`; with an unsynced journal this is what syncs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from geminga_bookie.lac import explicit_lac
 from geminga_bookie.storage.entry_log import EntryLogs, check_version, location_of, scan_blocks
 from geminga_bookie.storage.entry_log_format import (
     KIND_ENTRIES,
@@ -57,7 +58,7 @@ def rebuild_index(logs: EntryLogs, index: LocationIndex, *, in_doubt: bool = Fal
 
 
 def _unknown(ledger_id: int) -> LedgerRecord:
-    return LedgerRecord(ledger_id, b"", False, False, -1, -1)
+    return LedgerRecord(ledger_id, b"", False, False, b"")
 
 
 def _merge(records: dict[int, LedgerRecord], head: BlockHead, data: bytes) -> None:
@@ -75,6 +76,5 @@ def _merge(records: dict[int, LedgerRecord], head: BlockHead, data: bytes) -> No
         new.master_key or old.master_key,
         new.fenced or old.fenced,
         new.limbo or old.limbo,
-        max(new.lac, old.lac),
-        max(new.explicit_lac, old.explicit_lac),
+        max(new.explicit_packet, old.explicit_packet, key=explicit_lac),
     )

@@ -40,6 +40,9 @@ EXPLICIT_LAC = 4
 PREDECESSOR = 5
 IN_DOUBT = 6
 
+_WITH_KEY = (MASTER_KEY, EXPLICIT_LAC)
+"""Items with bytes of their own behind the head, whose length stands as that of a key."""
+
 _RANGES_SHOWN_MAX = 20
 
 
@@ -54,8 +57,9 @@ class JournalItem(NamedTuple):
     """One thing that a record says of a ledger.
 
     ENTRIES: `number` is the first entry's id, `payload` its packets. MASTER_KEY: the key is the one
-    payload. FENCE and IN_DOUBT have neither. EXPLICIT_LAC: `number` is the LAC. PREDECESSOR: the
-    file (as `ledger_id`) that was written before, and its end (as `number`).
+    payload. FENCE and IN_DOUBT have neither. EXPLICIT_LAC: `number` is the LAC, the one payload its
+    packet (empty in older records). PREDECESSOR: the file (as `ledger_id`) that was written before,
+    and its end (as `number`).
     """
 
     kind: int
@@ -79,8 +83,8 @@ def encode_item(kind: int, ledger_id: int, number: int, payload: Sequence[bytes]
         count = len(payload)
         head = ITEM.pack(kind, 0, count, ledger_id, number)
         return head + struct.pack(f"<{count}I", *map(len, payload))
-    if kind == MASTER_KEY:
-        return ITEM.pack(kind, len(payload[0]), 0, ledger_id, 0) + payload[0]
+    if kind in _WITH_KEY:
+        return ITEM.pack(kind, len(payload[0]), 0, ledger_id, number) + payload[0]
     return ITEM.pack(kind, 0, 0, ledger_id, number)
 
 
@@ -183,7 +187,7 @@ def decode_items(index: bytes, body: bytes) -> Iterator[JournalItem]:
     """Items with their packets. Raises DamagedRecord if index and body don't fit each other."""
     offset = 0
     for kind, ledger_id, number, lengths, key in decode_index(index):
-        payload: list[bytes] = [key] if kind == MASTER_KEY else []
+        payload: list[bytes] = [key] if kind in _WITH_KEY else []
         for length in lengths:
             payload.append(body[offset : offset + length])
             offset += length

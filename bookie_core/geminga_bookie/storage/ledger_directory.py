@@ -81,6 +81,11 @@ class LedgerDirectory:
             found = self.read_cache.get(ledger_id, entry_id, entries_max, bytes_max)
         return found
 
+    def last_cached(self, ledger_id: int) -> int:
+        """The highest entry id in the write caches, -1 if there is none."""
+        last = self.active.last_entry(ledger_id)
+        return last if self.sealed is None else max(last, self.sealed.cache.last_entry(ledger_id))
+
     def swap(self, records: list[LedgerRecord]) -> Sealed:
         """Seal the active half for a flush, together with the records. Only when none is sealed."""
         assert self.sealed is None, "the other half is still being flushed"

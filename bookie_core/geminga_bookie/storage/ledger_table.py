@@ -11,7 +11,7 @@ from geminga_bookie.errors import (
     UnauthorizedAccess,
     UnknownLedgerState,
 )
-from geminga_bookie.lac import NO_LAC
+from geminga_bookie.lac import explicit_lac
 from geminga_bookie.port import check_ledger
 from geminga_bookie.storage.health import Refusals
 from geminga_bookie.storage.journal import Request
@@ -29,29 +29,35 @@ class LedgerRuntime:
     """One ledger in memory."""
 
     __slots__ = (
-        "dirty", "explicit_lac", "fenced", "journal", "lac", "ledger_id", "limbo", "master_key",
-        "store", "submit",
+        "dirty", "explicit_packet", "fenced", "journal", "lac", "ledger_id", "limbo",
+        "master_key", "store", "submit",
     )  # fmt: skip
 
     def __init__(
         self, record: LedgerRecord, store: LedgerDirectory, journal: int, submit: Submit
     ) -> None:
-        self.ledger_id, self.master_key, self.fenced, self.limbo, self.lac, self.explicit_lac = (
-            record
-        )
+        self.ledger_id, self.master_key, self.fenced, self.limbo, self.explicit_packet = record
+        self.lac = explicit_lac(self.explicit_packet)
+        """The highest that came since the ledger was loaded: not more than in its last packet, or
+        in that of the explicit one, which hold it on disk."""
         self.store = store
         self.journal = journal
         self.submit = submit
         self.dirty = False
 
-    @property
-    def best_lac(self) -> int:
-        return max(self.lac, self.explicit_lac)
+    def explicit(self, packet: bytes) -> bool:
+        """Keep the packet of an explicit LAC if that is higher; returns whether it is."""
+        lac = explicit_lac(packet)
+        self.lac = max(self.lac, lac)
+        if lac <= explicit_lac(self.explicit_packet):
+            return False
+        self.explicit_packet = packet
+        return True
 
     def record(self) -> LedgerRecord:
         """As it is kept in the index."""
         return LedgerRecord(
-            self.ledger_id, self.master_key, self.fenced, self.limbo, self.lac, self.explicit_lac
+            self.ledger_id, self.master_key, self.fenced, self.limbo, self.explicit_packet
         )
 
 
@@ -136,7 +142,7 @@ class LedgerTable:
         if state is None:
             limbo = self.is_in_limbo and not (fresh and ledger_id > self.doubtful_to)
             state = self._enter(
-                LedgerRecord(ledger_id, master_key, limbo, limbo, NO_LAC, NO_LAC),
+                LedgerRecord(ledger_id, master_key, limbo, limbo, b""),
                 self._place(ledger_id),
             )
             self._submit_key(state)
@@ -160,7 +166,7 @@ class LedgerTable:
         `store` if that is given."""
         state = self.find(ledger_id)
         if state is None:
-            record = LedgerRecord(ledger_id, b"", False, self.is_in_limbo, NO_LAC, NO_LAC)
+            record = LedgerRecord(ledger_id, b"", False, self.is_in_limbo, b"")
             state = self._enter(record, store or self._place(ledger_id))
         return state
 

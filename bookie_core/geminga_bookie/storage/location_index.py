@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from geminga_bookie.lac import NO_LAC, explicit_lac
 from geminga_bookie.storage.entry_log_format import BLOCK_ENTRIES_MAX
 from geminga_bookie.storage.key_value import (
     WRITE_BUFFER_BYTES,
@@ -35,6 +36,7 @@ _KEY = struct.Struct(">cQQIQ")
 _LEDGER_KEY = struct.Struct(">cQ")
 _VALUE = struct.Struct("<II")
 _LEDGER_VALUE = struct.Struct("<BBxxIqq")
+"""Fenced, limbo, length of the key, unused (the LAC, once), explicit LAC."""
 _VERSION_KEY = b"v"
 _VERSION = b"1"
 _MAX_U32 = (1 << 32) - 1
@@ -68,22 +70,22 @@ class LedgerRecord(NamedTuple):
     master_key: bytes
     fenced: bool
     limbo: bool
-    lac: int
-    explicit_lac: int
+    explicit_packet: bytes
+    """Of the explicit LAC; empty if there is none."""
 
     def encode(self) -> bytes:
         """As stored in the index, and in entry logs for when the index is lost."""
-        head = _LEDGER_VALUE.pack(
-            self.fenced, self.limbo, len(self.master_key), self.lac, self.explicit_lac
-        )
-        return head + self.master_key
+        lac = explicit_lac(self.explicit_packet)
+        head = _LEDGER_VALUE.pack(self.fenced, self.limbo, len(self.master_key), NO_LAC, lac)
+        return head + self.master_key + self.explicit_packet
 
     @classmethod
     def decode(cls, ledger_id: int, data: bytes) -> LedgerRecord:
         """The inverse of `encode`."""
-        fenced, limbo, key_bytes, lac, explicit_lac = _LEDGER_VALUE.unpack_from(data)
-        key = data[_LEDGER_VALUE.size : _LEDGER_VALUE.size + key_bytes]
-        return cls(ledger_id, key, bool(fenced), bool(limbo), lac, explicit_lac)
+        fenced, limbo, key_bytes, _, _ = _LEDGER_VALUE.unpack_from(data)
+        end = _LEDGER_VALUE.size + key_bytes
+        key = data[_LEDGER_VALUE.size : end]
+        return cls(ledger_id, key, bool(fenced), bool(limbo), data[end:])
 
 
 def _key(location: Location) -> bytes:
@@ -283,6 +285,19 @@ class LocationIndex:
         batch = Batch()
         batch.delete_range(_KEY.pack(b"e", 0, 0, 0, 0), _KEY.pack(b"f", 0, 0, 0, 0))
         self._write(batch)
+
+    def last_entry(self, ledger_id: int) -> int:
+        """The highest entry id of a ledger, -1 for an empty one."""
+        found = -1
+        with self._reading() as db:
+            cursor = self._cursor(db)
+            cursor.seek_for_prev(_KEY.pack(b"e", ledger_id, _MAX_U64, _MAX_U32, _MAX_U64))
+            while (location := self._location(cursor, ledger_id)) is not None:
+                if location.first + BLOCK_ENTRIES_MAX - 1 <= found:
+                    break  # blocks that begin before it end before `found`
+                found = max(found, location.first + location.entries - 1)
+                cursor.prev()
+        return found
 
     def ledger(self, ledger_id: int) -> LedgerRecord | None:
         """What is known of a ledger."""

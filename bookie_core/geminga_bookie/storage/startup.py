@@ -18,7 +18,6 @@ from pathlib import Path
 
 from geminga_bookie.errors import BookkeeperError, DataDirError
 from geminga_bookie.host import Host
-from geminga_bookie.lac import packet_lac
 from geminga_bookie.options import BookieOptions, JournalOptions
 from geminga_bookie.port import ids_fit
 from geminga_bookie.storage.compaction import finish_compactions
@@ -30,6 +29,7 @@ from geminga_bookie.storage.journal import Journal
 from geminga_bookie.storage.journal_files import JournalFiles, journal_ids, read_mark
 from geminga_bookie.storage.journal_format import (
     ENTRIES,
+    EXPLICIT_LAC,
     FENCE,
     IN_DOUBT,
     MASTER_KEY,
@@ -247,15 +247,14 @@ def apply_item(table: LedgerTable, item: JournalItem) -> None:
         store = state.store
         size = sum(map(len, item.payload))
         store.active.put(item.ledger_id, item.number, item.payload, size)
-        state.lac = max(state.lac, packet_lac(item.payload[-1])) if item.payload else state.lac
     elif item.kind == MASTER_KEY:
         state.master_key = item.payload[0]
     elif item.kind == FENCE:
         state.fenced = True
     elif item.kind == IN_DOUBT:
         state.limbo = state.fenced = True
-    else:
-        state.explicit_lac = max(state.explicit_lac, item.number)
+    elif item.kind == EXPLICIT_LAC and item.payload:
+        state.explicit(item.payload[0])
     table.touch(state)
 
 
@@ -288,7 +287,7 @@ def _take_over(table: LedgerTable, recovered: LedgerTable) -> None:
         known = table.restored(state.ledger_id, state.store)
         known.master_key = state.master_key
         known.fenced, known.limbo = state.fenced, state.limbo
-        known.lac, known.explicit_lac = state.lac, state.explicit_lac
+        known.explicit(state.explicit_packet)
         table.touch(known)
 
 

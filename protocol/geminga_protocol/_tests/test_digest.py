@@ -12,6 +12,7 @@ from geminga_protocol.bookkeeper.digest import (
     Digest,
     DigestError,
     header,
+    lac_header,
 )
 
 KINDS = [CRC32, HMAC, CRC32C, DUMMY]
@@ -86,3 +87,43 @@ def test_short_header() -> None:
         header(b"1234")
     with pytest.raises(ValueError, match="no digest type"):
         Digest(9)
+
+
+EXPLICIT_LACS = {
+    CRC32: "000000000000000500000000000000070000000038489bb9",
+    HMAC: "000000000000000500000000000000074bf835e33f80e392c95e1c66deaa9b5939595f5a",
+    CRC32C: "00000000000000050000000000000007bc4bea7a",
+    DUMMY: "00000000000000050000000000000007",
+}
+"""Of LAC 7 of ledger 5 with the password "secret", as BookKeeper's DigestManager writes it."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_explicit_lac_is_apaches(kind: int) -> None:
+    digest = Digest(kind, b"secret")
+    packet = digest.lac_packet(5, 7)
+    assert packet.hex() == EXPLICIT_LACS[kind]
+    assert lac_header(packet) == (5, 7)
+    assert digest.explicit_lac(5, packet) == 7
+    with pytest.raises(DigestError):
+        digest.explicit_lac(6, packet)
+    for size in range(len(packet)):
+        with pytest.raises(DigestError):
+            digest.explicit_lac(5, packet[:size])
+    with pytest.raises(DigestError):
+        digest.explicit_lac(5, packet + bytes(21))
+
+
+@pytest.mark.parametrize("kind", [CRC32, HMAC, CRC32C])
+def test_every_damaged_lac_is_found(kind: int) -> None:
+    digest = Digest(kind, b"secret")
+    explicit, entry = digest.lac_packet(5, 7), digest.packet(5, 8, 7, 100, [b"payload"])
+    assert digest.confirmed_in(5, entry) == 7
+    with pytest.raises(DigestError):
+        digest.confirmed_in(6, entry)
+    for packet, read in ((explicit, digest.explicit_lac), (entry, digest.confirmed_in)):
+        for bit in range(len(packet) * 8):
+            damaged = bytearray(packet)
+            damaged[bit // 8] ^= 1 << bit % 8
+            with pytest.raises(DigestError):
+                read(5, damaged)

@@ -3,7 +3,10 @@
     ledger id i64 | entry id i64 | last add confirmed i64 | length i64 | digest | payload
 
 `length` is the sum of payload sizes of the ledger up to and with this entry. The digest covers
-header and payload.
+header and payload. The packet of an explicit LAC (the last add confirmed that a writer tells
+without an entry) is shorter:
+
+    ledger id i64 | last add confirmed i64 | digest
 """
 
 from __future__ import annotations
@@ -26,6 +29,10 @@ DUMMY = 4
 
 HEADER_BYTES = 32
 """Bytes before the digest."""
+LAC_HEADER_BYTES = 16
+"""The same in the packet of an explicit LAC."""
+LAC_PACKET_BYTES_MAX = LAC_HEADER_BYTES + 20
+"""With the longest digest."""
 
 DIGEST_BYTES = {CRC32: 8, HMAC: 20, CRC32C: 4, DUMMY: 0}
 
@@ -61,6 +68,15 @@ def header(packet: Buffer) -> tuple[int, int, int, int]:
         return _unpack_header(packet)
     except struct.error:
         raise DigestError(f"a packet of {len(packet)} bytes has no header") from None
+
+
+def lac_header(packet: Buffer) -> tuple[int, int]:
+    """(ledger id, last add confirmed) of an explicit LAC's packet, unverified. Raises DigestError
+    if it is too short, or too long.
+    """
+    if not LAC_HEADER_BYTES <= len(packet) <= LAC_PACKET_BYTES_MAX:
+        raise DigestError(f"{len(packet)} bytes are no packet of an explicit LAC")
+    return _unpack_ids(packet)
 
 
 class Digest:
@@ -148,6 +164,31 @@ class Digest:
             ledger_id, entry_id = _unpack_ids(packet)
             raise DigestError(f"digest of the packet said to be {ledger_id}:{entry_id} is wrong")
         return payload
+
+    def lac_packet(self, ledger_id: int, lac: int) -> bytes:
+        """The packet of an explicit LAC."""
+        head = _IDS.pack(ledger_id, lac)
+        return head + self._mac(head, ())
+
+    def explicit_lac(self, ledger_id: int, packet: Buffer) -> int:
+        """The LAC in its packet. Raises DigestError unless digest and ledger are right."""
+        found, lac = lac_header(packet)
+        if found != ledger_id:
+            raise DigestError(f"the explicit LAC is of ledger {found}, not {ledger_id}")
+        head, mac = packet[:LAC_HEADER_BYTES], packet[LAC_HEADER_BYTES:]
+        if self._mac(head, ()) != mac:
+            raise DigestError(f"digest of the explicit LAC of ledger {ledger_id} is wrong")
+        return lac
+
+    def confirmed_in(self, ledger_id: int, packet: Buffer) -> int:
+        """The LAC in the packet of any entry. Raises DigestError unless digest and ledger are
+        right.
+        """
+        self.verify(packet)
+        found, _, lac, _ = header(packet)
+        if found != ledger_id:
+            raise DigestError(f"packet is of ledger {found}, not {ledger_id}")
+        return lac
 
 
 def _mac_of(kind: int, password: bytes) -> _Mac:

@@ -11,6 +11,7 @@ from geminga_bookie.client.api import LedgerMetadata, LedgerOptions, LedgerState
 from geminga_bookie.client.append import LedgerWriter
 from geminga_bookie.client.metadata_store import LedgerMetadataStore
 from geminga_bookie.errors import (
+    BookkeeperError,
     DigestMismatch,
     LedgerClosed,
     MetadataConflict,
@@ -18,6 +19,7 @@ from geminga_bookie.errors import (
     StorageFailed,
 )
 from geminga_protocol.bookkeeper import digest as packets
+from geminga_protocol.bookkeeper.digest import Digest
 
 __all__ = ["world"]
 
@@ -97,6 +99,50 @@ async def test_a_recovered_ledger_is_as_long_as_its_last_entry_says(world: World
     world.bookie.held = None
     reader = await world.client.open(writer.ledger_id, b"", recover=True)
     assert (reader.last_add_confirmed, reader.length) == (3, 10)
+
+
+LIES = {
+    "a higher LAC": lambda entry, ledger_id: entry[:16] + (9).to_bytes(8, "big") + entry[24:],
+    "of another ledger": lambda entry, ledger_id: Digest().packet(ledger_id + 1, 0, 0, 1, [b"a"]),
+    "cut": lambda entry, ledger_id: entry[:20],
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("recover", [True, False])
+async def test_a_bookies_word_for_the_end_does_not_count(
+    world: World, lie: str, recover: bool
+) -> None:
+    """Only what the ledger's writer said, under its digest."""
+    writer = await written(world, [b"a", b"b"])
+    ledger = world.bookie._ledgers[writer.ledger_id]
+    ledger.entries[1] = LIES[lie](ledger.entries[1], writer.ledger_id)
+    if recover or lie != "a higher LAC":
+        with pytest.raises(BookkeeperError):
+            await world.client.open(writer.ledger_id, b"", recover=recover)
+    else:
+        reader = await world.client.open(writer.ledger_id, b"", recover=False)
+        assert reader.last_add_confirmed == 0, "what is confirmed is still read"
+    assert (await world.client.metadata(writer.ledger_id)).state is not LedgerState.CLOSED
+
+
+@pytest.mark.parametrize("recover", [True, False])
+async def test_an_explicit_lac(world: World, recover: bool) -> None:
+    """It reaches further than what the entries tell; a forged one is refused."""
+    writer = await written(world, [b"a", b"b"])
+    ledger_id, key = writer.ledger_id, packets.master_key(b"")
+    forged = Digest().lac_packet(ledger_id, 1)[:-1] + b"?"
+    world.bookie._ledgers[ledger_id].explicit_packet = forged
+    if recover:
+        with pytest.raises(BookkeeperError):
+            await world.client.open(ledger_id, b"", recover=True)
+    else:
+        reader = await world.client.open(ledger_id, b"", recover=False)
+        assert reader.last_add_confirmed == 0
+    world.bookie._ledgers[ledger_id].explicit_packet = None
+    await world.bookie.write_lac(ledger_id, key, 1, Digest().lac_packet(ledger_id, 1))
+    reader = await world.client.open(ledger_id, b"", recover=recover)
+    assert reader.last_add_confirmed == 1
 
 
 async def test_a_ledger_is_not_made_over_another(world: World) -> None:
