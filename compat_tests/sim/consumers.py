@@ -135,7 +135,11 @@ class Taker:
         books = self._books.received[self.subscription.name]
         books.seeks += 1
         self._note(f"seeks {to}")
-        self._unacked.clear()
+        if to == EARLIEST_ID:
+            self._unacked.clear()
+        else:
+            # Of another partition nothing comes again.
+            self._unacked.pop(message.topic_name, None)
         try:
             await consumer.seek(to)
         except GemingaError as error:
