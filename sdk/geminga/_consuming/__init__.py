@@ -1,1 +1,1 @@
-"""From a subscription to the messages that the program takes."""
+"""Consumers, from the subscription to the messages that the program takes."""

@@ -1,4 +1,4 @@
-"""What the consumers of one subscription share."""
+"""The state shared by the consumers of one subscription."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from geminga._dead_letter.sender import DeadLetterSender
 
 @dataclass(frozen=True)
 class ConsumerContext:
-    """What the consumers of all partitions share. `notify(messages)` is called when messages were
-    added to the inbox, and with 0 when one of them is over, or a message must be asked for anew.
+    """Shared by the consumers of all partitions. `notify(messages)` is called after messages were
+    added to the inbox, and with 0 when a consumer ended, or a message must be requested again.
     """
 
     core: Core

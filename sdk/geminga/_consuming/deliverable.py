@@ -1,4 +1,4 @@
-"""Which messages of a received entry the program is to get (spec SDK-22, SDK-27, SDK-29)."""
+"""Selects the messages of a received entry for the program (spec SDK-22, SDK-27, SDK-29)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _SINGLE = (-1,)
 def deliverable(
     entry: Entry, start: Start, acknowledger: Acknowledger, options: ConsumerOptions
 ) -> Sequence[int]:
-    """Indexes of the messages that the program hasn't acknowledged and wants, and that compaction
-    has left.
+    """Indexes of the messages that are not acknowledged, not before the start, and not removed by
+    compaction.
     """
     acks = acknowledger.acks
     if acks.is_acked(entry.ledger_id, entry.entry_id):
         return ()
     first = start.first_of(entry)
     if first and options.durable:
-        # Passed by a seek: the program never gets them, so nobody else would acknowledge them.
+        # Skipped by a seek: the program never gets them, so they are acknowledged here.
         acknowledger.acknowledge_run(entry, range(first) if entry.bounds else _SINGLE)
     if entry.bounds is None:
         return () if first else _SINGLE

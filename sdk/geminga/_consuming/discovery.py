@@ -1,5 +1,5 @@
-"""Finds out which topics and partitions a consumer has to be on (spec SDK-26;
-PatternMultiTopicsConsumerImpl and PartitionsChangedListener of the Java client).
+"""Finds the topics and partitions of a consumer (spec SDK-26; PatternMultiTopicsConsumerImpl and
+PartitionsChangedListener of the Java client).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Apply = Callable[[list[Partition]], Awaitable[None]]
 
 
 class NamedTopics:
-    """The partitions of topics that the program has named."""
+    """The partitions of topics named by the program."""
 
     pattern = None
 
@@ -36,15 +36,15 @@ class NamedTopics:
         self._names = names
 
     async def find(self, *, whole: bool) -> list[Partition]:
-        """All partitions of those that exist, by full name and index. Raises GemingaError."""
+        """All partitions of existing topics, by full name and index. Raises GemingaError."""
         return await self._topics.expand_if_there(self._names)
 
 
 class Discovery:
-    """Looks every `period_s`, and for a pattern whenever the broker says that its topics changed.
+    """Searches every `period_s`, and for a pattern also when the broker reports changes.
 
-    Each look after a time, and the first one over a connection, is at all topics, so that nothing
-    is missed; what the broker tells between leads to the changed topics only.
+    A periodic search, and the first one over a connection, covers all topics, so that none is
+    missed; a reported change leads to a search of the changed topics only.
     """
 
     def __init__(self, core: Core, topics: NamedTopics | PatternTopics, period_s: float) -> None:
@@ -58,16 +58,16 @@ class Discovery:
 
     @property
     def pattern(self) -> TopicPattern | None:
-        """The pattern whose topics it looks for, None if they are named."""
+        """The pattern of the topics; None if they are named."""
         return self._topics.pattern
 
     def start(self, apply: Apply) -> None:
-        """Begin; `apply` gets what was found each time."""
+        """Begin; `apply` is called with the result of each search."""
         self._finished = trio.Event()
         self._core.nursery.start_soon(self._run, apply, self._finished)
 
     async def stop(self) -> None:
-        """Until nothing is found any more. Idempotent."""
+        """Stop, and wait for the end of a search. Idempotent."""
         self._scope.cancel()
         if self._finished is not None:
             await self._finished.wait()
@@ -118,7 +118,7 @@ class Discovery:
                 lambda n: commands.watch_topic_list(n, watcher_id, pattern.namespace, pattern.text),
                 timeout_s=self._core.options.operation_timeout_s,
             )
-            # What changed before the broker began to watch.
+            # Changes before the broker's watch began.
             topics.changed_unseen()
             self._wakeup.set()
             await self._watch_lost.wait()
@@ -128,11 +128,11 @@ class Discovery:
             connection.write(commands.watch_topic_list_close(request_id, watcher_id))
 
     def on_topics_changed(self, new: Iterable[str], gone: Iterable[str]) -> None:
-        """The broker says so."""
+        """The broker reports changed topics."""
         if isinstance(self._topics, PatternTopics):
             self._topics.changed(new, gone)
         self._wakeup.set()
 
     def on_watch_lost(self) -> None:
-        """The connection is gone."""
+        """The connection is lost."""
         self._watch_lost.set()

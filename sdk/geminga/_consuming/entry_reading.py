@@ -1,4 +1,4 @@
-"""Reading entries whole (spec SDK-28)."""
+"""Reading whole entries (spec SDK-28)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from geminga_protocol.message_id import MessageId
 async def read_batches(
     receiving: Receiving, bytes_max: float, timeout_s: float | None
 ) -> list[EntryBatch]:
-    """The entries that are there once any is; none if none came in time. Raises what
-    `Consumer.receive` does otherwise.
+    """Wait for an entry, and take all available ones; empty after the timeout. Raises other errors
+    of `Consumer.receive`.
     """
     entries = await receiving.receive_entries(bytes_max, timeout_s)
-    # So that the broker's figures tell how far the reader is.
+    # So that the broker's statistics show the reader's position.
     last: dict[Source, EntryBatch] = {each._entry.source: each for each in entries}
     for source, entry in last.items():
         assert isinstance(source, PartitionConsumer)
@@ -30,7 +30,7 @@ async def read_batches(
 
 
 def parts_of(messages: list[Message]) -> list[EntryBatch]:
-    """Messages that were taken one by one, as parts of their entries."""
+    """Single messages, as parts of their entries."""
     return [
         EntryBatch(entry, [each._index for each in run])
         for entry, run in groupby(messages, lambda each: each._entry)
@@ -38,25 +38,25 @@ def parts_of(messages: list[Message]) -> list[EntryBatch]:
 
 
 def messages_of(received: EntryBatch) -> list[Message]:
-    """An entry's messages one by one."""
+    """An entry's single messages."""
     entry = received._entry
     return [Message(entry, n) for n in received.indexes]
 
 
 def received_ids(receiving: Receiving) -> list[MessageId]:
-    """The entry that came last of each partition. Any thread may ask."""
+    """The last received entry of each partition. Any thread may call this."""
     return [MessageId(*part.received_to, part.partition) for part in receiving.parts.each]
 
 
 def take_incomplete(receiving: Receiving) -> list[MessageId]:
-    """Last chunks of messages that couldn't be put together; they are told once. Any thread may
-    ask.
+    """Ids of last chunks of messages that couldn't be assembled; each is returned once. Any thread
+    may call this.
     """
     found: list[MessageId] = []
     for part in receiving.parts.each:
         incomplete = part.acknowledger.chunks.incomplete
         with suppress(IndexError):
-            # Another thread may take some at the same time.
+            # Another thread may take some concurrently.
             for _ in range(len(incomplete)):
                 found.append(MessageId(*incomplete.popleft(), part.partition))
     return found

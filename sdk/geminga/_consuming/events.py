@@ -1,4 +1,4 @@
-"""What a consumer tells its program beside messages (spec SDK-30; ConsumerEventListener)."""
+"""Events that a consumer reports to its program (spec SDK-30; ConsumerEventListener)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ logger = logging.getLogger("geminga")
 
 
 class Events:
-    """The state of one partition, and who hears of its changes."""
+    """The state of one partition; reports its changes to the listener."""
 
     def __init__(self, topic: str, listener: ConsumerEventListener | None) -> None:
         self._topic = topic
@@ -21,7 +21,7 @@ class Events:
         """Whether the topic is terminated and everything in it was delivered."""
 
     def active(self, is_active: bool) -> None:
-        """The broker says whether messages come here; only a change is told."""
+        """Set whether this is the active consumer; only a change is reported."""
         if is_active is self._is_active:
             return
         self._is_active = is_active
@@ -29,19 +29,19 @@ class Events:
         self._tell(listener.became_active if is_active else listener.became_inactive)
 
     def detached(self) -> None:
-        """The broker may give the messages to another consumer now."""
+        """The connection is lost: another consumer may be active now."""
         if self._is_active:
             self.active(False)
         self._is_active = None
 
     def ended(self) -> None:
-        """No message will come any more."""
+        """The last message was delivered."""
         if not self.reached_end:
             self.reached_end = True
             self._tell(self._listener.reached_end_of_topic)
 
     def moved(self) -> None:
-        """A seek: messages may come again."""
+        """After a seek, messages may be delivered again."""
         self.reached_end = False
 
     def _tell(self, call: Callable[[str], object]) -> None:

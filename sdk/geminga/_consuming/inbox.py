@@ -1,5 +1,5 @@
-"""What a consumer has received and not yet handed out, and the permits that keep it bounded (spec
-SDK-21). Pure.
+"""The queue of received messages that the program has not taken, and its permits, which bound it
+(spec SDK-21). Pure.
 """
 
 from __future__ import annotations
@@ -15,49 +15,49 @@ from geminga.entry_batch import EntryBatch
 from geminga.message import Message
 
 TAKEN_BETWEEN_CALLS = 64
-"""Messages of one entry after which permits are given back at the latest."""
+"""Messages of one entry after which permits are freed at the latest."""
 
 
 class Permits:
-    """Exact account of one consumer's permits: given to the broker, used by it, and to give back.
+    """Exact account of one consumer's permits: granted to the broker, used by it, and free.
 
-    The broker counts messages, whatever entries they come in, so it may use more than it was given
-    by less than a batch.
+    The broker counts messages but sends whole entries, so it may exceed the permits by less than a
+    batch.
     """
 
     def __init__(self, queue_size: int, *, scaled: bool = False) -> None:
         """A `scaled` queue begins with one message and doubles, up to `queue_size`, whenever the
-        program waits for messages though the broker has used all permits since it last grew
+        program waits and the broker has used all permits since the last growth
         (ConsumerBase.expectMoreIncomingMessages).
         """
         self._size_max = queue_size
         self._was_full = False
         self._resize(min(1, queue_size) if scaled else queue_size)
         self.to_give = 0
-        """Came back and not given again yet."""
+        """Free permits, not granted again yet."""
         self.outstanding = 0
-        """Given and not used yet."""
+        """Granted and not used yet."""
 
     def _resize(self, queue_size: int) -> None:
         self.queue_size = queue_size
         self.threshold = max(1, queue_size // 2)
         self.step = min(self.threshold, TAKEN_BETWEEN_CALLS)
-        """Messages of one entry that may be taken before it is told."""
+        """Messages of one entry that may be taken before this counts them."""
 
     def start(self) -> int:
-        """Permits for a fresh attachment: the whole queue."""
+        """Permits for a new connection: the whole queue."""
         self.to_give = 0
         self.outstanding = self.queue_size
         return self.queue_size
 
     def used(self, messages: int) -> None:
-        """The broker sent that many."""
+        """Count messages sent by the broker."""
         self.outstanding -= messages
         if self.outstanding <= 0:
             self._was_full = True
 
     def released(self, messages: int) -> int:
-        """That many left the queue; returns what to give now: nothing until it's half the queue."""
+        """Free permits; returns those to grant now: none below half the queue."""
         self.to_give += messages
         if self.to_give < self.threshold or not self.queue_size:
             return 0
@@ -66,14 +66,14 @@ class Permits:
         return given
 
     def all_released(self) -> int:
-        """Somebody waits for as many messages as the queue takes; returns what is still to give."""
+        """A caller waits for as many messages as the queue takes; returns all free permits."""
         given, self.to_give = self.to_give, 0
         self.outstanding += given
         return given
 
     def demand(self) -> int:
-        """Somebody waits for a message; returns what to give now: one without a queue, and what a
-        scaled queue grows by.
+        """A caller waits for a message; returns the permits to grant now: one without a queue, or
+        the growth of a scaled queue.
         """
         if self.queue_size < self._size_max and self._was_full:
             self._was_full = False
@@ -89,23 +89,23 @@ class Permits:
 
 
 class Inbox:
-    """Entries in the order of their arrival, over all partitions, taken message by message.
+    """Entries of all partitions in the order of arrival, taken message by message.
 
-    Bounded by the permits that its sources give: messages, and so at most the broker's largest
-    message size times that.
+    The permits of its sources bound the messages; with the broker's maximal message size that
+    bounds the bytes.
     """
 
     def __init__(self) -> None:
         self._entries: deque[Entry] = deque()
         self._parked: dict[Source, list[tuple[int, Entry]]] = {}
-        """All entries by their sources, each with its place, while sources are asked about one
-        after the other; none is in `_entries` then."""
+        """During successive calls about sources: all entries by source, each with its place, and
+        none in `_entries`."""
         self.messages = 0
-        """To be handed out."""
+        """Messages to be taken."""
         self._bytes: int | None = None
-        """Of all entries that are here; reckoned from when somebody asks for the first time."""
+        """Bytes of all entries; counted from the first request on."""
         self.on_discard: Callable[[Source, Container[tuple[int, int]] | None], None] | None = None
-        """Called with what `discard` is called with: who took messages ahead lets go of them."""
+        """Called with the arguments of `discard`, to drop prefetched messages."""
 
     def put(self, entry: Entry) -> None:
         """Add an entry with at least one message to deliver."""
@@ -118,7 +118,7 @@ class Inbox:
             self._bytes += entry.size_between(0, len(entry.indexes))
 
     def has(self, messages: int, size_bytes: float) -> bool:
-        """Whether that many messages wait, or that many bytes of payload."""
+        """Whether it has that many messages, or bytes of payload."""
         if self.messages >= messages or size_bytes == math.inf:
             return self.messages >= messages
         self._unpark()
@@ -126,12 +126,12 @@ class Inbox:
             self._bytes = sum(each.size_between(0, len(each.indexes)) for each in self._entries)
         if not self._entries:
             return False
-        # Only the first one can have been taken in part.
+        # Only the first one can be partly taken.
         head = self._entries[0]
         return self._bytes - head.size_between(0, head.at) >= size_bytes
 
     def _park(self) -> dict[Source, list[tuple[int, Entry]]]:
-        """One walk for all sources: of a lost connection each partition asks and discards."""
+        """One pass for all sources: after a lost connection each partition queries and discards."""
         if self._entries:
             for place, entry in enumerate(self._entries):
                 self._parked.setdefault(entry.source, []).append((place, entry))
@@ -150,7 +150,7 @@ class Inbox:
             self._bytes -= entry.size_between(0, len(entry.indexes))
 
     def take(self) -> Message | None:
-        """The next message, None if there is none."""
+        """The next message, or None."""
         if not self.messages:
             return None
         try:
@@ -171,7 +171,7 @@ class Inbox:
         return message
 
     def take_many(self, messages_max: int, bytes_max: float) -> list[Message]:
-        """Up to that many messages and bytes, but one in any case if there is one."""
+        """Messages up to both limits, at least one if there is any."""
         taken: list[Message] = []
         self._unpark()
         while self._entries and len(taken) < messages_max:
@@ -186,7 +186,7 @@ class Inbox:
                     if taken:
                         break
                     wanted = indexes[at : at + 1]
-                # Whatever comes next is too much.
+                # The limit is reached.
                 bytes_max = -1
             else:
                 bytes_max -= size_bytes
@@ -202,8 +202,8 @@ class Inbox:
         return taken
 
     def take_entries(self, bytes_max: float) -> list[EntryBatch]:
-        """Whole entries (of one that was taken in part, the rest) with up to that many bytes, but
-        one in any case if there is one.
+        """Whole entries (of a partly taken one the rest) up to that many bytes, at least one if
+        there is any.
         """
         taken: list[EntryBatch] = []
         entries = self._unpark()
@@ -224,19 +224,19 @@ class Inbox:
         return taken
 
     def holds(self, source: Source) -> bool:
-        """Whether a message that came by that source waits."""
+        """Whether it has a message of that source."""
         if self._parked:
             return source in self._parked
         return any(entry.source is source for entry in self._entries)
 
     def begin_of(self, source: Source) -> tuple[int, int] | None:
-        """Where the first of the messages that wait begins, of those by that source."""
+        """The position where the source's first message begins."""
         own = self._park().get(source, ())
         return min((begin_of(entry) for _, entry in own), default=None)
 
     def waiting_of(self, source: Source) -> tuple[int, int, int]:
-        """Messages that came by that source and wait, and messages and bytes of them that were
-        taken without the source being told yet.
+        """The source's number of messages, and the taken messages and bytes not yet reported to
+        it.
         """
         waiting = taken = size_bytes = 0
         for _, entry in self._park().get(source, ()):
@@ -253,9 +253,9 @@ class Inbox:
         *,
         recalls: bool = True,
     ) -> int:
-        """Throw away what came by that source, of those entries only if any are named; returns how
-        many messages the permits don't know to have left. It `recalls` what was taken ahead of the
-        program, unless what was taken doesn't come again.
+        """Drop the source's messages, or only those of the given entries; returns the number of
+        messages that the permits must count as gone. With `recalls` (taken messages come again) it
+        also drops prefetched ones.
         """
         if recalls and self.on_discard is not None:
             self.on_discard(source, positions)
@@ -274,12 +274,12 @@ class Inbox:
 
 
 def begin_of(entry: Entry) -> tuple[int, int]:
-    """Ledger and entry where a message of an entry begins: in chunks, the first one's."""
+    """Ledger and entry where an entry's message begins: its first chunk's."""
     return entry.chunks[0] if entry.chunks else (entry.ledger_id, entry.entry_id)
 
 
 def _within(entry: Entry, indexes: Sequence[int], bytes_max: float) -> Sequence[int]:
-    """The first of those messages that have no more than so many bytes."""
+    """The first of those messages that together are within the bound."""
     for n, index in enumerate(indexes):
         bytes_max -= entry.size_of(index)
         if bytes_max < 0:
@@ -288,7 +288,7 @@ def _within(entry: Entry, indexes: Sequence[int], bytes_max: float) -> Sequence[
 
 
 class InterceptedInbox(Inbox):
-    """One whose messages pass the program's interceptors when they are taken."""
+    """An inbox that passes taken messages to the program's interceptors."""
 
     def __init__(self, before_consume: Callable[[Message], Message]) -> None:
         super().__init__()

@@ -1,5 +1,5 @@
 """Calls the program's interceptors of a consumer (spec SDK-11; ConsumerInterceptors of the Java
-client). Nothing of this exists in a consumer without interceptors.
+client). A consumer without interceptors has none of this.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ Position = tuple[int, int]
 
 
 class ConsumerInterceptors:
-    """All of a consumer's, in their order."""
+    """All interceptors of a consumer, in order."""
 
     def __init__(self, interceptors: Sequence[ConsumerInterceptor]) -> None:
         self._interceptors = tuple(interceptors)
 
     @classmethod
     def of(cls, interceptors: Sequence[ConsumerInterceptor]) -> ConsumerInterceptors | None:
-        """None without any."""
+        """None if there are none."""
         return cls(interceptors) if interceptors else None
 
     def before_consume(self, message: Message) -> Message:
-        """What the program gets for a message."""
+        """The message for the program."""
         topic = message.topic_name
         for each in self._interceptors:
             try:
@@ -46,27 +46,27 @@ class ConsumerInterceptors:
     def acknowledged(
         self, topic: str, message_id: MessageId, error: GemingaError | None = None
     ) -> None:
-        """One message, or with an error a whole entry."""
+        """A message was acknowledged, or with an error a whole entry was not."""
         self._tell(topic, lambda each: each.on_acknowledge(topic, message_id, error))
 
     def acknowledged_cumulative(
         self, topic: str, message_id: MessageId, error: GemingaError | None = None
     ) -> None:
-        """Everything up to it."""
+        """All messages up to this one were acknowledged."""
         self._tell(topic, lambda each: each.on_acknowledge_cumulative(topic, message_id, error))
 
     def refused(self, topic: str, partition: int, positions: Iterable[Position]) -> None:
-        """These are redelivered after negative acknowledgements."""
+        """These are to be redelivered after negative acknowledgements."""
         ids = _ids(positions, partition)
         self._tell(topic, lambda each: each.on_negative_acks_send(topic, ids))
 
     def timed_out(self, topic: str, partition: int, positions: Iterable[Position]) -> None:
-        """These are redelivered after the ack timeout."""
+        """These are to be redelivered after the ack timeout."""
         ids = _ids(positions, partition)
         self._tell(topic, lambda each: each.on_ack_timeout_send(topic, ids))
 
     def partitions_changed(self, topic: str, partitions: int) -> None:
-        """A topic has another number of partitions now."""
+        """A topic's number of partitions changed."""
         self._tell(topic, lambda each: each.on_partitions_change(topic, partitions))
 
     def close(self) -> None:

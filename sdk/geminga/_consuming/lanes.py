@@ -1,7 +1,7 @@
-"""Which received message a listener may be called with next (spec SDK-20). Pure.
+"""Chooses the next received message for a listener (spec SDK-20). Pure.
 
-Messages of one lane are handled one after the other, in the order in which they came: on Exclusive
-and Failover subscriptions a partition is a lane, on Key_Shared a key. Shared ones have no order.
+Messages of one lane are handled one at a time, in the order of arrival: on Exclusive and Failover
+subscriptions a partition is a lane, on Key_Shared a key. Shared ones have no order.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ LaneOf = Callable[[Message], Hashable | None]
 
 
 def lanes_of(kind: ConsumerType) -> LaneOf:
-    """The lane of a message on a subscription of that type; None: it waits for no other."""
+    """The lane of a message by the subscription's type; None: no lane."""
     if kind is ConsumerType.KEY_SHARED:
         return _key_of
     return _no_lane if kind is ConsumerType.SHARED else _topic_of
 
 
 def _key_of(message: Message) -> Hashable | None:
-    # What the broker orders by (ConsumerBase.peekMessageKey).
+    # The key that the broker orders by (ConsumerBase.peekMessageKey).
     try:
         ordering_key = message.ordering_key
         return message.partition_key_bytes if ordering_key is None else ordering_key
     except CorruptMessageError:
-        # The listener meets the error when it asks for the key.
+        # The listener gets the error when it reads the key.
         return None
 
 
@@ -42,22 +42,22 @@ def _no_lane(message: Message) -> Hashable | None:
 
 
 class Lanes:
-    """Messages that were received and wait for their lane, and which lanes are in use.
+    """Received messages that wait for their lane, and the lanes in use.
 
-    Whoever calls `put` or `done` calls `take` next: then no message that could be handled is left.
+    After `put` or `done` the caller calls `take`, so that no free message is left.
     """
 
     def __init__(self, lane_of: LaneOf, is_wanted: Callable[[Message], bool]) -> None:
-        """What isn't wanted any more when its turn comes is left out."""
+        """`is_wanted` is checked when a message's turn comes."""
         self._lane_of = lane_of
         self._is_wanted = is_wanted
         self._busy: dict[Hashable, deque[Message]] = {}
         self._ready: deque[tuple[Hashable | None, Message]] = deque()
         self.waiting = 0
-        """Messages that were put and not taken."""
+        """Number of waiting messages."""
 
     def put(self, message: Message) -> None:
-        """A message came."""
+        """Add a received message."""
         lane = self._lane_of(message)
         self.waiting += 1
         if lane is None:
@@ -69,7 +69,7 @@ class Lanes:
             self._ready.append((lane, message))
 
     def take(self) -> tuple[Hashable | None, Message] | None:
-        """A message that may be handled now, with its lane, which is in use until `done`."""
+        """The next message to handle, with its lane, which is in use until `done`."""
         while self._ready:
             lane, message = self._ready.popleft()
             self.waiting -= 1
@@ -79,7 +79,7 @@ class Lanes:
         return None
 
     def done(self, lane: Hashable | None) -> None:
-        """What was taken is handled."""
+        """The lane's taken message is handled."""
         if lane is None:
             return
         behind = self._busy[lane]

@@ -42,7 +42,7 @@ NOTHING_RECEIVED = (-1, -1)
 
 
 class PartitionConsumer:
-    """Receives from one topic that is a partition, or has none, into an inbox."""
+    """Receives from one partition or unpartitioned topic into an inbox."""
 
     def __init__(self, context: ConsumerContext, topic: str, partition: int) -> None:
         core = context.core
@@ -57,7 +57,8 @@ class PartitionConsumer:
         self.events = Events(topic, options.consumer_event_listener)
         self.error: GemingaError | None = None
         self.received_to = NOTHING_RECEIVED
-        """Ledger and entry that came last and needn't come again, with or without a message."""
+        """Ledger and entry of the last received entry that isn't needed again, even if without a
+        message."""
         self._core = core
         self._subscription = subscription
         self._id = next(core.consumer_ids)
@@ -86,11 +87,11 @@ class PartitionConsumer:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the broker knows it now."""
+        """Whether it is connected to its broker."""
         return self._connection is not None
 
     async def start(self) -> None:
-        """Until the broker knows it. Raises GemingaError."""
+        """Wait until it is connected. Raises GemingaError."""
         self._core.nursery.start_soon(self.acknowledger.run)
         try:
             await self._handler.start()
@@ -101,9 +102,9 @@ class PartitionConsumer:
     # ---- receiving ----
 
     def on_messages(self, run: MessageRun) -> None:
-        """Open the entries and put what is to be delivered in the inbox."""
+        """Decode the entries, and put their deliverable messages in the inbox."""
         self.received_to = run.ledger_id, run.places[-1][0]
-        # What was sent before the broker heard that we want everything again comes once more.
+        # Entries sent before the broker got our request to redeliver all come again: drop these.
         is_old = run.epoch is not None and run.epoch < self._consumer_epoch
         messages = 0
         for place in run.places:
@@ -120,8 +121,8 @@ class PartitionConsumer:
             self._notify(messages)
 
     def _put(self, entry: Entry, is_old: bool) -> int:
-        """Put an entry in the inbox if something of it is to be delivered; returns how much."""
-        # The broker doesn't count what its own ack set says is acknowledged.
+        """Put an entry in the inbox if it has messages to deliver; returns their number."""
+        # The broker doesn't count messages that its ack set has as acknowledged.
         counted = cardinality(entry.ack_set) if entry.ack_set else entry.message_count
         self._permits.used(counted)
         indexes: Sequence[int] = ()
@@ -142,18 +143,18 @@ class PartitionConsumer:
         return wanted
 
     def _ask_again(self) -> None:
-        """Without a queue only who waits asks for a message, and that permit is used up or gone."""
+        """Without a queue: a waiting caller's permit was used up or lost, so request again."""
         if not self._permits.queue_size:
             self._notify(0)
 
     def _keep_chunk(self, ledger_id: int, entry_id: int) -> None:
         if self._subscription.options.durable and self._start.passes(ledger_id, entry_id):
-            # The last chunk of the message that a seek named: the others don't come.
+            # The last chunk of the message named by a seek: the others don't come.
             self.acknowledger.acknowledge_id(MessageId(ledger_id, entry_id, self.partition))
         if self._start.is_taken(ledger_id, entry_id):
-            # Come again for the sake of others: its message was whole, or was told of before.
+            # Redelivered because of other chunks: its message was completed or reported before.
             self.acknowledger.chunks.knows((ledger_id, entry_id))
-        # It takes no room in the queue; without a queue, the next one must be asked for.
+        # It takes no room in the queue; without a queue, the next one must be requested.
         self.acknowledger.took_chunk()
         self._permits.used(1)
         self.flow.release(1)
@@ -187,7 +188,7 @@ class PartitionConsumer:
         entry.released = at
         self._start.taken(entry)
         permits = self._permits
-        # As `flow.release`, without a call while there is nothing to give.
+        # `flow.release`, inlined, without a call while there is nothing to grant.
         if permits.to_give + taken < permits.threshold:
             permits.to_give += taken
         else:
@@ -197,11 +198,11 @@ class PartitionConsumer:
         return at + permits.step
 
     def statistics(self) -> ConsumerStatistics:
-        """What it did."""
+        """The consumer's counters."""
         return self.counts.statistics(*self.inbox.waiting_of(self), self.is_connected)
 
     def _drop_all(self, *, recalls: bool = True) -> int:
-        """Throw away what was received and not taken; returns as Inbox.discard."""
+        """Drop received messages that were not taken; returns as Inbox.discard."""
         self.generation += recalls
         self.received_to = NOTHING_RECEIVED
         return self.inbox.discard(self, recalls=recalls)
@@ -209,12 +210,12 @@ class PartitionConsumer:
     # ---- asking and moving ----
 
     def redeliver(self, positions: list[tuple[int, int]] | None) -> None:
-        """Have these entries redelivered, or all that isn't acknowledged. Exclusive and Failover
-        subscriptions can only do all.
+        """Request redelivery of these entries, or of all unacknowledged ones. On Exclusive and
+        Failover subscriptions it is always all.
         """
         connection = self._connection
         if connection is None:
-            # Attaching again redelivers everything by itself.
+            # Not connected: reconnecting redelivers everything.
             return
         self._start.all_again()
         self.acknowledger.flush()
@@ -243,13 +244,13 @@ class PartitionConsumer:
         )
 
     def check(self) -> None:
-        """Raises why it is over, if it is."""
+        """Raises the error that ended the consumer, if any."""
         if self.error is not None:
             raise type(self.error)(str(self.error), code=self.error.code, topic=self.topic)
 
     async def last_message_id(self) -> tuple[MessageId, MessageId | None]:
-        """Id of the topic's last message (-1:-1 if it has none), and how far the subscription's
-        mark-delete position is, if the broker tells.
+        """Id of the topic's last message (-1:-1 if it has none), and the subscription's mark-delete
+        position, if the broker sends it.
         """
         answer = await self._core.with_retries(
             lambda: self._request(lambda n: commands.get_last_message_id(self._id, n))
@@ -262,7 +263,7 @@ class PartitionConsumer:
         return last, MessageId.from_wire(found.consumer_mark_delete_position)
 
     async def has_message_available(self) -> bool:
-        """Whether there is a message after the one that the program took last."""
+        """Whether there is a message after the last one that the program took."""
         if self.inbox.holds(self):
             await trio.lowlevel.checkpoint()
             return True
@@ -271,7 +272,7 @@ class PartitionConsumer:
 
     async def seek(self, to: MessageId | int) -> None:
         """Move the subscription to a message, or to the first message published at or after a time
-        in ms since 1970. Returns when the broker knows the consumer again. Raises GemingaError.
+        in ms since 1970. Returns when the consumer is reconnected. Raises GemingaError.
         """
         await self.acknowledger.settle()
         await self._core.with_retries(lambda: self._ask_to_seek(to))
@@ -287,8 +288,8 @@ class PartitionConsumer:
         raise OperationTimeoutError("not connected again after the seek", topic=self.topic)
 
     async def _ask_to_seek(self, to: MessageId | int) -> None:
-        # The broker closes its consumers before it answers. They must not come back before that:
-        # messages from the new place would be taken for old ones.
+        # The broker closes its consumers before it responds. They must not reconnect before that:
+        # messages from the new position would be dropped as old ones.
         while self._seek_asked is not None:
             await self._seek_asked.wait()
         answered = self._seek_asked = trio.Event()
@@ -308,7 +309,7 @@ class PartitionConsumer:
         await self._request(lambda n: commands.unsubscribe(self._id, n, force=force))
 
     async def aclose(self) -> None:
-        """Send what waits, tell the broker, stop. Idempotent."""
+        """Send waiting acknowledgements, notify the broker, and stop. Idempotent."""
         if isinstance(self.error, AlreadyClosedError):
             await trio.lowlevel.checkpoint()
             return
@@ -316,7 +317,7 @@ class PartitionConsumer:
             try:
                 await self.acknowledger.settle()
             except BaseException:
-                # Cancelled: tell the broker without waiting, or it would go on sending to us.
+                # Cancelled: notify the broker without waiting, or it would keep sending.
                 if (connection := self._connection) is not None:
                     request_id = connection.next_request_id()
                     connection.write(commands.close_consumer(self._id, request_id))
@@ -336,7 +337,7 @@ class PartitionConsumer:
     has_pending = False
 
     async def attach(self, connection: Connection) -> None:
-        """SUBSCRIBE, then acknowledgements that wait, then the permits."""
+        """SUBSCRIBE, then waiting acknowledgements, then permits."""
         while self._seek_asked is not None:
             await self._seek_asked.wait()
         connection.consumers[self._id] = self
@@ -352,7 +353,7 @@ class PartitionConsumer:
         except BaseException as error:
             connection.consumers.pop(self._id, None)
             if not isinstance(error, GemingaError) or isinstance(error, OperationTimeoutError):
-                # Nothing is known of what the broker did: make sure that it forgets us.
+                # The outcome is unknown: make sure that the broker closes the consumer.
                 connection.write(commands.close_consumer(self._id, connection.next_request_id()))
             raise
         self._connection = connection
@@ -362,8 +363,8 @@ class PartitionConsumer:
         self._ask_again()
 
     def detached(self) -> None:
-        """What was received and not taken will come again; a subscription that the broker
-        remembers is given again what wasn't acknowledged, taken or not.
+        """Drop received messages that were not taken: they come again. A durable subscription gets
+        all unacknowledged messages again, even taken ones.
         """
         self._connection = None
         self._attached = trio.Event()
@@ -374,7 +375,7 @@ class PartitionConsumer:
         self._drop_all(recalls=self._subscription.options.durable)
 
     def failed(self, error: GemingaError) -> None:
-        """No message comes any more."""
+        """The consumer has ended with this error."""
         self.error = error
         self._connection = None
         self.flow.detached()
@@ -387,7 +388,7 @@ class PartitionConsumer:
     # ---- as the connection's sink ----
 
     def on_active_change(self, is_active: bool) -> None:
-        """Failover: whether messages come to us."""
+        """Failover: whether this is the active consumer."""
         self.events.active(is_active)
 
     def on_end_of_topic(self) -> None:
@@ -395,5 +396,5 @@ class PartitionConsumer:
         self.events.ended()
 
     def on_lost(self, assigned_broker_url: str | None) -> None:
-        """Attach again."""
+        """Reconnect."""
         self._handler.lost(assigned_broker_url)

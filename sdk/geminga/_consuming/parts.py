@@ -25,13 +25,13 @@ from geminga_protocol.topic_name import TopicName
 logger = logging.getLogger("geminga")
 
 STARTS_AT_ONCE = 16
-"""Topics and partitions found later that are subscribed at the same time."""
+"""Concurrent subscriptions of topics and partitions that are found later."""
 Partition = tuple[str, int]
 Seek = MessageId | datetime | int
 
 
 class ConsumerParts:
-    """One consumer for each topic or partition, `each`; more and fewer as they come and go."""
+    """One consumer for each topic or partition, in `each`; follows their changes."""
 
     def __init__(
         self, context: ConsumerContext, partitions: list[Partition], discovery: Discovery | None
@@ -41,7 +41,7 @@ class ConsumerParts:
         self._counts = _counted(partitions)
         self.each = [PartitionConsumer(context, *at) for at in partitions]
         self.error: GemingaError | None = None
-        """Why no message comes any more."""
+        """The error that ended the consumer."""
         self._is_paused = False
 
     @property
@@ -49,14 +49,14 @@ class ConsumerParts:
         return self._context.core
 
     async def start(self) -> None:
-        """Until all are known to their brokers. Raises the first GemingaError."""
+        """Wait until all are connected. Raises the first GemingaError."""
         await together(part.start for part in self.each)
         self._core.intervals.add(self._roll)
         if self._discovery is not None:
             self._discovery.start(self._update)
 
     async def _update(self, found: list[Partition]) -> None:
-        """Be on these topics and partitions too, and with a pattern no more on others."""
+        """Add these topics and partitions, and with a pattern remove others."""
         if self._discovery is not None and self._discovery.pattern is not None:
             wanted = dict(found)
             gone = [part for part in self.each if part.topic not in wanted]
@@ -71,7 +71,7 @@ class ConsumerParts:
         context = replace(self._context, subscription=later)
         await gathered(partial(self._join, context), new, STARTS_AT_ONCE)
         order = {topic: n for n, (topic, _) in enumerate(found)}
-        # Those that were there before stay before those that came.
+        # Earlier ones stay before new ones.
         self.each.sort(key=lambda part: -1 if part.topic in known else order[part.topic])
         self._tell_of_growth(_counted(found), self._context.interceptors)
 
@@ -82,7 +82,7 @@ class ConsumerParts:
         try:
             await part.start()
         except GemingaError as error:
-            # It is tried again when topics are looked for the next time.
+            # Retried after the next search for topics.
             logger.warning("%s: %s", at[0], error)
         else:
             self.each.append(part)
@@ -97,8 +97,8 @@ class ConsumerParts:
                     interceptors.partitions_changed(topic, count)
 
     def settle(self) -> None:
-        """One of them is over: note why, and forget those whose topic was deleted if a pattern will
-        find it when it is there again.
+        """After the end of one, note its error. With a pattern, forget consumers of deleted topics:
+        they are found again if recreated.
         """
         if self._discovery is not None and self._discovery.pattern is not None:
             self.each = [p for p in self.each if not isinstance(p.error, TopicNotFoundError)]
@@ -106,7 +106,7 @@ class ConsumerParts:
             self.error = self.error or part.error
 
     def of_id(self, message_id: MessageId) -> PartitionConsumer:
-        """The one that a message id is of. Raises InvalidArgumentError."""
+        """The consumer of a message id's partition. Raises InvalidArgumentError."""
         if not isinstance(message_id, MessageId):
             raise InvalidArgumentError(
                 f"message must be a Message or MessageId, not {message_id!r}"
@@ -121,35 +121,35 @@ class ConsumerParts:
         return found[0]
 
     def check(self) -> None:
-        """Raises why no message comes any more, if that is so."""
+        """Raises the error that ended the consumer, if any."""
         error = self.error
         if error is not None:
             raise type(error)(str(error), code=error.code, topic=error.topic)
 
     def demand(self) -> None:
-        """Somebody waits for a message."""
+        """A caller waits for a message."""
         for part in self.each:
             part.flow.demand()
 
     def top_up(self) -> None:
-        """Somebody waits for many."""
+        """A caller waits for many messages."""
         for part in self.each:
             part.flow.top_up()
 
     def pause(self) -> None:
-        """Ask for no more messages."""
+        """Request no more messages."""
         self._is_paused = True
         for part in self.each:
             part.flow.pause()
 
     def resume(self) -> None:
-        """Ask for messages again."""
+        """Request messages again."""
         self._is_paused = False
         for part in self.each:
             part.flow.resume()
 
     async def seek(self, to: Seek | Callable[[str], Seek | None]) -> None:
-        """Move all, or the one that an id is of. Raises GemingaError."""
+        """Move all, or the one of the id's partition. Raises GemingaError."""
         if callable(to):
             found = [(part, to(part.topic)) for part in self.each]
             moves = [(part, place(each)) for part, each in found if each is not None]
@@ -162,11 +162,11 @@ class ConsumerParts:
         await together(partial(part.seek, at) for part in parts)
 
     async def last_message_ids(self) -> list[MessageId]:
-        """Of each partition; -1:-1 for one without messages."""
+        """The id for each partition; -1:-1 for one without messages."""
         return [(await part.last_message_id())[0] for part in self.each]
 
     async def has_message_available(self) -> bool:
-        """Whether any has a message that was not received."""
+        """Whether any has an unreceived message."""
         if self._context.inbox.messages:
             await trio.lowlevel.checkpoint()
             return True
@@ -191,7 +191,7 @@ class ConsumerParts:
             log_interval(subscription.name, subscription.consumer_name, self.statistics())
 
     def statistics(self) -> ConsumerStatistics:
-        """What all did."""
+        """The counters of all."""
         return summed({part.topic: part.statistics() for part in self.each})
 
     async def aclose(self) -> None:
@@ -201,7 +201,7 @@ class ConsumerParts:
             if self._discovery is not None:
                 await self._discovery.stop()
         finally:
-            # Cancelled, each still tells its broker.
+            # Even if cancelled, each notifies its broker.
             await together(part.aclose for part in self.each)  # noqa: ASYNC102
 
 

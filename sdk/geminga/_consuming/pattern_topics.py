@@ -1,4 +1,4 @@
-"""The topics of a pattern and their partitions, kept up to date by what changes (spec SDK-26;
+"""The topics of a pattern and their partitions, updated by changes (spec SDK-26;
 PatternMultiTopicsConsumerImpl and PatternConsumerUpdateQueue of the Java client).
 """
 
@@ -12,12 +12,12 @@ from geminga.options import RegexSubscriptionMode
 from geminga_protocol.topic_name import TopicName
 
 CHANGES_MAX = 10_000
-"""Changed topics that are remembered one by one; beyond them all topics are listed again."""
+"""Bound of remembered changed topics; above it all topics are listed again."""
 
 
 class PatternTopics:
-    """Knows which names the broker lists for each topic; asks for the number of partitions of those
-    topics only whose names changed.
+    """Keeps the names that the broker lists for each topic; requests the number of partitions only
+    for topics whose names changed.
     """
 
     def __init__(
@@ -31,11 +31,11 @@ class PatternTopics:
         self._found: dict[TopicName, dict[str, int]] = {}
         self._changes: dict[str, bool] = {}
         self._unseen = 0
-        """How often something may have changed unseen, and how often it had at the last look."""
+        """Number of possibly missed changes; `_known` is its value at the last search."""
         self._known = -1
 
     def changed(self, new: Iterable[str], gone: Iterable[str]) -> None:
-        """The broker's watcher says so. It knows persistent topics only."""
+        """Changes reported by the broker's watcher, which covers persistent topics only."""
         if self._mode is not RegexSubscriptionMode.PERSISTENT_ONLY:
             self.changed_unseen()
         for names, is_there in ((gone, False), (new, True)):
@@ -46,18 +46,18 @@ class PatternTopics:
             self.changed_unseen()
 
     def changed_unseen(self) -> None:
-        """Something may have changed, nobody knows what."""
+        """Unknown changes may have been missed."""
         self._changes.clear()
         self._unseen += 1
 
     async def find(self, *, whole: bool) -> list[tuple[str, int]]:
-        """All partitions by full name and index. If changes may have been missed, the broker's list
-        is asked for; a `whole` look asks for the numbers of partitions of unchanged topics too.
+        """All partitions by full name and index. If changes may have been missed, the topics are
+        listed again; a `whole` search also requests unchanged topics' numbers of partitions.
         Raises GemingaError.
         """
         changes, self._changes = self._changes, {}
         unseen = self._unseen
-        # Until it is done: a failure, or a cancellation, leaves it to the next look.
+        # -1 until success: after a failure or cancellation, the next search lists again.
         is_known, self._known = self._known == unseen, -1
         if whole or not is_known:
             listed = await self._topics.listed(self.pattern, self._flags, self._mode)
@@ -79,7 +79,7 @@ class PatternTopics:
         return [part for base in sorted(found, key=str) for part in found[base].items()]
 
     def _with(self, changes: dict[str, bool]) -> Listed:
-        """What is listed, after these changes."""
+        """The list with these changes."""
         listed = dict(self._listed)
         for text, is_there in changes.items():
             name = parsed(text)

@@ -1,7 +1,7 @@
 """Waiting for messages and taking them (spec SDK-20).
 
-Nothing here loses a message when it is cancelled: messages are taken out of the inbox only behind
-the last checkpoint, and answered at once.
+Cancellation loses no message: messages are taken out of the inbox only after the last checkpoint,
+and returned at once.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from geminga.errors import AlreadyClosedError, InvalidArgumentError, OperationTi
 from geminga.message import Message
 
 RECEIVES_BETWEEN_CHECKPOINTS = 200
-"""`receive` lets the event loop turn after that many messages that were there already."""
+"""`receive` yields to the event loop after this number of available messages."""
 MESSAGES_MAX = 1000
-"""Messages of one `receive_batch`, unless it is told otherwise."""
+"""Default bound of the messages of a `receive_batch`."""
 BYTES_MAX = 10 * 1024 * 1024
-"""And bytes of them."""
+"""Default bound of its bytes."""
 
 
 class BatchLimits(NamedTuple):
-    """Of one `receive_batch`."""
+    """Limits of one `receive_batch`."""
 
     messages_max: int
     bytes_max: float
     wait_s: float
     fills: bool
-    """Whether it waits until one of the limits is reached."""
+    """Whether to wait until one of the limits is reached."""
 
 
 class Receiving:
-    """Who waits for messages of an inbox. `parts` are set before anybody does."""
+    """Callers that wait for messages of an inbox. `parts` are set before the first wait."""
 
     parts: ConsumerParts
 
@@ -58,7 +58,7 @@ class Receiving:
         self._since_checkpoint = 0
 
     def notify(self, messages: int) -> None:
-        """So many were added; with 0, one of the parts is over or has to be asked again."""
+        """Messages were added; with 0, a part ended or must be requested again."""
         if not messages:
             self.parts.settle()
             self.wake_all()
@@ -68,7 +68,7 @@ class Receiving:
             self._is_waited_for = bool(self._lot)
 
     def wake_all(self) -> None:
-        """Have all look again."""
+        """Wake all waiters."""
         self._lot.unpark_all()
         self._batch_lot.unpark_all()
 
@@ -83,7 +83,7 @@ class Receiving:
         return await self.wait_and_take(None)
 
     async def wait_and_take(self, timeout_s: float | None) -> Message:
-        """The next message. Raises OperationTimeoutError, and why there is none any more."""
+        """The next message. Raises OperationTimeoutError, and the error that ended the consumer."""
         await trio.lowlevel.checkpoint()
         with trio.move_on_after(math.inf if timeout_s is None else timeout_s):
             await self._wait_for_message()
@@ -103,7 +103,7 @@ class Receiving:
     async def receive_some(
         self, messages_max: int, bytes_max: float, timeout_s: float
     ) -> list[Message]:
-        """What is there once anything is."""
+        """Wait for a message, and take all available ones."""
         await trio.lowlevel.checkpoint()
         with trio.move_on_after(timeout_s):
             await self._wait_for_message()
@@ -112,7 +112,7 @@ class Receiving:
         return self.inbox.take_many(messages_max, bytes_max)
 
     async def receive_entries(self, bytes_max: float, timeout_s: float | None) -> list[EntryBatch]:
-        """The entries that are there once any is; none if none came in time."""
+        """Wait for an entry, and take all available ones; empty after the timeout."""
         await trio.lowlevel.checkpoint()
         with trio.move_on_after(math.inf if timeout_s is None else timeout_s):
             await self._wait_for_message()
@@ -123,7 +123,7 @@ class Receiving:
     async def receive_batch(
         self, messages_max: int, bytes_max: float, timeout_s: float
     ) -> list[Message]:
-        """What is there once it is enough, or the time is over."""
+        """Wait until there are enough messages or the time is over, and take them."""
         await trio.lowlevel.checkpoint()
         with trio.move_on_after(timeout_s):
             while self.parts.error is None and not self.inbox.has(messages_max, bytes_max):
@@ -142,8 +142,8 @@ class Receiving:
     def batch_limits(
         self, max_messages: int | None, max_bytes: int | None, wait_s: float | None
     ) -> BatchLimits:
-        """The arguments of a `receive_batch`, and what the subscription's policy says instead of
-        those that are None. Raises InvalidArgumentError.
+        """The arguments of a `receive_batch`; for None the subscription's policy. Raises
+        InvalidArgumentError.
         """
         for value, name in ((max_messages, "max_messages"), (max_bytes, "max_bytes")):
             if value is not None:
@@ -171,10 +171,10 @@ class Receiving:
             policy is not None,
         )
 
-    # ---- whose messages they are ----
+    # ---- messages' partitions ----
 
     def source_of(self, message: MessageOrId) -> PartitionConsumer:
-        """The partition that a message came from. Raises InvalidArgumentError for others'."""
+        """The partition of a message. Raises InvalidArgumentError for another consumer's."""
         if isinstance(message, Message):
             source = message._entry.source
             if isinstance(source, PartitionConsumer) and source.inbox is self.inbox:
@@ -183,7 +183,7 @@ class Receiving:
         return self.parts.of_id(message)
 
     def part_of(self, message: MessageOrId) -> PartitionConsumer:
-        """The same to acknowledge it there. Raises AlreadyClosedError too."""
+        """`source_of` for an acknowledgement; also raises AlreadyClosedError."""
         part = self.source_of(message)
         if self.is_closed:
             raise AlreadyClosedError(
@@ -192,8 +192,8 @@ class Receiving:
         return part
 
     def runs(self, messages: Iterable[MessageOrId]) -> list[Run]:
-        """Messages of one entry that follow one another. Raises what `part_of` does; any thread
-        may ask.
+        """Consecutive messages of an entry, grouped. Raises errors of `part_of`; any thread may
+        call this.
         """
         runs: list[Run] = []
         entry: Entry | None = None

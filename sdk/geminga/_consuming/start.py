@@ -1,6 +1,6 @@
-"""Where a consumer or reader begins, and how far its program has come (spec SDK-27, SDK-28). Pure.
+"""A consumer's or reader's start position, and its progress (spec SDK-27, SDK-28). Pure.
 
-The broker begins at an entry; what is before the place within that entry is left out here.
+The broker begins at an entry; messages of that entry before the position are skipped here.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from geminga_protocol.message_id import EARLIEST_ID, LATEST_ID, MessageId
 
 
 class Start:
-    """The place to begin at, which moves along with what is taken.
+    """The start position, which follows the taken messages.
 
-    `first` is None if the broker knows it: for a durable subscription, which it remembers, or from
-    the subscription's initial position.
+    `first` is None if the broker decides: by a durable subscription's cursor, or by the
+    subscription's initial position.
     """
 
     def __init__(self, first: MessageId | None, inclusive: bool, *, durable: bool = False) -> None:
@@ -31,7 +31,7 @@ class Start:
         self._is_reached = False
 
     def _place(self, at: MessageId) -> MessageId:
-        """A message of several chunks is wanted from its first one on, or passed by its last."""
+        """A chunked message begins at its first chunk if inclusive, else ends at its last."""
         return at.first_chunk if self._inclusive and at.first_chunk is not None else at
 
     @property
@@ -44,7 +44,7 @@ class Start:
 
     @property
     def resume_id(self) -> MessageId | None:
-        """Where a subscription that the broker doesn't remember goes on."""
+        """The position from which a non-durable subscription continues."""
         taken = self._taken
         if taken is not None:
             if self._chunk is not None:
@@ -52,18 +52,18 @@ class Start:
             ledger_id, entry_id, index = taken
             return MessageId(ledger_id, entry_id, batch_index=index)
         if self._front is not None:
-            # A place within a batch: the broker begins at the entry itself, not behind it.
+            # With a batch index, the broker begins at the entry itself, not after it.
             return MessageId(*self._front, batch_index=0)
         return self._first
 
     def lost(self, begins: Iterable[tuple[int, int] | None]) -> None:
-        """Everything that wasn't taken comes again. `begins` are where messages begin that weren't
-        taken, whole or not yet: if one is of chunks and the program took another one meanwhile, the
-        broker has to go back behind that.
+        """All untaken messages come again. `begins` are the positions where untaken messages begin,
+        complete or not: if a chunked one began before the last taken message, the broker must
+        resume from there.
         """
         if self._durable:
             if self._is_reached:
-                # The broker has been there: where it begins now, somebody else may have moved it.
+                # The broker was at the start; from now on another client may move the cursor.
                 self._first = None
             return
         taken = self._behind = self._taken
@@ -71,36 +71,36 @@ class Start:
         if taken is None:
             self._front = min((at for at in (self._front, *known) if at is not None), default=None)
             return
-        # What the last connection didn't go behind yet counts still.
+        # A position that the last connection didn't pass still counts.
         known += [] if self._chunk is None else [self._chunk]
         self._chunk = min((at for at in known if at < taken[:2]), default=None)
 
     def all_again(self) -> None:
-        """What was taken is wanted again: the program has refused it."""
+        """Accept taken messages again: the program has refused them."""
         self._behind = None
 
     def is_taken(self, ledger_id: int, entry_id: int) -> bool:
-        """Whether the program has come as far as that entry."""
+        """Whether the program has taken messages up to that entry."""
         taken = self._taken
         return taken is not None and (ledger_id, entry_id) <= taken[:2]
 
     def first_of(self, entry: Entry) -> int:
-        """Index of the first message of the entry that is wanted; its size if none is."""
+        """Index of the entry's first message to deliver; its size if there is none."""
         first = self._first
         behind = self._behind
         if first is None and behind is None:
             return 0
         position = entry.ledger_id, entry.entry_id
         size = entry.message_count
-        # What a broker that remembers counts as redelivered, it was asked for.
+        # A durable subscription's entry with a redelivery count was requested.
         if behind is not None and not entry.redelivery_count:
             if position < behind[:2]:
-                # It came again for the sake of the chunks around it.
+                # Redelivered because of the chunks around it.
                 return 0 if self._chunk is None else size
             self._chunk = self._behind = None
             if position == behind[:2]:
-                # Only what follows: a subscription without memory was attached again. One with
-                # memory is given again what was taken and is not acknowledged.
+                # A non-durable subscription reconnected: deliver only messages after the taken one.
+                # A durable one gets all unacknowledged messages again.
                 return size if behind[2] < 0 else behind[2] + 1
         if first is None:
             return 0
@@ -112,7 +112,7 @@ class Start:
         return first.batch_index + (0 if self._inclusive else 1)
 
     def passes(self, ledger_id: int, entry_id: int) -> bool:
-        """Whether it begins right behind that entry."""
+        """Whether it begins directly after that entry."""
         first = self._first
         return (
             first is not None
@@ -122,17 +122,17 @@ class Start:
         )
 
     def taken(self, entry: Entry) -> None:
-        """The program took messages of that entry."""
+        """Note that the program took messages of that entry."""
         indexes = entry.indexes
         if entry.at < len(indexes):
             self._current = entry
         else:
-            # Not held longer than needed: it may be large.
+            # Don't keep the entry longer than needed: it may be large.
             self._done = entry.ledger_id, entry.entry_id, indexes[-1]
             self._current = None
 
     def moved(self, to: MessageId | int) -> None:
-        """A seek: to a message, or to a time, from where on everything is wanted."""
+        """A seek to a message, or to a time: from there on all is delivered."""
         self._first = self._place(to) if isinstance(to, MessageId) else EARLIEST_ID
         self._is_reached = False
         self._done = None
@@ -140,7 +140,7 @@ class Start:
         self._chunk = self._front = self._behind = None
 
     def seek_id(self, to: MessageId) -> MessageId:
-        """The id to seek to; within a batch it tells the broker which messages are still wanted."""
+        """The id to seek to; within a batch its ack set has the messages to deliver."""
         to = self._place(to)
         first = to.batch_index + (0 if self._inclusive else 1)
         if to.batch_index < 0 or first >= to.batch_size:
@@ -149,7 +149,7 @@ class Start:
         return MessageId(to.ledger_id, to.entry_id, to.partition, ack_set=left)
 
     def is_behind(self, last: MessageId, mark_delete: MessageId | None) -> bool:
-        """Whether the topic's last message is after what the program has taken
+        """Whether the topic's last message is after the last taken one
         (ConsumerImpl.hasMessageAvailable).
         """
         if last.entry_id < 0:

@@ -1,8 +1,8 @@
-"""What a consumer did, in numbers (spec SDK-11; ConsumerStats and ConsumerStatsRecorderImpl of the
-Java client).
+"""A consumer's counters (spec SDK-11; ConsumerStats and ConsumerStatsRecorderImpl of the Java
+client).
 
-Totals are always kept, by entry. Rates are of the last whole interval of the client's
-`stats_interval_s`, and cost nothing while it is 0.
+Totals are always counted, per entry. Rates are of the last whole interval of the client's
+`stats_interval_s`, and cost nothing if it is 0.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ logger = logging.getLogger("geminga")
 
 @dataclass(frozen=True, slots=True)
 class ConsumerStatistics:
-    """A consumer's numbers, over all partitions. Bytes are those of payloads, uncompressed; a
-    message is received when the program takes it (of `geminga.blocking` and `geminga.aio`: when it
-    is taken ahead for it).
+    """A consumer's counters, over all partitions. Bytes are those of uncompressed payloads; a
+    message counts as received when the program takes it (in `geminga.blocking` and `geminga.aio`:
+    when it is prefetched).
 
-    Those that begin with `num_` and `rate_` are of the last whole interval of `stats_interval_s`, 0
-    before the first one has passed.
+    Names with `num_` and `rate_` are of the last whole interval of `stats_interval_s`; 0 before the
+    end of the first one.
     """
 
     num_msgs_received: int = 0
     num_bytes_received: int = 0
     num_receive_failed: int = 0
-    """Entries that were damaged or could not be opened."""
+    """Entries that were damaged or undecodable."""
     num_acks_sent: int = 0
     """Acknowledged messages; a cumulative acknowledgement counts once."""
     num_acks_failed: int = 0
-    """Entries whose receipts say so; only with `ack_receipt_enabled`."""
+    """Entries with an error receipt; only with `ack_receipt_enabled`."""
     rate_msgs_received: float = 0.0
     """Messages a second."""
     rate_bytes_received: float = 0.0
     total_msgs_received: int = 0
-    """Since the consumer was made, like all totals."""
+    """Since the consumer's creation, as all totals."""
     total_bytes_received: int = 0
     total_receive_failed: int = 0
     total_acks_sent: int = 0
     total_acks_failed: int = 0
     msg_num_in_receiver_queue: int = 0
-    """Messages that wait for the program."""
+    """Messages waiting for the program."""
     partitions_connected: int = 0
     partition_stats: Mapping[str, ConsumerStatistics] = field(default_factory=dict)
-    """The same of each topic or partition, by its full name; empty if there is only one."""
+    """Those of each topic or partition, by full name; empty if there is only one."""
 
 
 class Snapshot(NamedTuple):
@@ -61,7 +61,7 @@ class Snapshot(NamedTuple):
 
 
 class ConsumerCounts:
-    """What the consumer of one partition counts as it goes."""
+    """Counters of one partition's consumer."""
 
     __slots__ = ("_began", "_last", "_length_s", "acks", "acks_failed", "failed", "messages",
                  "size_bytes")  # fmt: skip
@@ -77,7 +77,7 @@ class ConsumerCounts:
         self._length_s = 0.0
 
     def roll(self, length_s: float) -> None:
-        """An interval is over, and the next one begins."""
+        """End the interval, and begin the next one."""
         now = Snapshot(self.messages, self.size_bytes, self.failed, self.acks, self.acks_failed)
         self._last = Snapshot(*map(sub, now, self._began))
         self._began, self._length_s = now, length_s
@@ -85,7 +85,7 @@ class ConsumerCounts:
     def statistics(
         self, queued: int, taken: int, taken_bytes: int, connected: bool
     ) -> ConsumerStatistics:
-        """The numbers of this partition alone; `taken` were taken and not counted yet."""
+        """The counters of this partition; `taken` messages are not counted yet."""
         last = self._last
         return ConsumerStatistics(
             num_msgs_received=last.messages,
@@ -106,7 +106,7 @@ class ConsumerCounts:
 
 
 def summed(partitions: Mapping[str, ConsumerStatistics]) -> ConsumerStatistics:
-    """The numbers of a consumer from those of its partitions."""
+    """A consumer's counters, summed over its partitions."""
     if len(partitions) == 1:
         return next(iter(partitions.values()))
     numbers = [each.name for each in fields(ConsumerStatistics) if each.name != "partition_stats"]
@@ -115,7 +115,7 @@ def summed(partitions: Mapping[str, ConsumerStatistics]) -> ConsumerStatistics:
 
 
 def log_interval(subscription: str, name: str, found: ConsumerStatistics) -> None:
-    """Log the last interval, if anything was done in it."""
+    """Log the last interval unless it was idle."""
     if not found.num_msgs_received and not found.num_acks_sent and not found.num_receive_failed:
         return
     logger.info(

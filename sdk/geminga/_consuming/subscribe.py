@@ -1,4 +1,4 @@
-"""What a consumer asks the broker for."""
+"""A consumer's SUBSCRIBE command."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _POSITIONS = {
 
 @dataclass(frozen=True)
 class Subscription:
-    """A subscription, the same for all partitions. `queue_size` is for one of them."""
+    """A subscription, the same for all partitions. `queue_size` is per partition."""
 
     name: str
     options: ConsumerOptions
@@ -39,7 +39,7 @@ class Subscription:
     creates_topics: bool = True
 
     def for_later(self, queue_size: int) -> Subscription:
-        """The same for a partition or topic that was found later: all its messages are new."""
+        """For a partition or topic found later: from its beginning, as all messages are new."""
         options = replace(self.options, initial_position=InitialPosition.EARLIEST)
         first = None if self.start_message_id is None else EARLIEST_ID
         return replace(self, options=options, queue_size=queue_size, start_message_id=first)
@@ -64,7 +64,7 @@ class Subscription:
                 consumer_name=self.consumer_name,
                 priority_level=options.priority_level,
                 durable=options.durable,
-                # A durable subscription's place is known to the broker.
+                # The broker stores a durable subscription's position.
                 start_message_id=None if options.durable else resume_id,
                 metadata=options.properties,
                 schema=None if options.schema is None else options.schema.info.to_wire(),

@@ -15,38 +15,38 @@ from geminga.options import ConsumerOptions
 
 
 class TrioSurroundings:
-    """Workers are tasks of the client."""
+    """Runs workers as tasks of the client."""
 
     def event(self) -> trio.Event:
-        """Something to wait for."""
+        """A new event."""
         return trio.Event()
 
     def lock(self) -> AbstractAsyncContextManager[None]:
-        """None is needed: a task takes a message and puts it in its lane in one go."""
+        """No lock: a task takes a message and puts it in its lane without a checkpoint."""
         return nullcontext()
 
     def worker(self) -> Hashable:
-        """The task that runs now."""
+        """The current task."""
         return trio.lowlevel.current_task()
 
 
 def is_current(message: Message) -> bool:
-    """Whether a message was not thrown away since it was received: by a lost connection, a seek or
-    a redelivery of everything. It comes again then.
+    """Whether a message was not dropped since it was received, by a lost connection, a seek or a
+    redelivery of everything; then it comes again.
     """
     entry = message._entry
     return entry.generation == entry.source.generation
 
 
 def lanes_for(options: ConsumerOptions) -> Lanes | None:
-    """None if everything goes one after the other."""
+    """The lanes; None if all messages are handled one at a time."""
     if options.message_listener_concurrency == 1:
         return None
     return Lanes(lanes_of(options.consumer_type), is_current)
 
 
 async def call(listener: Callable[[Message], object], message: Message) -> None:
-    """Call a listener, whether it is a coroutine function or not."""
+    """Call a listener; it may be a coroutine function."""
     answer = listener(message)
     if isinstance(answer, Awaitable):
         await answer
@@ -59,7 +59,7 @@ def listen(
     listener: Callable[[Message], object],
     refuse: Callable[[Message], object],
 ) -> Listening:
-    """Begin to call a consumer's listener."""
+    """Start calling a consumer's listener."""
     concurrency = options.message_listener_concurrency
     listening = Listening(
         TrioSurroundings(),

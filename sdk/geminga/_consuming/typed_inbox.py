@@ -1,5 +1,5 @@
-"""Inboxes of consumers with a schema: entries wait in them until the schemas that they were written
-with are known (spec SDK-41; MultiVersionSchemaInfoProvider of the Java client).
+"""Inboxes of consumers with a schema: entries wait until their writers' schemas are known (spec
+SDK-41; MultiVersionSchemaInfoProvider of the Java client).
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from geminga.schema._base import Schema
 from geminga_protocol.topic_name import TopicName
 
 VERSIONS_MAX = 1000
-"""Versions of schemas that one consumer remembers, over all its topics; then the oldest goes."""
+"""Bound of a consumer's cached schema versions, over all topics; the oldest is dropped."""
 
 Version = tuple[str, bytes]
 """Topic without partition, version."""
 
 
 class Readers:
-    """What reads each version; each is asked for once, by whoever comes first."""
+    """The value reader of each version, fetched once."""
 
     def __init__(self, core: Core, schema: Schema[Any], on_known: Callable[[], None]) -> None:
         self._core = core
@@ -38,7 +38,7 @@ class Readers:
         self._bases: dict[str, str] = {}
 
     def of(self, entry: Entry) -> ValueReader | None:
-        """What reads an entry; None if its schema has to be waited for."""
+        """An entry's value reader; None if its schema is not known yet."""
         if not self._schema._wants_writer:
             return self._plain
         version = entry.metadata.schema_version
@@ -65,7 +65,7 @@ class Readers:
         except GemingaError as error:
             found = ValueReader(self._schema, None, version, error)
             self._put(wanted, found)
-            # What waits now fails when it is read; what comes later asks again.
+            # Reading the waiting entries' values raises the error; a later entry retries.
             self._on_known()
             del self._known[wanted]
         else:
@@ -80,8 +80,8 @@ class Readers:
 
 
 class TypedInbox(Inbox):
-    """One that holds entries back, each partition's in order, until they can be read. Bounded like
-    any: what is held back has used its permits.
+    """An inbox that holds entries back, each partition's in order, until their schemas are known.
+    It is bounded, as held entries have used their permits.
     """
 
     def __init__(self, core: Core, schema: Schema[Any]) -> None:
@@ -89,10 +89,10 @@ class TypedInbox(Inbox):
         self._readers = Readers(core, schema, self._go_on)
         self._held: dict[Source, deque[Entry]] = {}
         self.notify: Callable[[int], None] = lambda messages: None
-        """Told how many messages were let through later."""
+        """Called with the number of messages that are released later."""
 
     def put(self, entry: Entry) -> None:
-        """As Inbox.put, maybe later."""
+        """As Inbox.put, perhaps later."""
         held = self._held.get(entry.source)
         if held is None:
             reader = self._readers.of(entry)
@@ -154,7 +154,7 @@ class TypedInbox(Inbox):
 
 
 class TypedInterceptedInbox(TypedInbox, InterceptedInbox):
-    """Both."""
+    """A typed inbox with interceptors."""
 
     def __init__(
         self, core: Core, schema: Schema[Any], before_consume: Callable[[Message], Message]
