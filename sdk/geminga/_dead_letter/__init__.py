@@ -1,1 +1,1 @@
-"""Messages that come again too often go to other topics."""
+"""Retry letters, and dead letters for messages that are redelivered too often."""

@@ -1,4 +1,4 @@
-"""Moves what came too often from one partition to the dead-letter topic (spec SDK-25)."""
+"""Moves messages that were redelivered too often to the dead-letter topic (spec SDK-25)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ logger = logging.getLogger("geminga")
 
 
 class DeadLetters:
-    """A message is acknowledged once the dead-letter topic has it: it may be there twice, but isn't
-    lost. What can't be sent is redelivered as after a negative acknowledgement.
+    """A message is acknowledged after the dead-letter topic has stored it: it may be there twice,
+    but isn't lost. If the send fails, it is redelivered as after a negative acknowledgement.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class DeadLetters:
         self._moving: set[tuple[int, int]] = set()
 
     def takes(self, entry: Entry, indexes: Sequence[int]) -> bool:
-        """Whether an entry that arrived came too often: then those messages of it go to the
+        """Whether an entry was redelivered too often; then those of its messages go to the
         dead-letter topic.
         """
         unacked = self._acknowledger.unacked
@@ -41,8 +41,8 @@ class DeadLetters:
         return True
 
     def without(self, positions: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Of entries that are to be redelivered: those that didn't have their last try; the others
-        go to the dead-letter topic.
+        """Of entries to be redelivered, those before their last try; the others go to the
+        dead-letter topic.
         """
         unacked = self._acknowledger.unacked
         if unacked is None:

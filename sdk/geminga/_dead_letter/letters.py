@@ -1,4 +1,4 @@
-"""Retry letters and dead letters: their topics and what they carry (spec SDK-25; RetryMessageUtil,
+"""Retry letters and dead letters: their topics and properties (spec SDK-25; RetryMessageUtil,
 ConsumerBuilderImpl and ConsumerImpl of the Java client). Pure.
 """
 
@@ -19,17 +19,16 @@ REAL_TOPIC = "REAL_TOPIC"
 REAL_SUBSCRIPTION = "REAL_SUBSCRIPTION"
 ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
 ORIGIN_MESSAGE_ID_OLD = "ORIGIN_MESSAGE_IDY_TIME"
-"""The same under the name that it had first; the Java client writes both."""
+"""The older name of the property; the Java client writes both."""
 
 
 def complete(
     policy: DeadLetterPolicy | None, topic: TopicName, subscription: str, *, retries: bool
 ) -> DeadLetterPolicy | None:
-    """The policy with the names that weren't given.
+    """The policy with the missing names.
 
-    With retries both letters get names of the first topic of the subscription. Without, dead
-    letters go by the name of the topic or partition that they come from (`dead_letter_topic`
-    stays None).
+    With retries, both names derive from the first topic of the subscription. Without, a dead
+    letter's topic derives from the message's topic or partition (`dead_letter_topic` stays None).
     """
     if not retries:
         return policy
@@ -43,12 +42,12 @@ def complete(
 
 
 def dead_letter_topic(policy: DeadLetterPolicy, topic: str, subscription: str) -> str:
-    """Where the dead letters of a topic or partition go."""
+    """The dead-letter topic of a topic or partition."""
     return policy.dead_letter_topic or f"{topic}-{subscription}-DLQ"
 
 
 def letter_properties(message: Message, subscription: str) -> dict[str, str]:
-    """What a letter carries: the message's own properties and where it came from at first."""
+    """A letter's properties: the message's own, and its original topic and id."""
     topic = message.topic_name
     origin = {
         REAL_TOPIC: str(TopicName.parse(topic).partitioned_base),
@@ -60,7 +59,7 @@ def letter_properties(message: Message, subscription: str) -> dict[str, str]:
 
 
 class RetryLetter(NamedTuple):
-    """The properties of a message for its next try, and which try that is, from 1 on."""
+    """The properties of a message for its next try, and the number of that try, from 1 on."""
 
     properties: dict[str, str]
     times: int
@@ -69,10 +68,10 @@ class RetryLetter(NamedTuple):
 def retry_letter(
     message: Message, subscription: str, delay_ms: int, more: Mapping[str, str]
 ) -> RetryLetter:
-    """A message for the retry topic, with properties that the program adds."""
+    """A message for the retry topic, with additional properties of the program."""
     properties = letter_properties(message, subscription) | dict(more)
     before = properties.get(RECONSUME_TIMES, "0")
-    # What isn't a number was never written by a client; it counts as the first try.
+    # A value that isn't a number was not written by a client; it counts as the first try.
     times = (int(before) if before.isdecimal() else 0) + 1
     properties[RECONSUME_TIMES] = str(times)
     properties[DELAY_TIME] = str(delay_ms)
@@ -85,8 +84,8 @@ def letter_extras(
     deliver_at_ms: int | None,
     schema_version: bytes | None,
 ) -> Extras:
-    """What describes a letter: keys and event time are the message's own (a key that was given as
-    bytes goes on as such), the schema's version is that of the letter's topic.
+    """A letter's metadata: keys (in their form) and event time of the message, and the schema
+    version of the letter's topic.
     """
     extras = Extras(
         properties,
@@ -97,13 +96,13 @@ def letter_extras(
         key_is_base64=message.has_base64_key,
         schema_version=schema_version,
     )
-    # An interceptor may have given it a payload.
+    # An interceptor may have set a payload.
     extras.is_null = message.is_null and not message.data
     return extras
 
 
 def producer_name(topic: str, subscription: str, consumer: str, chance: str) -> str:
-    """Name of the producer of dead letters of a topic or partition (that of retry letters has none:
-    the broker makes one up). `chance` is five characters.
+    """Name of the producer of a topic's or partition's dead letters (the broker generates that for
+    retry letters). `chance` is five random characters.
     """
     return f"{topic}-{subscription}-{consumer}-{chance}-DLQ"

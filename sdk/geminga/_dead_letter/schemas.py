@@ -1,8 +1,7 @@
-"""The schema's version that a letter has to tell (spec SDK-25; AUTO_PRODUCE_BYTES of the Java
-client).
+"""The schema version of a letter (spec SDK-25; AUTO_PRODUCE_BYTES of the Java client).
 
-A version counts within one topic, so a letter can't take that of its message: the message's schema
-is asked for, and registered for the letter's topic.
+A version is valid within one topic, so a letter can't have that of its message: the message's
+schema is fetched, and registered for the letter's topic.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from geminga_protocol.pb.pulsar_api_pb2 import Schema
 from geminga_protocol.topic_name import TopicName
 
 VERSIONS_MAX = 1000
-"""Versions that are remembered; above it all are asked for anew."""
+"""Bound of cached versions; above it the cache is cleared."""
 
 
 class LetterSchemas:
-    """Versions of schemas in topics of letters, by those in the topics of the messages."""
+    """Schema versions in topics of letters, by the versions in the messages' topics."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -30,7 +29,7 @@ class LetterSchemas:
         self._asking = trio.Lock()
 
     async def version_of(self, message: Message, topic: str) -> bytes | None:
-        """What a message's schema is called in the topic of letters; None if it has none.
+        """The version of a message's schema in the topic of letters; None without a schema.
 
         Raises GemingaError.
         """
@@ -74,5 +73,5 @@ class LetterSchemas:
         return made.schema_version
 
     async def _broker_of(self, topic: str) -> Connection:
-        # Only the broker that has a topic loaded registers a schema for it.
+        # Only the topic's owner registers a schema for it.
         return await self._core.pool.get(await self._core.lookup.broker_of(topic))

@@ -30,7 +30,7 @@ _ALPHANUMERIC = string.ascii_letters + string.digits
 
 
 class DeadLetterSender:
-    """Where a consumer puts letters; each topic's producer is made when its first letter goes."""
+    """Sends a consumer's letters; each topic's producer is created by its first letter."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class DeadLetterSender:
         self._opening = trio.Lock()
 
     async def send_dead(self, message: Message) -> None:
-        """A message to the dead-letter topic. Raises GemingaError."""
+        """Send a message to the dead-letter topic. Raises GemingaError."""
         name = self._subscription.name
         topic = dead_letter_topic(self.policy, message.topic_name, name)
         await self._send(topic, "DLQ", message, letter_properties(message, name), 0)
@@ -56,8 +56,8 @@ class DeadLetterSender:
     async def send_again(
         self, message: Message, delay_s: float, properties: Mapping[str, str]
     ) -> None:
-        """A message to the retry topic, to come after the delay; to the dead-letter topic if it had
-        all its tries. Raises InvalidArgumentError without a retry topic, and GemingaError.
+        """Send a message to the retry topic, to be delivered after the delay; after its last try to
+        the dead-letter topic. Raises InvalidArgumentError without a retry topic, and GemingaError.
         """
         policy = self.policy
         if policy.retry_letter_topic is None:
@@ -76,14 +76,14 @@ class DeadLetterSender:
         self, topic: str, kind: str, message: Message, properties: dict[str, str], delay_ms: int
     ) -> None:
         if message._entry.is_encrypted:
-            # A letter has no room for the keys: nobody could ever read it.
+            # A letter can't have its keys, so no consumer could decrypt it.
             raise CryptoError("a message that is still encrypted can't be a letter", topic=topic)
         producer = await self._producer_of(topic, kind, message.topic_name)
         version = await self._schemas.version_of(message, partitions_of(producer).parts[0].topic)
         deliver_at_ms = wall_clock_ms() + delay_ms if delay_ms else None
         extras = letter_extras(message, properties, deliver_at_ms, version)
         try:
-            # Full, it fails as Java's does: the message comes again, and nothing waits for ever.
+            # As in Java, a full producer fails the letter: the message is redelivered.
             receipt = partitions_of(producer).send_checked(message.data, extras, None)
             await receipt.wait()
         except GemingaError:
@@ -91,7 +91,7 @@ class DeadLetterSender:
             raise
 
     async def _replace(self, topic: str, producer: Producer) -> None:
-        """Have the next letter open another producer if this one has failed for good."""
+        """Make the next letter open a new producer if this one has failed permanently."""
         failed = any(part.error is not None for part in partitions_of(producer).parts)
         if failed and self._producers.get(topic) is producer:
             del self._producers[topic]
@@ -108,7 +108,7 @@ class DeadLetterSender:
                     name = producer_name(
                         source, subscription.name, subscription.consumer_name, chance
                     )
-                    # Only dead letters may have a subscription made for them (PIP-124).
+                    # Only dead letters may have an initial subscription (PIP-124).
                     initial = self.policy.initial_subscription_name
                 producer = self._producers[topic] = await self._create_producer(
                     topic,
@@ -122,7 +122,7 @@ class DeadLetterSender:
             return producer
 
     async def aclose(self) -> None:
-        """Close the producers, after what is on its way. Idempotent."""
+        """Close the producers, after pending letters. Idempotent."""
         async with self._opening:
             producers, self._producers = list(self._producers.values()), {}
             for producer in producers:

@@ -1,1 +1,1 @@
-"""Messages as they stand in a topic's entries: written, read, in chunks, encrypted."""
+"""Encoding and decoding of a topic's entries: batches, chunks, encryption."""

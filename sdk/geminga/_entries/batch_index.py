@@ -1,7 +1,7 @@
-"""Finding the messages of a batch without reading their metadata (spec SDK-20). Pure.
+"""Finds the messages of a batch without parsing their metadata (spec SDK-20). Pure.
 
-`geminga_protocol.batch.split_batch` parses every message's metadata; a consumer mostly wants
-payloads only, so here just the sizes are read, and the metadata when somebody asks.
+`geminga_protocol.batch.split_batch` parses every message's metadata; a consumer mostly needs
+payloads only, so here just the sizes are read, and the metadata on request.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from geminga_protocol.pb.pulsar_api_pb2 import SingleMessageMetadata
 
 _unpack_size = struct.Struct(">I").unpack_from
 _PROPERTY, _KEY, _PAYLOAD_SIZE = 0x0A, 0x12, 0x18
-"""Tags of the fields with which nearly every message's metadata begin, in that order."""
+"""Tags of the fields that begin nearly every message's metadata, in that order."""
 _COMPACTED_OUT = b"\x20\x01"
-"""The field that says so."""
+"""The field that marks a message as removed by compaction."""
 
 
 def index_batch(count: int, payload: bytes) -> list[int]:
-    """Where the messages are in an uncompressed batch: start of metadata and start of payload, for
-    each message in turn, and at the end the place of a next message's metadata.
+    """Offsets in an uncompressed batch: for each message the start of its metadata and of its
+    payload, and finally the start of a next message's metadata.
 
-    Raises RemoteProtocolError if sizes don't add up.
+    Raises RemoteProtocolError for inconsistent sizes.
     """
     bounds: list[int] = []
     append = bounds.append
     end = len(payload)
     at = 0
-    # Messages of one batch mostly look alike: then the same bytes give the same two sizes.
+    # Messages of one batch are mostly similar: the same head bytes give the same two sizes.
     head = b"?"
     head_size = 1
     metadata_size = size = 0
-    # No more is noted than is there: a lying count ends at the end of the bytes.
+    # A wrong count costs no memory: the loop ends with the bytes.
     for _ in range(count):
         if payload[at : at + head_size] != head:
-            # Of the first one all is read: where it makes sense, so do the others.
+            # The first one's metadata are fully checked; the others are mostly similar.
             found = _sizes_in_one_look(payload, at) if at else None
             metadata_size, size, head_size = found or _sizes_at(payload, at)
             head = payload[at : at + head_size]
@@ -52,8 +52,8 @@ def index_batch(count: int, payload: bytes) -> list[int]:
 
 
 def _sizes_in_one_look(payload: bytes, at: int) -> tuple[int, int, int] | None:
-    """(bytes of metadata, bytes of payload, bytes from `at` on that say so) of one message whose
-    payload's size stands behind nothing but short properties and a short key; None for any other.
+    """(bytes of metadata, bytes of payload, bytes of the head with both sizes) of a message at `at`
+    whose payload size follows only short properties and a short key; None for others.
     """
     try:
         metadata_size = _unpack_size(payload, at)[0]
@@ -75,12 +75,12 @@ def _sizes_in_one_look(payload: bytes, at: int) -> tuple[int, int, int] | None:
             end += 1
     except (IndexError, struct.error):
         return None
-    # Where these are beyond the metadata, or the payload, somebody else says what is wrong.
+    # If the head exceeds the metadata, `_sizes_at` reports the error.
     return (metadata_size, size, end - at) if end <= at + 4 + metadata_size else None
 
 
 def _sizes_at(payload: bytes, at: int) -> tuple[int, int, int]:
-    """The same of any message, by reading all of its metadata."""
+    """As `_sizes_in_one_look` for any message, by reading all of its metadata."""
     start = at + 4
     if len(payload) < start:
         raise RemoteProtocolError("batch ends too early")
@@ -106,7 +106,7 @@ def single_metadata(data: bytes) -> SingleMessageMetadata:
 
 
 def all_metadata(encoded: list[bytes]) -> list[SingleMessageMetadata]:
-    """Those of messages whose sizes `index_batch` has read. Raises RemoteProtocolError."""
+    """The metadata of messages found by `index_batch`. Raises RemoteProtocolError."""
     try:
         return list(map(SingleMessageMetadata.FromString, encoded))
     except DecodeError as error:
@@ -114,7 +114,7 @@ def all_metadata(encoded: list[bytes]) -> list[SingleMessageMetadata]:
 
 
 def compacted_out(bounds: list[int], payload: bytes) -> list[int]:
-    """Indexes of the messages that compaction took out of a batch: only their places are left."""
+    """Indexes of the messages that compaction removed from a batch; only their places remain."""
     return [
         n
         for n in range(len(bounds) // 2)

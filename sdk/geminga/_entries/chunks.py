@@ -1,13 +1,13 @@
-"""Large messages put together from their chunks (spec SDK-05, PIP-37; ConsumerImpl.
-processMessageChunk of the Java client). Pure; the clocks come in from outside.
+"""Assembles large messages from their chunks (spec SDK-05, PIP-37; ConsumerImpl.
+processMessageChunk of the Java client). Pure; clocks are passed in.
 
-Chunks of one message come in order, those of several producers mixed. What is held are the bytes
-that were really received: of `messages_max` messages at most, each up to CHUNKED_MESSAGE_BYTES_MAX.
+Chunks of one message arrive in order, those of several producers interleaved. Memory is the really
+received bytes, of at most `messages_max` messages, each up to CHUNKED_MESSAGE_BYTES_MAX.
 
-A uuid is a producer's name and a sequence id, and so no name of a message: a producer of the same
-name that begins anew counts from 0 again, and what comes again of its forerunner's messages may
-come between. The time of publishing tells them apart: a producer that sends a message again after
-it lost its connection keeps it.
+A uuid, made of a producer's name and a sequence id, doesn't identify a message: a new producer with
+the same name counts from 0 again, and redelivered chunks of its predecessor may come in between.
+The publish time tells them apart: a producer that resends a message after a lost connection keeps
+it.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from geminga_protocol.chunking import Chunk
 Position = tuple[int, int]
 
 CHUNKED_MESSAGE_BYTES_MAX = 512 * 1024 * 1024
-"""A chunked message that announces more is refused."""
+"""A chunked message that announces a larger size is refused."""
 SEQUENCES_MAX = 100_000
-"""Chunks that are remembered of messages handed out and not acknowledged. Of the oldest message
-they are forgotten: acknowledged by its id, only its last chunk is."""
+"""Bound of remembered chunks of delivered, unacknowledged messages. The oldest message's are
+forgotten: an acknowledgement by its id is then for its last chunk only."""
 WHOLE_MAX = 1000
-"""Latest messages that became whole, so that a chunk of theirs that comes once more is known."""
+"""Bound of remembered complete messages, to recognize their chunks if they come again."""
 INCOMPLETE_MAX = 10_000
-"""Last chunks of messages that couldn't be put together; then the oldest is forgotten."""
+"""Bound of remembered last chunks of incomplete messages; the oldest is forgotten."""
 
 
 class PendingMessage:
-    """The chunks of one message so far."""
+    """The received chunks of one message."""
 
     __slots__ = ("began_s", "first", "parts", "positions", "published_ms", "size_bytes", "start")
 
@@ -46,14 +46,14 @@ class PendingMessage:
         self.size_bytes = 0
 
     def may_have(self, chunk: Chunk, position: Position) -> bool:
-        """Whether that may be one of its chunks."""
+        """Whether the chunk may belong to it."""
         return self.start <= position and self.first[2:] == chunk[2:]
 
 
 class Chunks:
-    """All messages of one consumer that aren't whole yet.
+    """All incomplete messages of one consumer.
 
-    `to_acknowledge` are the chunks of what was given up for good; who calls takes them out.
+    `to_acknowledge`: chunks of permanently dropped messages; the caller empties it.
     """
 
     def __init__(
@@ -63,32 +63,32 @@ class Chunks:
         acknowledge_oldest: bool,
         now_ms: Callable[[], int],
     ) -> None:
-        """`messages_max=0` is without bound, `expire_s=0` never."""
+        """`messages_max=0`: no bound; `expire_s=0`: never."""
         self._messages_max = messages_max or math.inf
         self._expire_s = expire_s or math.inf
         self._acknowledge_oldest = acknowledge_oldest
         self._now_ms = now_ms
         self._pending: dict[Position, PendingMessage] = {}
-        """By the position of the first chunk, in the order in which they came."""
+        """By the position of the first chunk, in the order of arrival."""
         self._starts: dict[str, list[Position]] = {}
-        """Those of each uuid."""
+        """Incomplete messages by uuid."""
         self._sequences: dict[Position, tuple[Position, ...]] = {}
         self._known = 0
         self._whole: dict[tuple[str, int], Position] = {}
         self.to_acknowledge: list[Position] = []
         self.incomplete: deque[Position] = deque(maxlen=INCOMPLETE_MAX)
-        """Last chunks whose messages couldn't be put together; who reads them takes them out."""
+        """Last chunks of messages that couldn't be assembled; the caller empties it."""
         self.dropped = 0
-        """Messages given up: too many pending, expired, or their chunks didn't fit."""
+        """Number of dropped messages: too many pending, expired, or with inconsistent chunks."""
 
     def __len__(self) -> int:
-        """Messages that aren't whole yet."""
+        """Number of incomplete messages."""
         return len(self._pending)
 
     def add(
         self, chunk: Chunk, position: Position, data: bytes, published_ms: int, now_s: float
     ) -> bytes | None:
-        """Take a chunk; returns the message's (compressed) bytes if it was the last one."""
+        """Add a chunk; returns the message's (compressed) bytes if it was the last one."""
         if chunk.chunk_id == 0:
             pending: PendingMessage | None = self._begin(chunk, position, published_ms, now_s)
         else:
@@ -99,7 +99,7 @@ class Chunks:
         is_sure = published_ms == pending.published_ms
         if chunk.chunk_id < len(pending.parts):
             if position not in pending.positions and is_sure:
-                # The producer sent it twice; the same one again is a redelivery.
+                # The producer sent it twice (the same position would be a redelivery).
                 self.to_acknowledge.append(position)
             return None
         size_bytes = pending.size_bytes + len(data)
@@ -119,8 +119,8 @@ class Chunks:
         return b"".join(pending.parts)
 
     def _find(self, chunk: Chunk, position: Position, published_ms: int) -> PendingMessage | None:
-        """The message of which that is a chunk: of those that began before it, the last with its
-        time of publishing; the last of all for a producer that gives each chunk its own time.
+        """The chunk's message: among those that began before it, the last one with its publish
+        time; for a producer that gives each chunk its own time, the last one.
         """
         starts = self._starts.get(chunk.uuid, ())
         fitting = [
@@ -130,8 +130,8 @@ class Chunks:
         return max(same or fitting, key=lambda each: each.start, default=None)
 
     def _without_start(self, chunk: Chunk, position: Position, published_ms: int) -> None:
-        # Its first chunk is before our start, or was given up; or the message is whole, and the
-        # producer sent this one again because it didn't hear of it.
+        # The first chunk is before our start, or was dropped; or the message is complete, and the
+        # producer resent this chunk, as it got no receipt.
         whole_at = self._whole.get((chunk.uuid, published_ms))
         is_repeated = whole_at is not None and position > whole_at
         if is_repeated or self._now_ms() - published_ms > self._expire_s * 1000:
@@ -144,7 +144,7 @@ class Chunks:
             self.incomplete.append(position)
 
     def knows(self, position: Position) -> None:
-        """The chunk that came last isn't the end of an incomplete message after all."""
+        """The latest last chunk doesn't belong to an incomplete message."""
         if self.incomplete and self.incomplete[-1] == position:
             self.incomplete.pop()
 
@@ -154,10 +154,10 @@ class Chunks:
         for start in list(self._starts.get(chunk.uuid, ())):
             before = self._pending[start]
             if start == position:
-                # It is redelivered, and the others will be.
+                # The first chunk is redelivered, and the others will be.
                 self._give_up(before, acknowledge=False)
             elif start < position and before.published_ms == published_ms:
-                # The producer sends the message again: what came before will never be whole.
+                # The producer resends the message: the earlier chunks will never be complete.
                 self._give_up(before, acknowledge=True)
         if len(self._pending) >= self._messages_max:
             self._give_up(next(iter(self._pending.values())), acknowledge=self._acknowledge_oldest)
@@ -179,7 +179,7 @@ class Chunks:
             self.to_acknowledge += pending.positions
 
     def _note(self, last: Position, earlier: tuple[Position, ...]) -> None:
-        # The newest message is always known, and stands behind all others.
+        # The newest message is always remembered, after all others.
         self.take_earlier(last)
         self._known += len(earlier)
         while self._sequences and self._known > SEQUENCES_MAX:
@@ -193,7 +193,7 @@ class Chunks:
         self._whole[name] = last
 
     def expire(self, now_s: float) -> float:
-        """Give up what began too long ago, for good; returns when to look again."""
+        """Drop expired messages permanently; returns the time of the next check."""
         for pending in list(self._pending.values()):
             expires_s = pending.began_s + self._expire_s
             if now_s < expires_s:
@@ -210,21 +210,21 @@ class Chunks:
 
     @property
     def oldest(self) -> Position | None:
-        """Where the first of the messages that aren't whole yet begins."""
+        """The position where the first incomplete message begins."""
         return min(self._pending, default=None)
 
     def earlier(self, last: Position) -> tuple[Position, ...]:
-        """The other chunks of a message, by its last; empty for one of a single entry."""
+        """The other chunks of a message, by its last one; empty for a message without chunks."""
         return self._sequences.get(last, ())
 
     def take_earlier(self, last: Position) -> tuple[Position, ...]:
-        """The same, and they are remembered no more: the message is acknowledged."""
+        """`earlier`, and forget them, as the message is acknowledged."""
         earlier = self._sequences.pop(last, ()) if self._sequences else ()
         self._known -= len(earlier)
         return earlier
 
     def forget_up_to(self, last: Position) -> None:
-        """All messages up to that one are acknowledged."""
+        """Forget all messages up to this position: they are acknowledged."""
         while self._sequences:
             oldest = next(iter(self._sequences))
             if oldest > last:
@@ -232,8 +232,8 @@ class Chunks:
             self.take_earlier(oldest)
 
     def clear(self) -> None:
-        """Everything that isn't acknowledged comes again. Of messages that were handed out the
-        chunks are remembered: the program may acknowledge them all the same.
+        """All unacknowledged messages come again: forget incomplete ones. Chunks of delivered
+        messages are remembered, as the program may still acknowledge these.
         """
         self._pending.clear()
         self._starts.clear()

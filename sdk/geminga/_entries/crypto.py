@@ -1,8 +1,8 @@
-"""Encrypting what a producer sends and decrypting what a consumer gets (spec SDK-10; ProducerImpl.
-encryptMessage and ConsumerImpl.decryptPayloadIfNeeded of the Java client).
+"""Encryption of sent and decryption of received messages (spec SDK-10; ProducerImpl.encryptMessage
+and ConsumerImpl.decryptPayloadIfNeeded of the Java client).
 
-The keys' arithmetic is `geminga_protocol.encryption`; it is imported when it is needed, since it
-needs a library that only an extra brings.
+The cryptography is in `geminga_protocol.encryption`, which is imported on use, as its library comes
+with an extra.
 """
 
 from __future__ import annotations
@@ -28,27 +28,25 @@ if TYPE_CHECKING:
 logger = logging.getLogger("geminga")
 
 DATA_KEY_AGE_MAX_S = 4 * 3600.0
-"""A producer makes a new data key after that time, and a consumer forgets one, as both official
-clients do."""
+"""Life of a producer's data key, and of a consumer's cached one, as in both official clients."""
 DATA_KEY_USES_MAX = 1 << 31
-"""Or after that many messages: IVs are random, and must not meet."""
+"""A data key's bound of messages: IVs are random, and must not repeat."""
 RETRY_S = 60.0
-"""Keys that can't be read are asked for again after that time, by a producer."""
+"""A producer's pause before it reads a failed key again."""
 MISSING_S = 1.0
-"""The same by a consumer: the reader isn't called for each message of a key that isn't there."""
+"""A consumer's pause: the key reader isn't called for each message of a missing key."""
 REASONS_MAX = 5
-"""Keys of a message that an error tells of."""
+"""Bound of a message's keys named in an error."""
 DATA_KEYS_MAX = 1000
-"""Decrypted data keys that a consumer remembers; the oldest is forgotten."""
+"""Bound of a consumer's cached data keys; the oldest is dropped."""
 KEYS_TRIED_MAX = 100
-"""Of one message: each may cost a question and a private key's operation, and a message has room
-for many."""
+"""Bound of the tried keys of one message: each may cost a call and a private key operation."""
 TAG_BYTES = 16
 _IV_BYTES = 12
 
 
 def require() -> None:
-    """Raises CryptoError, naming the extra, if the library isn't there."""
+    """Raises CryptoError, naming the extra, if the library isn't installed."""
     try:
         import geminga_protocol.encryption  # noqa: F401
     except ImportError as error:
@@ -60,13 +58,13 @@ def require() -> None:
 def _ask(
     ask: Callable[[str, Mapping[str, str]], object], kind: str, name: str, metadata: dict[str, str]
 ) -> EncryptionKeyInfo:
-    """What the program's key reader answers. Raises CryptoError."""
+    """Call the program's key reader. Raises CryptoError."""
     try:
         found = ask(name, metadata)
     except CryptoError:
         raise
     except Exception as error:
-        # Not its text: nobody knows what that repeats.
+        # Without the error's text, which may contain secrets.
         text = f"the key reader raised {type(error).__name__} for the {kind} key {name!r}"
         raise CryptoError(text) from error
     if not isinstance(found, EncryptionKeyInfo):
@@ -76,24 +74,24 @@ def _ask(
 
 
 class Sealing(NamedTuple):
-    """A data key and what the metadata of messages say of it."""
+    """A data key and its description in message metadata."""
 
     data_key: DataKey
     keys: tuple[EncryptionKeys, ...]
 
     def mark(self, metadata: MessageMetadata) -> None:
-        """Write the keys, and an IV that `seal` replaces: the metadata have their full size."""
+        """Write the keys, and a placeholder IV, so that the metadata have their final size."""
         metadata.encryption_keys.extend(self.keys)
         metadata.encryption_param = bytes(_IV_BYTES)
 
     def seal(self, metadata: MessageMetadata, payload: bytes | memoryview) -> bytes:
-        """The payload encrypted, with an IV of its own in the metadata."""
+        """Encrypt the payload, with a new IV in the metadata."""
         iv = metadata.encryption_param = os.urandom(_IV_BYTES)
         return self.data_key.encrypt(iv, payload)
 
 
 class Sealer:
-    """Encrypts what one producer sends to one partition."""
+    """Encrypts the messages of one producer to one partition."""
 
     def __init__(self, options: ProducerCryptoOptions, clock_ms: Callable[[], int]) -> None:
         """Raises CryptoError without the library."""
@@ -108,15 +106,15 @@ class Sealer:
         self._error = ""
 
     def prepare(self) -> None:
-        """Read the keys, if they weren't yet. Raises CryptoError, naming the key."""
+        """Read the keys, if not yet done. Raises CryptoError, naming the key."""
         if self._sealing is None and self._clock_ms() >= self._renew_ms:
             self._renew()
         if self._sealing is None and not self._sends_plain:
             raise CryptoError(self._error)
 
     def begin(self, metadata: MessageMetadata) -> Sealing | None:
-        """What a message is to be encrypted with; the metadata tell the keys. None if it is to go
-        as it is. Raises CryptoError.
+        """The sealing of a message, with the keys in the metadata; None to send it unencrypted.
+        Raises CryptoError.
         """
         self._uses += 1
         if self._uses >= DATA_KEY_USES_MAX or self._clock_ms() >= self._renew_ms:
@@ -129,13 +127,13 @@ class Sealer:
         return sealing
 
     def seal(self, metadata: MessageMetadata, payload: bytes) -> bytes:
-        """A payload as it is to be sent. Raises CryptoError."""
+        """The payload to be sent. Raises CryptoError."""
         sealing = self.begin(metadata)
         return payload if sealing is None else sealing.seal(metadata, payload)
 
     def _renew(self) -> None:
-        """A new data key. What can't be read is asked for again later: until then messages go with
-        the key that was, if there was one.
+        """Make a new data key. If a key can't be read, it is retried later; until then the previous
+        data key is used, if there is one.
         """
         self._uses = 0
         try:
@@ -167,7 +165,7 @@ class Sealer:
 
 
 class _Known(NamedTuple):
-    """A data key as it stands in messages: decrypted, or why it can't be."""
+    """A decrypted data key, or the error."""
 
     data_key: DataKey | None
     error: str
@@ -175,17 +173,17 @@ class _Known(NamedTuple):
 
 
 class Opener:
-    """Decrypts what one consumer gets from one partition."""
+    """Decrypts the messages of one consumer from one partition."""
 
     def __init__(self, reader: CryptoKeyReader | None) -> None:
-        """Raises CryptoError without the library, if there is a reader."""
+        """Raises CryptoError if there is a reader but no library."""
         if reader is not None:
             require()
         self._reader = reader
         self._known: dict[bytes, _Known] = {}
 
     def open(self, metadata: MessageMetadata, payload: bytes, now_s: float) -> bytes:
-        """The payload. Raises CryptoError, saying of the keys why they don't do."""
+        """The payload. Raises CryptoError, with the error of each key."""
         if self._reader is None:
             names = ", ".join(repr(each.key) for each in metadata.encryption_keys[:REASONS_MAX])
             raise CryptoError(f"encrypted for {names}, and there is no crypto_key_reader")
@@ -242,7 +240,7 @@ class Opener:
 
 
 def context_of(metadata: MessageMetadata, is_encrypted: bool) -> EncryptionContext | None:
-    """How an entry was encrypted, None if it wasn't."""
+    """How an entry was encrypted; None if it was not."""
     if not metadata.encryption_keys:
         return None
     return EncryptionContext(

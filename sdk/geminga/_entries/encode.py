@@ -1,5 +1,5 @@
-"""Messages to frames: single ones and batches (spec SDK-04, SDK-05, SDK-06, SDK-09; ProducerImpl
-and BatchMessageContainerImpl of the Java client). Pure but for the wall clock that comes in.
+"""Encodes single messages and batches to frames (spec SDK-04, SDK-05, SDK-06, SDK-09; ProducerImpl
+and BatchMessageContainerImpl of the Java client). Pure except for the passed wall clock.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from geminga_protocol.single import SendHeader
 MAX_MESSAGE_SIZE_DEFAULT = 5 * 1024 * 1024
 _SIZE = struct.Struct(">I")
 LOCAL_CLUSTER_ONLY = ("__local__",)
-"""`replicate_to` of a message that isn't to be replicated (MarkerType of TypedMessageBuilder)."""
+"""`replicate_to` of a message that must not be replicated (as in TypedMessageBuilder)."""
 
 
 class Extras:
-    """What a message may have beside its payload; most messages have none of it."""
+    """A message's options beside its payload; most messages have none."""
 
     __slots__ = (
         "deliver_at_ms",
@@ -66,19 +66,19 @@ class Extras:
 
     @property
     def batchable(self) -> bool:
-        """Delayed messages and those with their own clusters go alone: the broker reads both from
+        """False for delayed messages and those with their own clusters: the broker reads both from
         the entry.
         """
         return self.deliver_at_ms is None and not self.replication_clusters
 
 
 Item = tuple[int, bytes, Extras | None]
-"""A message: its sequence id, its payload, and what else it has."""
+"""A message: sequence id, payload, options."""
 
 
 class Encodable(Protocol):
-    """What the encoder reads and fills in of an entry to be. Its messages are `items`, or if these
-    are None `payloads` with nothing else, whose sequence ids count up from `sequence_id`.
+    """An entry to be encoded. Its messages are `items`, or, if that is None, plain `payloads` with
+    ascending sequence ids from `sequence_id` on.
     """
 
     payloads: list[bytes]
@@ -90,11 +90,11 @@ class Encodable(Protocol):
 
 
 Frame = tuple[Buffer, Buffer]
-"""A SEND frame in two parts, so that a large payload needn't be copied."""
+"""A SEND frame in two parts, to avoid copying a large payload."""
 
 
 class Encoder:
-    """Makes SEND frames of one producer. The driver sets name and limits when it is attached."""
+    """Makes SEND frames of one producer. The driver sets name and limits when it connects."""
 
     def __init__(
         self,
@@ -110,24 +110,24 @@ class Encoder:
         self._keyed = options.batching_type is BatchingType.KEY_BASED
         self._wall_clock_ms = wall_clock_ms
         self.sealer = Sealer(options, wall_clock_ms) if options.encryption_keys else None
-        """Encrypts what was compressed, if anything is encrypted."""
+        """Encrypts compressed payloads; None without encryption."""
         self.chunking = options.chunking_enabled and topic.startswith("persistent://")
-        """Whether a large message goes in several frames; only stored ones can be put together."""
+        """Whether large messages are chunked; only on persistent topics can they be assembled."""
         self._name = ""
         self._header: SendHeader | None = None
-        """For messages that have nothing but a payload, where all bytes can be written by hand."""
+        """Builds frames of plain messages by hand, if possible."""
         self.max_message_size_bytes = MAX_MESSAGE_SIZE_DEFAULT
         self.schema_version = b""
-        """Of the topic's schema that messages are written with, if any; set before the name."""
+        """Version of the messages' schema, if any; set before the name."""
 
     @property
     def producer_name(self) -> str:
-        """The producer's name, "" until it is known."""
+        """The producer's name; "" until it is known."""
         return self._name
 
     @producer_name.setter
     def producer_name(self, name: str) -> None:
-        """Set when the producer is attached."""
+        """Set when the producer connects."""
         self._name = name
         encoded = name.encode()
         self._header = None
@@ -136,8 +136,8 @@ class Encoder:
             self._header = SendHeader(self._producer_id, encoded, self.schema_version)
 
     def single(self, sequence_id: int, data: bytes) -> Frame | None:
-        """The frame of a message that has nothing but a payload; None if `encode` has to make it,
-        or to say why there is none.
+        """The frame of a message with a payload only; None if `encode` must make it, or raise its
+        error.
         """
         header = self._header
         if header is None or len(data) > self.max_message_size_bytes:
@@ -145,11 +145,11 @@ class Encoder:
         return header.build(sequence_id, self._wall_clock_ms(), data), data
 
     def encode(self, outgoing: Encodable) -> Sequence[Frame]:
-        """Fill in the frame. Raises MessageTooBigError, InvalidArgumentError for a codec that is
-        missing, and CryptoError.
+        """Fill in the frame. Raises MessageTooBigError, InvalidArgumentError for a missing codec,
+        and CryptoError.
 
-        A batch of one goes as a single message. Returns the chunks that go before it, none for
-        what isn't chunked.
+        A batch of one is sent as a single message. Returns the chunks to be sent before it, none
+        if it isn't chunked.
         """
         count = outgoing.count
         if count == 1:
@@ -186,15 +186,15 @@ class Encoder:
         return metadata, data
 
     def _chunks(self, outgoing: Encodable) -> list[Frame]:
-        """The message in frames, one if it is small enough.
+        """The message's frames, one if it is small enough.
 
-        What a chunk may have is the limit less the metadata before they have the chunk's numbers;
-        brokers grant the difference (ProducerImpl.sendAsync).
+        A chunk's bound is the limit minus the metadata without the chunk's numbers; brokers accept
+        the difference (ProducerImpl.sendAsync).
         """
         metadata, data = self._single(outgoing)
         payload = memoryview(self._compress(metadata, data))
         sequence_id = outgoing.sequence_id
-        # Each chunk is encrypted by itself, with an IV of its own.
+        # Each chunk is encrypted separately, with its own IV.
         sealing = None if self.sealer is None else self.sealer.begin(metadata)
         overhead = metadata.ByteSize() + (0 if sealing is None else TAG_BYTES)
         room = min(self.max_message_size_bytes - overhead, self._chunk_bytes_max)
@@ -228,7 +228,7 @@ class Encoder:
         if not self._keyed:
             metadata.highest_sequence_id = outgoing.highest_sequence_id
         elif items is not None and (extras := items[0][2]) is not None:
-            # The broker reads the key of the batch from the entry, as from a single message.
+            # The broker reads a batch's key from the entry, as for a single message.
             if extras.partition_key is not None:
                 metadata.partition_key = extras.partition_key
                 if extras.key_is_base64:
@@ -257,7 +257,7 @@ class Encoder:
         return compressed
 
     def _build(self, metadata: MessageMetadata, payload: bytes) -> tuple[bytes, bytes]:
-        """What goes behind the command: headers, and the payload as it is sent."""
+        """The bytes after the command: headers, and the sent form of the payload."""
         compressed = self._compress(metadata, payload)
         self._check_size(compressed)
         if self.sealer is not None:
@@ -281,8 +281,8 @@ def _only(outgoing: Encodable) -> Item:
 
 
 def _plain_parts(first: int, payloads: Sequence[bytes]) -> list[bytes]:
-    """As `_batch_parts`, of messages with nothing but a payload, whose sequence ids count up: where
-    all have one size, there is no step a message.
+    """`_batch_parts` for messages with a payload only and ascending sequence ids: without a step
+    per message if all have one size.
     """
     sizes = set(map(len, payloads))
     if len(sizes) != 1:
@@ -291,7 +291,7 @@ def _plain_parts(first: int, payloads: Sequence[bytes]) -> list[bytes]:
     size_field = b"\x18" + varint(sizes.pop()) + b"\x40"
     done = 0
     while done < len(payloads):
-        # Up to the next multiple of 128 only the lowest seven bits differ.
+        # Up to the next multiple of 128, only the lowest seven bits differ.
         number = first + done
         high, low = number >> 7, number & 127
         count = min(128 - low, len(payloads) - done)
@@ -308,8 +308,8 @@ def _plain_parts(first: int, payloads: Sequence[bytes]) -> list[bytes]:
 def _batch_parts(items: Sequence[Item]) -> list[bytes]:
     """The batch's bytes in parts: size of metadata, metadata, payload for each message.
 
-    By hand where a message has nothing but a payload. Those of one batch mostly have one size and
-    sequence ids that differ in their lowest bits only, so what comes before these is kept.
+    Metadata of messages with a payload only are built by hand. They mostly have one size and
+    sequence ids that differ in the lowest bits only, so the bytes before these are reused.
     """
     parts: list[bytes] = []
     append = parts.append
@@ -336,7 +336,7 @@ def _batch_parts(items: Sequence[Item]) -> list[bytes]:
 
 
 def _describe(metadata: MessageMetadata | SingleMessageMetadata, extras: Extras) -> None:
-    """Write what both kinds of metadata have in common."""
+    """Write the common fields of both kinds of metadata."""
     if extras.properties:
         metadata.properties.extend(
             [KeyValue(key=key, value=value) for key, value in extras.properties.items()]

@@ -1,4 +1,4 @@
-"""A MESSAGE frame taken apart: checked, decompressed, cut into its messages (spec SDK-20). Pure."""
+"""Decodes a MESSAGE frame: checks, decompresses and splits it into messages (spec SDK-20). Pure."""
 
 from __future__ import annotations
 
@@ -38,21 +38,21 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
 )
 
 UNCOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
-"""The most that a compressed entry may announce: a peer's word alone never costs more memory."""
+"""Bound of the size that a compressed entry may announce, and so of the memory it can claim."""
 CHUNKS_MAX = 1 << 20
-"""The most chunks that a message may announce."""
+"""Bound of the chunks that a message may announce."""
 
 ValidationError = CommandAck.ValidationError
 _VARINT = rb"[\x80-\xff]{0,9}[\x00-\x7f]"
 _match_plain = re.compile(
     rb"\x10" + _VARINT + rb"\x18" + _VARINT + rb"(?:\x48" + _VARINT + rb")?", re.DOTALL
 ).fullmatch
-"""What follows the producer's name in the metadata of a message with nothing but a payload:
-sequence id, time, and its size."""
+"""The metadata after the producer's name of a message with a payload only: sequence id, time and
+size."""
 
 
 class UndecodableEntry(CorruptMessageError):
-    """The entry can't be read; `validation_error` is what the broker is told. With `comes_again` it
+    """The entry can't be read; `validation_error` is reported to the broker. With `comes_again` it
     stays unacknowledged; the broker counts it as `messages`.
     """
 
@@ -64,18 +64,18 @@ class UndecodableEntry(CorruptMessageError):
 
 
 class Source(Protocol):
-    """The partition's consumer that an entry came by."""
+    """The partition's consumer that received an entry."""
 
     topic: str
     partition: int
     opener: Opener
     crypto_failure_action: ConsumerCryptoFailureAction
     generation: int
-    """Raised whenever all that was received and not taken is thrown away."""
+    """Incremented whenever all untaken messages are dropped."""
 
     def taken(self, entry: Entry) -> int:
-        """Messages of the entry were handed out: `entry.at` of them. Returns at which count to be
-        told again (at its end it is told in any case).
+        """`entry.at` messages of the entry were taken. Returns the count for the next call (the
+        end of the entry always calls).
         """
         ...
 
@@ -88,7 +88,7 @@ class ReadsValues(Protocol):
 
 
 class Entry(msgspec.Struct, eq=False):
-    """An entry and how far its messages are taken; `indexes` are those that are to be delivered."""
+    """An entry and its taken messages; `indexes` are those to be delivered."""
 
     ledger_id: int
     entry_id: int
@@ -102,31 +102,31 @@ class Entry(msgspec.Struct, eq=False):
     broker_part: bytes = b""
     message_count: int = 1
     bounds: list[int] | None = None
-    """Of a batch: as `index_batch` answers; None for a single message."""
+    """The offsets of `index_batch`; None for a single message."""
     chunks: tuple[tuple[int, int], ...] = ()
-    """Ledger and entry of each chunk of the message but the last, which is the entry itself."""
+    """Ledger and entry of the message's chunks except the last one, which is the entry itself."""
     indexes: Sequence[int] = (-1,)
     at: int = 0
     at_call: int = 1
     released: int = 0
-    """How many of those taken the permits know of."""
+    """Number of taken messages that the permits have counted."""
     generation: int = 0
-    """That of the source when it came."""
+    """The source's epoch at its arrival."""
     value_reader: ReadsValues | None = None
-    """Reads the values of its messages, if the consumer has a schema."""
+    """Reads the messages' values, if the consumer has a schema."""
     ack_state: BatchAcks | None = None
-    """Which of its messages are acknowledged, once one is."""
+    """The state of its acknowledged messages; None before the first."""
     ack_states: AckStates | None = None
-    """Where other deliveries of the entry over the same attachment find that state."""
+    """States shared with other deliveries of the entry over the same connection."""
     is_encrypted: bool = False
-    """Whether the payload is as the broker has it: it couldn't be decrypted."""
+    """Whether the payload is still encrypted, as it couldn't be decrypted."""
     _size_bytes: int = -1
 
     @property
     def metadata(self) -> MessageMetadata:
-        """The entry's metadata; those of plain messages are parsed when somebody asks.
+        """The entry's metadata; those of plain messages are parsed on use.
 
-        Raises RemoteProtocolError if they can't be.
+        Raises RemoteProtocolError if they are invalid.
         """
         found = self._metadata
         if isinstance(found, bytes):
@@ -134,7 +134,7 @@ class Entry(msgspec.Struct, eq=False):
         return found
 
     def id_of(self, index: int) -> MessageId:
-        """Where a message stands."""
+        """A message's id."""
         if self.bounds is not None:
             return MessageId(
                 self.ledger_id, self.entry_id, self.partition, index, self.message_count
@@ -164,16 +164,14 @@ class Entry(msgspec.Struct, eq=False):
         if bounds is None:
             return len(self.payload)
         if isinstance(indexes, range):
-            # Of a range all are side by side: sums of slices need no step a message.
+            # A range is contiguous: sums of slices need no step per message.
             at, end = indexes[0], indexes[-1] + 1
             stops = sum(bounds[2 * at + 2 : 2 * end + 1 : 2])
             return stops - sum(bounds[2 * at + 1 : 2 * end : 2]) - 4 * len(indexes)
         return sum(map(self.size_of, indexes))
 
     def size_between(self, start: int, stop: int) -> int:
-        """Bytes of the payloads of those of `indexes` from one place to another; all together they
-        are added up once.
-        """
+        """Bytes of the payloads of `indexes[start:stop]`; the sum of all is cached."""
         indexes = self.indexes
         if start or stop < len(indexes):
             return self.size_of_all(indexes[start:stop])
@@ -182,9 +180,9 @@ class Entry(msgspec.Struct, eq=False):
         return self._size_bytes
 
     def metadata_of(self, index: int) -> MessageMetadata | SingleMessageMetadata:
-        """What describes a message: the entry's metadata, or its own within a batch.
+        """A message's metadata: the entry's, or its own within a batch.
 
-        Raises RemoteProtocolError if these can't be read, which a checked batch doesn't have.
+        Raises RemoteProtocolError if they are invalid, which a checked batch excludes.
         """
         bounds = self.bounds
         if bounds is None:
@@ -192,7 +190,7 @@ class Entry(msgspec.Struct, eq=False):
         return single_metadata(self.payload[bounds[2 * index] : bounds[2 * index + 1]])
 
     def broker_metadata(self) -> BrokerEntryMetadata | None:
-        """What the broker noted when it stored the entry, None if it doesn't tell."""
+        """The broker's metadata of the entry; None if it sends none."""
         if not self.broker_part:
             return None
         return peek_broker_entry_metadata(memoryview(self.broker_part))
@@ -205,8 +203,8 @@ def decode(
     chunks: Chunks,
     clock: Callable[[], float],
 ) -> Entry | None:
-    """Check and open one entry of a run; returns None for a chunk whose message isn't whole yet.
-    The bytes are copied once, so what was received is let go.
+    """Check and decode one entry of a run; returns None for a chunk of an incomplete message. The
+    bytes are copied once, to release the received buffer.
 
     Raises UndecodableEntry.
     """
@@ -235,7 +233,7 @@ def decode(
 def _unpacked(
     entry: Entry, metadata: MessageMetadata, chunks: Chunks, clock: Callable[[], float]
 ) -> Entry | None:
-    """An entry that may be encrypted, compressed, a chunk or a batch."""
+    """Decode an entry that may be encrypted, compressed, a chunk or a batch."""
     source = entry.source
     payload = entry.payload
     if metadata.encryption_keys:
@@ -268,13 +266,12 @@ def _unpacked(
 
 
 def _opened(data: bytes, begin: int, end: int) -> tuple[MessageMetadata | bytes, bytes, bytes]:
-    """Metadata (bytes if they are a plain message's), payload and the broker's own part.
+    """Metadata (bytes if they are a plain message's), payload and the broker's metadata.
 
-    Raises UndecodableEntry for a checksum that doesn't fit, RemoteProtocolError for lengths that
-    lie.
+    Raises UndecodableEntry for a wrong checksum, RemoteProtocolError for wrong lengths.
     """
     if end - begin >= 10:
-        # In one look what nearly every entry begins with; the long way below is for all others.
+        # The head of nearly every entry, unpacked at once; the code below is for all others.
         magic, checksum, size = unpack_front(data, begin)
         at = begin + 10 + size
         checked = memoryview(data)[begin + 6 : end]
@@ -295,7 +292,7 @@ def _opened(data: bytes, begin: int, end: int) -> tuple[MessageMetadata | bytes,
 def _decrypt(
     source: Source, metadata: MessageMetadata, payload: bytes, now_s: float
 ) -> bytes | None:
-    """The payload, None if it is to be handed out as it is. Raises UndecodableEntry."""
+    """The payload; None if it is to be delivered encrypted. Raises UndecodableEntry."""
     try:
         return source.opener.open(metadata, payload, now_s)
     except CryptoError as error:
@@ -333,6 +330,6 @@ def _decompress(metadata: MessageMetadata, payload: bytes, bytes_max: int) -> by
     try:
         return bytes(decompress(metadata.compression, payload, size, bytes_max))
     except ProtocolError as error:
-        # A missing codec is our own lack: the broker must not take the message for damaged.
+        # A missing codec is our own problem: the broker must not consider the message damaged.
         told = CommandAck.DecompressionError if isinstance(error, RemoteProtocolError) else None
         raise UndecodableEntry(str(error), told) from error

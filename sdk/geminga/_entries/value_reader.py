@@ -12,8 +12,8 @@ from geminga_runtime.waiters import own_copy
 
 
 class ValueReader:
-    """Reads messages that were written with one version of a topic's schema. What can't be read
-    says so when it is asked for.
+    """Reads messages that were written with one version of a topic's schema. If it can't, reading a
+    value raises the error.
     """
 
     __slots__ = ("_error", "_read", "_schema")
@@ -25,7 +25,7 @@ class ValueReader:
         version: bytes | None = None,
         error: GemingaError | None = None,
     ) -> None:
-        """`error` is why the writer's schema can't be had."""
+        """`error`: why the writer's schema can't be fetched."""
         self._schema = schema
         self._read: Reader[Any] | None = None
         self._error: SchemaError | None = None
@@ -38,7 +38,7 @@ class ValueReader:
         except SchemaError as failure:
             self._error = failure
         except Exception as failure:
-            # Another client made it: whatever is wrong with it must not end the consumer.
+            # Another client made the schema: no defect of it may end the consumer.
             text = f"{type(failure).__name__}: {failure}"
             self._error = UndecodableValueError(f"the schema that it was written with: {text}")
 
@@ -46,7 +46,7 @@ class ValueReader:
         """A message's value. Raises SchemaError, naming topic and message."""
         data = message.data
         try:
-            # A message that says that it is null has no payload; few others have none.
+            # A null message has no payload; few others have none.
             if not data and message.is_null:
                 return self._schema._of_null(message.partition_key_bytes)
             if self._read is None:
