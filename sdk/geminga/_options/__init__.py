@@ -1,1 +1,1 @@
-"""Checks of what programs give, and the options of consumers."""
+"""Checks of arguments, and options of producers and consumers."""

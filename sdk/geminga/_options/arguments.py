@@ -1,4 +1,4 @@
-"""Checks of arguments, which name the one that is wrong."""
+"""Checks of arguments; an error names the argument."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def duration(value: float, name: str) -> None:
-    """Raises InvalidArgumentError unless it is a number of seconds from 0 on."""
+    """Raises InvalidArgumentError unless it is a number of seconds, 0 or above."""
     kind = value.__class__
     if (kind is float or kind is int) and value >= 0:
         return
@@ -22,7 +22,7 @@ def duration(value: float, name: str) -> None:
 
 
 def delay(value: float, name: str) -> None:
-    """The same for one that ends."""
+    """`duration`, and finite."""
     duration(value, name)
     if value == math.inf:
         raise InvalidArgumentError(f"{name} must not be infinite")
@@ -35,25 +35,25 @@ def positive_count(value: int, name: str) -> None:
 
 
 def positive_size(value: float, name: str) -> None:
-    """Raises InvalidArgumentError unless it is a number above 0, which may be infinite."""
+    """Raises InvalidArgumentError unless it is a number above 0, or infinity."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
         raise InvalidArgumentError(f"{name} must be a number above 0, not {value!r}")
 
 
 def several(values: object, name: str) -> None:
-    """Raises InvalidArgumentError unless it can be iterated over, and isn't a text."""
+    """Raises InvalidArgumentError unless it is iterable and not a text."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InvalidArgumentError(f"{name} must be a sequence, not {values!r}")
 
 
 def function(value: object, name: str) -> None:
-    """Raises InvalidArgumentError unless it can be called."""
+    """Raises InvalidArgumentError unless it is callable."""
     if not callable(value):
         raise InvalidArgumentError(f"{name} must be a function, not {value!r}")
 
 
 def place(to: MessageId | datetime | int) -> MessageId | int:
-    """A place to seek to; a time is in ms since 1970. Raises InvalidArgumentError."""
+    """The seek target; a time in ms since 1970. Raises InvalidArgumentError."""
     if isinstance(to, datetime):
         if to.tzinfo is None:
             raise InvalidArgumentError(f"to must be a time with its time zone, not {to!r}")
@@ -68,7 +68,7 @@ def place(to: MessageId | datetime | int) -> MessageId | int:
 
 
 def texts_of(values: object, name: str) -> list[str]:
-    """A text, or several, at least one. Raises InvalidArgumentError."""
+    """The list of one or several texts. Raises InvalidArgumentError."""
     if isinstance(values, str):
         return [values]
     if isinstance(values, bytes) or not isinstance(values, Sequence):

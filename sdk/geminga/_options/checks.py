@@ -1,4 +1,4 @@
-"""Checks of options, which name the one that is wrong."""
+"""Checks of options; an error names the option."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Made = TypeVar("Made", bound="DataclassInstance")
 
 
 def make(kind: type[Made], keywords: Mapping[str, object]) -> Made:
-    """The options of a call. Raises InvalidArgumentError naming the keyword or value."""
+    """The options object of a call. Raises InvalidArgumentError, naming the keyword or value."""
     known = {item.name for item in dataclasses.fields(kind)}
     for name in keywords:
         if name not in known:
@@ -28,7 +28,7 @@ def make(kind: type[Made], keywords: Mapping[str, object]) -> Made:
 
 
 def number(options: object, name: str) -> float:
-    """The option's value. Raises InvalidArgumentError if it is no number."""
+    """The option's value. Raises InvalidArgumentError unless it is a number."""
     value = getattr(options, name)
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
         raise InvalidArgumentError(f"{name} must be a number, not {value!r}")
@@ -43,7 +43,7 @@ def positive(options: object, *names: str) -> None:
 
 
 def not_negative(options: object, *names: str) -> None:
-    """Raises InvalidArgumentError unless all are numbers from 0 on."""
+    """Raises InvalidArgumentError unless all are numbers, 0 or above."""
     for name in names:
         if number(options, name) < 0:
             raise InvalidArgumentError(f"{name} must not be negative: {getattr(options, name)!r}")
@@ -81,7 +81,7 @@ def booleans(options: object, *names: str) -> None:
 
 
 def text_or_none(options: object, *names: str) -> None:
-    """Raises InvalidArgumentError unless all are texts that aren't empty, or None."""
+    """Raises InvalidArgumentError unless all are nonempty texts or None."""
     for name in names:
         value = getattr(options, name)
         if value is not None and (not isinstance(value, str) or not value):

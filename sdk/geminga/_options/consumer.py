@@ -18,7 +18,7 @@ from geminga.schema._base import Schema, check_reading
 
 
 class ConsumerType(enum.IntEnum):
-    """How a subscription's messages are spread over its consumers; the values are the wire's."""
+    """Distribution of a subscription's messages over its consumers; the values are the wire's."""
 
     EXCLUSIVE = 0
     SHARED = 1
@@ -32,14 +32,14 @@ class ConsumerType(enum.IntEnum):
 
 
 class InitialPosition(enum.IntEnum):
-    """Where a new subscription begins; the values are the wire's."""
+    """Start of a new subscription; the values are the wire's."""
 
     LATEST = 0
     EARLIEST = 1
 
 
 class RegexSubscriptionMode(enum.IntEnum):
-    """Which topics a pattern is for (RegexSubscriptionMode)."""
+    """The topics of a pattern (RegexSubscriptionMode)."""
 
     PERSISTENT_ONLY = 0
     NON_PERSISTENT_ONLY = 1
@@ -64,22 +64,22 @@ class MultiplierBackoff:
 
     def delay_s(self, redelivery_count: int) -> float:
         """Seconds to wait before the next redelivery."""
-        # Above 64 doublings every sensible maximum is passed; a float would overflow.
+        # 64 doublings exceed every sensible maximum; more would overflow a float.
         power = self.multiplier ** min(redelivery_count, 64)
         return min(self.min_delay_s * power, self.max_delay_s)
 
 
 @dataclass(frozen=True)
 class DeadLetterPolicy:
-    """What becomes of messages that are redelivered, or reconsumed, more often than
-    `max_redeliver_count` (DeadLetterPolicy): they go to `dead_letter_topic`, and are acknowledged.
+    """Messages that are redelivered, or reconsumed, more often than `max_redeliver_count` are sent
+    to `dead_letter_topic`, and acknowledged (DeadLetterPolicy).
 
-    Without names the topics are `<topic>-<subscription>-DLQ` and `-RETRY`; with `retry_enabled` of
-    the first topic that is subscribed, else of each topic or partition. The broker makes the
-    subscription `initial_subscription_name` on a dead-letter topic that is new (PIP-124).
+    Without names the topics are `<topic>-<subscription>-DLQ` and `-RETRY`, derived from the first
+    topic with `retry_enabled`, else from each topic or partition. The broker creates the
+    subscription `initial_subscription_name` on a new dead-letter topic (PIP-124).
 
     Letters are encrypted with `encryption_keys` of the consumer's `crypto_key_reader`; without
-    them they are plain, whatever the messages were.
+    them they are unencrypted, even if the messages were encrypted.
     """
 
     max_redeliver_count: int = 16
@@ -98,8 +98,8 @@ class DeadLetterPolicy:
 
 @dataclass(frozen=True)
 class KeySharedPolicy:
-    """How Key_Shared spreads keys: split by the broker, or fixed `sticky_ranges` (both ends
-    included, within 0..65535) of this consumer.
+    """Distribution of keys in Key_Shared: split by the broker, or fixed `sticky_ranges` (both ends
+    inclusive, within 0..65535) of this consumer.
     """
 
     sticky_ranges: tuple[tuple[int, int], ...] = ()
@@ -121,33 +121,36 @@ class KeySharedPolicy:
 
 @dataclass(frozen=True)
 class ConsumerOptions(ConsumerCryptoOptions):
-    """Options of `Client.subscribe`; a message that can't be decrypted is treated as
-    `crypto_failure_action` says.
+    """Options of `Client.subscribe`; `crypto_failure_action` applies to messages that can't be
+    decrypted.
 
-    New partitions are looked for every `auto_update_partitions_interval_s` if
-    `auto_update_partitions`, and topics of a pattern every `pattern_auto_discovery_period_s`, or
-    when the broker tells of changes; what is found later is read from its beginning.
+    With `auto_update_partitions`, new partitions are searched every
+    `auto_update_partitions_interval_s`; topics of a pattern every `pattern_auto_discovery_period_s`
+    and after changes reported by the broker. Those found later are read from their beginning.
 
-    A message that isn't acknowledged within `ack_timeout_s` (0: for ever) after the program got it
-    is redelivered, a whole batch at once; `ack_timeout_backoff` adds a delay that grows with each
-    redelivery. Messages that were only prefetched don't time out. `retry_enabled` subscribes the
-    retry-letter topic too, for `reconsume_later`. With `dead_letter_policy` messages that come too
-    often go to another topic; redeliveries are counted on Shared and Key_Shared subscriptions.
+    A message that isn't acknowledged within `ack_timeout_s` (0: no timeout) after the program took
+    it is redelivered, with its whole batch; `ack_timeout_backoff` adds a delay that grows with each
+    redelivery. Messages that are only prefetched don't time out. `retry_enabled` also subscribes to
+    the retry-letter topic, for `reconsume_later`. With `dead_letter_policy`, messages that are
+    redelivered too often go to another topic; only Shared and Key_Shared count redeliveries.
 
     `receiver_queue_size` messages are prefetched per partition, at most `receiver_queue_total_max`
-    over all partitions; 0 fetches a message only when one is asked for. `message_listener` of
-    `subscribe` runs at most `message_listener_concurrency` times at once; `batch_receive_policy` is
-    that of `receive_batch`. `interceptors` are called in their order. `read_compacted` needs an
-    Exclusive or Failover subscription of a persistent topic; `replicate_subscription_state` keeps
-    the subscription in step over replicated clusters. With
-    `auto_scaled_receiver_queue_size_enabled` it begins with 1 and doubles up to that number while
-    the program is faster than messages come. Acknowledgements are sent in groups: every
-    `ack_grouping_time_s` (0: at once) or when `ack_grouping_max` have come together. Of at most
-    `max_pending_chunked_messages` messages (0: any number) chunks are kept; above it the oldest is
-    given up, and acknowledged if `auto_ack_oldest_chunked_message_on_queue_full`. One that isn't
-    whole after `expire_time_of_incomplete_chunked_message_s` (0: never) is given up and
-    acknowledged. Without `auto_create` a topic that isn't there is TopicNotFoundError: the consumer
-    never makes it, and ends with that error if the topic is deleted.
+    over all partitions; 0 fetches a message on request only. With
+    `auto_scaled_receiver_queue_size_enabled` the queue begins with 1 and doubles up to that size
+    while the program is faster than the messages arrive. `message_listener` of `subscribe` has at
+    most `message_listener_concurrency` concurrent calls; `batch_receive_policy` is that of
+    `receive_batch`. `interceptors` are called in order. `read_compacted` needs an Exclusive or
+    Failover subscription of a persistent topic; `replicate_subscription_state` synchronizes the
+    subscription over replicated clusters.
+
+    Acknowledgements are sent in groups: every `ack_grouping_time_s` (0: at once) or when there are
+    `ack_grouping_max`. Chunks of at most `max_pending_chunked_messages` incomplete messages (0: any
+    number) are kept; above it the oldest is dropped, and acknowledged if
+    `auto_ack_oldest_chunked_message_on_queue_full`. A message still incomplete after
+    `expire_time_of_incomplete_chunked_message_s` (0: never) is dropped and acknowledged.
+
+    Without `auto_create` a missing topic raises TopicNotFoundError: the consumer never creates it,
+    and ends with that error if the topic is deleted.
     """
 
     consumer_type: ConsumerType = ConsumerType.EXCLUSIVE
@@ -187,7 +190,7 @@ class ConsumerOptions(ConsumerCryptoOptions):
     properties: Mapping[str, str] = field(default_factory=dict)
     subscription_properties: Mapping[str, str] = field(default_factory=dict)
     schema: Schema | None = None
-    """Given to `subscribe` itself."""
+    """An argument of `subscribe` itself."""
 
     def __post_init__(self) -> None:
         check.of_enum(self, "consumer_type", ConsumerType)
@@ -252,11 +255,11 @@ _KINDS: Mapping[str, type[object]] = {
 
 @dataclass(frozen=True)
 class ReaderOptions(ConsumerCryptoOptions):
-    """Options of `Client.create_reader`. With `read_compacted` only the latest message of each key
-    comes, as far as the topic was compacted. A message in chunks is given up when more than
-    `max_pending_chunked_messages` (0: any number) aren't whole yet, or when its chunks take longer
-    than `expire_time_of_incomplete_chunked_message_s` to come (0: for ever). Without `auto_create`
-    a topic that isn't there is TopicNotFoundError, as for `ConsumerOptions`.
+    """Options of `Client.create_reader`. With `read_compacted` the compacted part of the topic has
+    only the latest message of each key. An incomplete chunked message is dropped if there are more
+    than `max_pending_chunked_messages` (0: any number), or after
+    `expire_time_of_incomplete_chunked_message_s` (0: never). Without `auto_create` a missing topic
+    raises TopicNotFoundError, as for `ConsumerOptions`.
     """
 
     reader_name: str | None = None
@@ -269,7 +272,7 @@ class ReaderOptions(ConsumerCryptoOptions):
     max_pending_chunked_messages: int = 10
     expire_time_of_incomplete_chunked_message_s: float = 60.0
     schema: Schema | None = None
-    """Given to `create_reader` itself."""
+    """An argument of `create_reader` itself."""
 
     def __post_init__(self) -> None:
         check.text_or_none(self, "reader_name", "subscription_name")
@@ -283,7 +286,7 @@ class ReaderOptions(ConsumerCryptoOptions):
         self.check_crypto()
 
     def as_consumer(self) -> ConsumerOptions:
-        """The options of the consumer that reads."""
+        """The options of the reader's consumer."""
         return ConsumerOptions(
             consumer_type=ConsumerType.EXCLUSIVE,
             initial_position=InitialPosition.LATEST,

@@ -1,6 +1,4 @@
-"""What a program may give a consumer to be called, and how it takes batches; public in
-`geminga.options`.
-"""
+"""A consumer's event listener, interceptors and batch policy; public in `geminga.options`."""
 
 from __future__ import annotations
 
@@ -17,55 +15,55 @@ if TYPE_CHECKING:
 
 
 class ConsumerEventListener:
-    """What happens to a consumer; a program overrides what it wants to hear of.
+    """Events of a consumer; a program overrides the methods that it needs.
 
     Called in the thread of the client's event loop, with the full name of the topic or partition:
-    it must be short and not wait. What it raises is logged.
+    methods must be short and not wait. Their errors are logged.
     """
 
     def became_active(self, topic: str) -> None:
-        """Failover: messages of the topic come to this consumer from now on."""
+        """Failover: this consumer gets the topic's messages from now on."""
 
     def became_inactive(self, topic: str) -> None:
-        """Failover: another consumer gets them, or the connection is lost."""
+        """Failover: another consumer gets the messages, or the connection is lost."""
 
     def reached_end_of_topic(self, topic: str) -> None:
         """The topic is terminated, and everything in it was delivered."""
 
 
 class ConsumerInterceptor:
-    """Sees messages on their way to the program and acknowledgements on their way to the broker
-    (ConsumerInterceptor of the Java client); a program overrides what it wants.
+    """Intercepts received messages and acknowledgements (ConsumerInterceptor of the Java client); a
+    program overrides the methods that it needs.
 
-    Several are called in the order in which they were given. All are called in the thread of the
-    client's event loop, with the full name of the topic or partition: they must be short and not
-    wait. What they raise is logged and changes nothing.
+    Several are called in the given order. All are called in the thread of the client's event loop,
+    with the full name of the topic or partition: methods must be short and not wait. Their errors
+    are logged and have no effect.
     """
 
     def before_consume(self, topic: str, message: Message) -> Message:
-        """A message is about to be handed to the program, or taken ahead for it. Returns the
-        message to hand over: this one, or what `message.replace` makes of it.
+        """A message is about to be delivered to the program, or prefetched. Returns the message to
+        deliver: this one, or a result of `message.replace`.
         """
         return message
 
     def on_acknowledge(self, topic: str, message_id: MessageId, error: GemingaError | None) -> None:
-        """The program has acknowledged a message. With `ack_receipt_enabled` it is called again,
-        with the error, for each entry whose receipt says that it failed.
+        """The program has acknowledged a message. With `ack_receipt_enabled` it is called again for
+        each entry with an error receipt, with the error.
         """
 
     def on_acknowledge_cumulative(
         self, topic: str, message_id: MessageId, error: GemingaError | None
     ) -> None:
-        """The same for a message and all before it."""
+        """The program has acknowledged a message and all before it."""
 
     def on_negative_acks_send(self, topic: str, message_ids: frozenset[MessageId]) -> None:
-        """These entries are redelivered now, since the program has refused messages of them."""
+        """Redelivery of these entries is requested now, after negative acknowledgements."""
 
     def on_ack_timeout_send(self, topic: str, message_ids: frozenset[MessageId]) -> None:
-        """These entries are redelivered now, since `ack_timeout_s` has passed."""
+        """Redelivery of these entries is requested now, after `ack_timeout_s`."""
 
     def on_partitions_change(self, topic: str, partitions: int) -> None:
-        """A topic that the consumer is on has another number of partitions."""
+        """The number of partitions of a subscribed topic has changed."""
 
     def close(self) -> None:
         """The consumer is closed."""
@@ -73,10 +71,10 @@ class ConsumerInterceptor:
 
 @dataclass(frozen=True)
 class BatchReceivePolicy:
-    """When `receive_batch` returns (BatchReceivePolicy): as soon as `max_messages` or `max_bytes`
-    of payload are there, or after `timeout_s` seconds. None leaves a bound out; one is needed.
+    """When `receive_batch` returns (BatchReceivePolicy): with `max_messages` or `max_bytes` of
+    payload available, or after `timeout_s` seconds. None: no such bound; at least one is needed.
 
-    `max_messages` is at most `receiver_queue_size`: no more than that is ever there at once.
+    `receiver_queue_size` bounds `max_messages`: never more are available.
     """
 
     max_messages: int | None = None
@@ -91,7 +89,7 @@ class BatchReceivePolicy:
             raise InvalidArgumentError("one of max_messages, max_bytes and timeout_s is needed")
 
     def limits(self, queue_size: int) -> tuple[int, float, float]:
-        """Messages, bytes and seconds with that receiver queue; infinity for what has no bound."""
+        """Messages, bytes and seconds with that receiver queue; infinity if unbounded."""
         return (
             min(self.max_messages or queue_size, queue_size),
             math.inf if self.max_bytes is None else self.max_bytes,

@@ -1,4 +1,4 @@
-"""Choices of producers; public in `geminga.options`."""
+"""Enums of producers' options; public in `geminga.options`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 class CompressionType(enum.IntEnum):
-    """How payloads are compressed; the values are the wire's."""
+    """Compression of payloads; the values are the wire's."""
 
     NONE = 0
     LZ4 = 1
@@ -18,7 +18,7 @@ class CompressionType(enum.IntEnum):
 
 
 class ProducerAccessMode(enum.IntEnum):
-    """Who else may produce to the topic (PIP-68); the values are the wire's."""
+    """Access of other producers to the topic (PIP-68); the values are the wire's."""
 
     SHARED = 0
     EXCLUSIVE = 1
@@ -27,21 +27,21 @@ class ProducerAccessMode(enum.IntEnum):
 
 
 class RoutingMode(enum.Enum):
-    """Which partition a message without key goes to (MessageRoutingMode)."""
+    """Partition of a message without a key (MessageRoutingMode)."""
 
     ROUND_ROBIN = "round-robin"
     SINGLE_PARTITION = "single-partition"
 
 
 class BatchingType(enum.Enum):
-    """Which messages share a batch (BatcherBuilder): all, or those of one key."""
+    """Messages of a batch (BatcherBuilder): any, or those of one key."""
 
     DEFAULT = "default"
     KEY_BASED = "key-based"
 
 
 class HashingScheme(enum.Enum):
-    """How a key becomes a partition (HashingScheme); clients of one topic must agree."""
+    """Hash of a key for its partition (HashingScheme); clients of a topic must agree."""
 
     JAVA_STRING_HASH = "java-string-hash"
     MURMUR3_32 = "murmur3-32"
@@ -49,7 +49,7 @@ class HashingScheme(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class RoutedMessage:
-    """What a custom router sees of a message; a key given as bytes is their Base64 text."""
+    """A message, as passed to a custom router; a key given as bytes is in Base64."""
 
     data: bytes
     partition_key: str | None

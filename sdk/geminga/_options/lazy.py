@@ -1,4 +1,4 @@
-"""Packages that import a public name when it is asked for: importing the package stays cheap."""
+"""Packages that import a public name on use, so that importing the package is cheap."""
 
 from __future__ import annotations
 

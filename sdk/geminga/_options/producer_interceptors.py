@@ -1,4 +1,4 @@
-"""What programs may do around sending (spec SDK-11; ProducerInterceptor of the Java client)."""
+"""Interceptors of sending (spec SDK-11; ProducerInterceptor of the Java client)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from geminga_protocol.message_id import MessageId
 
 @dataclass(frozen=True, slots=True)
 class ProducerMessage:
-    """A message on its way out, as interceptors see it; `dataclasses.replace` makes another one.
+    """A message to be sent, as passed to interceptors; `dataclasses.replace` makes a changed copy.
 
-    Times are in ms since 1970. `sequence_id` is None unless the program chose it. `topic` is the
-    partition that the message goes to, whatever becomes of its key. A key that was given as bytes
-    is their Base64 text, and still goes as bytes while it isn't changed.
+    Times are in ms since 1970. `sequence_id` is None unless set by the program. `topic` is the
+    message's partition, even if the key is changed. A key given as bytes is in Base64, and is still
+    sent as bytes unless changed.
     """
 
     data: bytes
@@ -31,27 +31,27 @@ class ProducerMessage:
 
 
 class ProducerInterceptor:
-    """Sees, and may change, each message before it is sent, and hears what became of it. Subclass
-    it and give it as `interceptors=[...]` to `create_producer`; several are called in that order.
+    """Gets, and may change, each message before it is sent, and gets its result. Subclass it, and
+    pass it as `interceptors=[...]` to `create_producer`; several are called in that order.
 
-    All is called in the event loop (of `geminga.blocking` and `geminga.aio`: in the client's own
-    thread) and must be short. What it raises is logged, and sending goes on without it.
+    All methods are called in the event loop (of `geminga.blocking` and `geminga.aio`: in the
+    client's own thread) and must be short. Their errors are logged and have no effect.
     """
 
     def eligible(self, message: ProducerMessage) -> bool:
-        """Whether the other functions are called for that message."""
+        """Whether to call the other methods for that message."""
         return True
 
     def before_send(self, message: ProducerMessage) -> ProducerMessage:
-        """The message to send instead, or the same. The next interceptor sees what this answers;
-        changed `topic`, `producer_name` and what can't be sent are not heeded.
+        """Returns the message to send: a changed one, or the same. The next interceptor gets it.
+        Changes of `topic` and `producer_name`, and invalid messages, are ignored.
         """
         return message
 
     def on_send_acknowledgement(
         self, message: ProducerMessage, message_id: MessageId | None, error: GemingaError | None
     ) -> None:
-        """The message as it was sent is stored under that id, or has failed with that error."""
+        """The sent message is stored with that id, or has failed with that error."""
 
     def on_partitions_change(self, topic: str, partitions: int) -> None:
         """The topic has more partitions now."""

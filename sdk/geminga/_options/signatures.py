@@ -1,8 +1,8 @@
-"""Options by name in the signatures that a running program sees.
+"""Options by name in run-time signatures.
 
-`**options: Unpack[ClientKeywords]` is read by type checkers and by editors that use one. What looks
-at live objects (`help`, `inspect.signature`, the completion of IPython and Jupyter) would show
-`**options` only: here it gets the names and defaults.
+Type checkers, and editors with one, read `**options: Unpack[ClientKeywords]`. Tools that inspect
+live objects (`help`, `inspect.signature`, completion in IPython and Jupyter) would show `**options`
+only: this module provides names and defaults.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _UNPACK = "Unpack["
 
 
 def show_options(module: ModuleType) -> None:
-    """Give the functions and classes that a module of ours names their whole signatures."""
+    """Set the full signatures of a module's functions and classes."""
     for value in list(vars(module).values()):
         if getattr(value, "__module__", "").startswith("geminga."):
             functions = vars(value).values() if isinstance(value, type) else (value,)

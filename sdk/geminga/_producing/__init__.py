@@ -1,1 +1,1 @@
-"""From a message that is sent to its receipt."""
+"""Producers, from a submitted message to its receipt."""

@@ -1,4 +1,4 @@
-"""A partition's producer whose messages pass through interceptors (spec SDK-11;
+"""A partition's producer with interceptors (spec SDK-11;
 ProducerInterceptors of the Java client).
 """
 
@@ -22,13 +22,13 @@ logger = logging.getLogger("geminga")
 
 
 class Interceptors:
-    """All of a producer, in order. Nothing that they raise comes through."""
+    """All interceptors of a producer, in order. Their errors are logged, not raised."""
 
     def __init__(self, interceptors: Sequence[ProducerInterceptor]) -> None:
         self._all = tuple(interceptors)
 
     def before_send(self, message: ProducerMessage) -> ProducerMessage:
-        """The message as the last one leaves it."""
+        """The result of the last interceptor."""
         for each in self._all:
             try:
                 if each.eligible(message):
@@ -49,7 +49,7 @@ class Interceptors:
                 logger.exception("%s: an interceptor failed on_send_acknowledgement", message.topic)
 
     def partitions_changed(self, topic: str, partitions: int) -> None:
-        """There are more partitions now."""
+        """The topic has more partitions now."""
         self._call_all(topic, lambda each: each.on_partitions_change(topic, partitions))
 
     def close(self, topic: str) -> None:
@@ -86,7 +86,7 @@ def _extras(message: ProducerMessage) -> Extras:
 
 
 def _kept(known: Extras, message: ProducerMessage) -> Extras:
-    """What describes the message now, with what interceptors don't see."""
+    """The changed message's options, with those that interceptors don't get."""
     made = _extras(message)
     made.key_is_base64 |= known.key_is_base64 and made.partition_key == known.partition_key
     made.schema_version = known.schema_version
@@ -95,7 +95,7 @@ def _kept(known: Extras, message: ProducerMessage) -> Extras:
 
 
 class InterceptedProducer(PartitionProducer):
-    """Sends what the interceptors make of each message."""
+    """Sends the messages returned by interceptors."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class InterceptedProducer(PartitionProducer):
         self._interceptors = interceptors
 
     def join(self, data: bytes) -> Receipt | None:
-        """None: interceptors see each message."""
+        """None: each message goes to the interceptors."""
         return None
 
     def add_run(self, payloads: Sequence[bytes]) -> list[Placed]:
@@ -117,7 +117,7 @@ class InterceptedProducer(PartitionProducer):
         return []
 
     def add(self, data: bytes, extras: Extras | None, sequence_id: int | None) -> Receipt:
-        """Take a message in, changed as they like, and tell them when it is done."""
+        """Add a message, changed by interceptors, and pass them its result."""
         known = extras or Extras()
         message = self._interceptors.before_send(
             ProducerMessage(

@@ -1,5 +1,5 @@
-"""An outbox with one open batch for each key (spec SDK-04; BatchMessageKeyBasedContainer of the
-Java client), so that a Key_Shared subscription can give whole batches to one consumer. Pure.
+"""An outbox with one open batch per key (spec SDK-04; BatchMessageKeyBasedContainer of the Java
+client), so that a Key_Shared subscription can dispatch whole batches. Pure.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ Key = bytes | str | None
 
 
 class KeyedOutbox(Outbox):
-    """Limits count over all open batches, and all are sealed together.
+    """Limits apply to all open batches together, and all are sealed together.
 
-    Sequence ids of such batches interleave. Each has its highest only, and they go in the order of
-    these: so what a broker has at some sequence id is everything up to it, and deduplication holds.
+    Sequence ids of such batches interleave. Each batch has its highest one only, and they are sent
+    in that order, so that a broker's last sequence id covers all before it: deduplication holds.
     """
 
     def __init__(

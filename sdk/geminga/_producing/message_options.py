@@ -1,4 +1,4 @@
-"""The arguments of a send, checked (spec SDK-09). Pure but for the wall clock."""
+"""Checks of a send's arguments (spec SDK-09). Pure except for the wall clock."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from geminga.errors import InvalidArgumentError
 from geminga_runtime.clock import wall_clock_ms
 
 SEQUENCE_ID_MAX = (1 << 63) - 1
-"""Sequence ids and times are signed in Java's clients and broker, whatever the wire can hold."""
+"""Sequence ids and times are signed in Java's clients and broker, though not on the wire."""
 
 
 class MessageKeywords(TypedDict, total=False):
-    """What a message may have beside its payload. Times are in ms since 1970. A `partition_key` of
-    bytes goes as the Java client's `keyBytes`: as Base64, with a mark that says so.
+    """A message's options beside its payload. Times are in ms since 1970. A `partition_key` of
+    bytes is sent as the Java client's `keyBytes`: in Base64, marked as such.
     """
 
     properties: Mapping[str, str] | None
@@ -43,7 +43,7 @@ def payload_of(data: object, sequence_id: object) -> bytes:
 
 
 def extras_of(described: MessageKeywords) -> Extras:
-    """Check what describes a message. Raises InvalidArgumentError, naming the argument."""
+    """Check a message's options. Raises InvalidArgumentError, naming the argument."""
     unknown = described.keys() - MessageKeywords.__annotations__.keys()
     if unknown:
         known = ", ".join(sorted(MessageKeywords.__annotations__))

@@ -1,10 +1,10 @@
-"""What one producer has to send: the open batch and the frames in flight (spec SDK-01, SDK-04,
-SDK-05, SDK-07, SDK-08). Pure: no sockets, no tasks; the clock comes in from outside.
+"""One producer's pending messages: the open batch and the frames in flight (spec SDK-01, SDK-04,
+SDK-05, SDK-07, SDK-08). Pure: no sockets, no tasks; the clock is passed in.
 
     add -> open batch -> seal -> window (in order, until the receipt) -> done
 
-The window is resent as it is whenever the producer is attached again, so order holds. `unsent` are
-the frames that were sealed since the driver last took them.
+The unchanged window is resent whenever the producer reconnects, so order holds. `unsent` are frames
+sealed since the driver last took them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from geminga.errors import GemingaError, OperationTimeoutError
 from geminga.options import ProducerOptions
 
 LONE_MIN = 8
-"""Frames of one message in a row, after which a program is taken to send one at a time."""
+"""After this number of consecutive single-message frames, the program is sending one at a time."""
 
 Placed = tuple[Outgoing, int, int]
-"""A frame, the index in it of the first of some messages, and how many they are."""
+"""A frame, and the index and number of some messages in it."""
 
 
 class Outbox(Window):
@@ -44,7 +44,7 @@ class Outbox(Window):
         self._messages_max = options.batching_max_messages
         self._bytes_max = options.batching_max_bytes
         self.open_batch: Outgoing | None = None
-        """The batch that still takes messages."""
+        """The batch that accepts messages."""
         self.unsent: list[Outgoing] = []
         """Frames sealed since `take_unsent`, in order."""
         self.next_sequence_id = options.initial_sequence_id or 0
@@ -53,35 +53,35 @@ class Outbox(Window):
         self._repeats_up_to = sys.maxsize if self._is_numbered else -1
         """Sequence ids that the broker may have already."""
         self.is_held = True
-        """Until `begin`: neither the producer's name is known nor where its sequence ids begin."""
+        """True until `begin`: the producer's name and its first sequence id are unknown."""
         self.sealed_batches = 0
         self._lone = 0
-        """How many frames of one message each were sealed in a row."""
+        """Number of consecutive sealed frames with one message each."""
 
     @property
     def open_since_s(self) -> float | None:
-        """When the open batch got its first message."""
+        """Time of the open batch's first message."""
         return None if self.open_batch is None else self.open_batch.created_s
 
     @property
     def oldest_since_s(self) -> float | None:
-        """When the oldest pending message was added."""
+        """Time of the oldest pending message."""
         return self._window[0].created_s if self._window else self.open_since_s
 
     @property
     def is_lone(self) -> bool:
-        """Whether nothing is in flight, and messages have been going one by one for a while: then
-        the next needn't wait for others of the same turn. The first few do, so that programs that
-        send from many tasks at once have their batches.
+        """Whether nothing is in flight, and the last messages were sent singly: then the next one
+        needn't wait for others of the same turn. The first ones wait, so that programs that send
+        from many tasks get batches.
         """
         return self._lone >= LONE_MIN and not self._window
 
     def pending(self) -> list[Outgoing]:
-        """All entries without receipt, those that still take messages too."""
+        """All entries without a receipt, also open batches."""
         return [*self._window, *self._open_batches()]
 
     def add(self, data: bytes, extras: Extras | None, sequence_id: int | None) -> Receipt:
-        """Take a message in; what becomes full or can't be batched is sealed."""
+        """Add a message; seals a full batch, or a message that can't be batched."""
         batched = self._batching and (extras is None or extras.batchable)
         next_id = self.next_sequence_id
         if sequence_id is None:
@@ -94,8 +94,8 @@ class Outbox(Window):
             if sequence_id < next_id or self.is_held:
                 batched = False
         if sequence_id <= self._repeats_up_to:
-            # What the broker may have goes alone: it takes or drops whole batches, by their lowest
-            # sequence id (isLastSequenceIdPotentialDuplicated of ProducerImpl).
+            # A possible duplicate is sent alone: the broker stores or drops whole batches, by the
+            # lowest sequence id (isLastSequenceIdPotentialDuplicated of ProducerImpl).
             batched = False
         self.pending_messages += 1
         self.pending_bytes += len(data)
@@ -104,12 +104,12 @@ class Outbox(Window):
         return self._add(data, extras, sequence_id, batched)
 
     def _add_alone(self, data: bytes, extras: Extras | None, sequence_id: int) -> Receipt:
-        """What can't be batched, with nothing open before it."""
+        """Add a message that can't be batched, without an open batch before it."""
         size = len(data)
         if extras is None and not self.is_held:
             frame = self._encoder.single(sequence_id, data)
             if frame is not None:
-                # As `_sealed` and `_encode`, without what only a message that waits needs.
+                # `_sealed` and `_encode`, reduced to the steps for a message that doesn't wait.
                 numbers = sequence_id, sequence_id
                 alone = Outgoing(self._clock(), [], None, 1, size, *numbers, frame)
                 self.sealed_batches += 1
@@ -136,15 +136,15 @@ class Outbox(Window):
         return Receipt(batch, index)
 
     def join(self, data: bytes) -> Receipt | None:
-        """Add a message that has nothing but a payload to the open batch, which stays open; None if
-        `add` has to.
+        """Add a message with a payload only to the open batch, which stays open; None if `add` must
+        do it.
         """
         batch = self.open_batch
         number = self.next_sequence_id
         if batch is None or number <= self._repeats_up_to:
             return None
         index = batch.count
-        # As `Outgoing.takes`, without a call: this stands on the hot path.
+        # `Outgoing.takes`, inlined: this is on the hot path.
         if batch.items is not None or number != batch.sequence_id + index:
             return None
         size = len(data)
@@ -161,8 +161,8 @@ class Outbox(Window):
         return Receipt(batch, index)
 
     def add_run(self, payloads: Sequence[bytes]) -> list[Placed]:
-        """The same as `add` for messages that have nothing but a payload, in far less time; answers
-        nothing, and takes none, if they have to be added one by one.
+        """A much faster `add` for messages with a payload only; returns an empty list, and adds
+        none, if they must be added singly.
         """
         if not self._batching or self.next_sequence_id <= self._repeats_up_to:
             return []
@@ -176,8 +176,8 @@ class Outbox(Window):
             first, size_bytes = batch.count, batch.size_bytes
             taken = payloads[at : at + self._messages_max - first]
             ends = list(accumulate(map(len, taken), initial=size_bytes))
-            # The message with which the batch has all the bytes that it may: if these are more, it
-            # goes in the next one, but for the first of a batch.
+            # The message that reaches the batch's byte limit. If it exceeds the limit, it goes in
+            # the next batch, unless it is the first one.
             last = bisect_left(ends, bytes_max, 1)
             is_full = last < len(ends)
             if is_full:
@@ -199,7 +199,7 @@ class Outbox(Window):
         self.pending_bytes += size_bytes
 
     def seal(self) -> None:
-        """Close what is open and put it in the window. A batch too big fails its messages."""
+        """Seal open batches, and put them in the window. Messages of a too large batch fail."""
         if self.open_batch is None:
             return
         for batch in self._take_open():
@@ -215,7 +215,7 @@ class Outbox(Window):
             self._encode(batch)
 
     def _take_open(self) -> list[Outgoing]:
-        """What is open, in the order in which it goes; nothing is then."""
+        """Remove and return the open batches, in sending order."""
         batch, self.open_batch = self.open_batch, None
         return [] if batch is None else [batch]
 
@@ -240,16 +240,16 @@ class Outbox(Window):
         return unsent
 
     def resend(self) -> list[Outgoing]:
-        """All frames in flight, in order, for a fresh attachment."""
+        """All frames in flight, in order, for a new connection."""
         self.unsent = []
         self._early.clear()
         return list(self._window)
 
     def begin(self, last_sequence_id: int) -> None:
-        """The producer is attached; `last_sequence_id` is what the broker remembers of its name. It
-        counts at the first time only, and if the program chose no sequence id itself.
+        """The producer is connected; `last_sequence_id` is the broker's last one for its name. It
+        is used at the first time only, and unless the program sets sequence ids.
 
-        What was added before is encoded now, with sequence ids that follow.
+        Messages added before are encoded now, with the following sequence ids.
         """
         if not self.is_held:
             return
@@ -265,7 +265,7 @@ class Outbox(Window):
         for batch in waiting:
             batch.shift(shift)
             self._encode(batch)
-        # Not begun anew, so that the delay counts from its first message.
+        # The same batches continue, so that the delay counts from the first message.
         for batch in self._open_batches():
             batch.shift(shift)
 
@@ -275,13 +275,13 @@ class Outbox(Window):
     def expire(
         self, send_timeout_s: float, now_s: float, topic: str, refused: GemingaError | None = None
     ) -> int:
-        """Once the oldest message is older than the timeout, fail all that are pending
-        (ProducerImpl.run: later ones would overtake it); returns how many. The error tells what the
-        broker refused them with.
+        """If the oldest message has exceeded the timeout, fail all pending ones (ProducerImpl.run:
+        later ones would overtake it); returns their number. The error has the broker's last
+        refusal.
         """
         since_s = self.oldest_since_s
-        # Added, not subtracted: the alarm is set to that sum, and would ring for ever if rounding
-        # made it too early here.
+        # The same sum as the alarm's time: a subtraction may round differently, and the alarm would
+        # fire for ever.
         if since_s is None or now_s < since_s + send_timeout_s:
             return 0
         count = self.pending_messages
@@ -300,7 +300,7 @@ class Outbox(Window):
             self._settle(outgoing, error)
 
     def abandon(self, error: GemingaError) -> None:
-        """The same after the event loop has ended: no task of it is woken."""
+        """`fail_all` after the event loop has ended: wakes no task."""
         for outgoing in (*self._window, *self._take_open()):
             outgoing.forget_tasks()
             outgoing.settle(error)

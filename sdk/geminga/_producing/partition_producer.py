@@ -49,7 +49,7 @@ _ACCESS_MODES = {
 
 
 class PartitionProducer(SendingRoom):
-    """Sends to one topic that is a partition, or has none."""
+    """Sends to one partition or unpartitioned topic."""
 
     def __init__(self, core: Core, topic: str, partition: int, options: ProducerOptions) -> None:
         self._partition = partition
@@ -69,7 +69,7 @@ class PartitionProducer(SendingRoom):
         self._epoch = 0
         self._topic_epoch: int | None = None
         self._refused: tuple[float, GemingaError | None] = -math.inf, None
-        """When the broker last refused a message, or the producer, and with what."""
+        """Time and error of the broker's last refusal of a message or of the producer."""
 
     @property
     def name(self) -> str:
@@ -78,11 +78,11 @@ class PartitionProducer(SendingRoom):
 
     @property
     def is_connected(self) -> bool:
-        """Whether the broker knows it now."""
+        """Whether it is connected to its broker."""
         return self._connection is not None
 
     async def start(self) -> None:
-        """Until the broker knows it. Raises GemingaError."""
+        """Wait until it is connected. Raises GemingaError."""
         if self._encoder.sealer is not None:
             self._encoder.sealer.prepare()
         self.is_started = True
@@ -94,7 +94,7 @@ class PartitionProducer(SendingRoom):
             raise
 
     def start_soon(self) -> None:
-        """The same without waiting: what is added meanwhile goes as soon as it is known."""
+        """`start` without waiting: messages added meanwhile are sent once it is connected."""
         self.is_started = True
         self._core.nursery.start_soon(self._alarm.run)
         self._handler.start_soon()
@@ -103,7 +103,7 @@ class PartitionProducer(SendingRoom):
 
     @trio.lowlevel.enable_ki_protection
     def add(self, data: bytes, extras: Extras | None, sequence_id: int | None) -> Receipt:
-        """Take a message in, room or not."""
+        """Add a message, even if there is no room."""
         size_bytes = len(data)
         if size_bytes > self._encoder.max_message_size_bytes:
             self._check(size_bytes)
@@ -118,8 +118,8 @@ class PartitionProducer(SendingRoom):
         return receipt
 
     def _keep_time_of(self, batch: Outgoing) -> None:
-        # With nothing in flight, waiting for more would only add latency: the batch goes as soon as
-        # the program lets the event loop turn.
+        # With nothing in flight, waiting for more would only add latency: the batch is sent in the
+        # event loop's next turn.
         if self.outbox.in_flight:
             self._alarm.at(batch.created_s + self._delay_s)
         elif batch.count == 1 and self.outbox.is_lone:
@@ -129,8 +129,8 @@ class PartitionProducer(SendingRoom):
 
     @trio.lowlevel.enable_ki_protection
     def add_run(self, payloads: Sequence[bytes]) -> list[Placed]:
-        """Take in messages that have nothing but a payload, as many as there is room for; they may
-        pass the memory limit together. None are taken if they have to be added one by one.
+        """Add messages with a payload only, as many as there is room for; together they may exceed
+        the memory limit. Adds none if they must be added singly.
         """
         outbox = self.outbox
         payloads = payloads[: max(0, self._pending_max - outbox.pending_messages)]
@@ -166,7 +166,7 @@ class PartitionProducer(SendingRoom):
             for outgoing in unsent:
                 connection.write(*outgoing.frame)
         elif self.outbox.in_flight == 1:
-            # Nothing else is on its way: whoever waits for it waits for this alone.
+            # Nothing else is in flight: the program waits for this one only.
             connection.write_now(*first.frame)
         else:
             connection.write(*first.frame)
@@ -212,19 +212,19 @@ class PartitionProducer(SendingRoom):
             self._is_waited_for = bool(self._room)
 
     async def flush(self) -> list[Outgoing]:
-        """Until all that was added before has its receipt. Returns what failed of it."""
+        """Wait until all earlier messages have a receipt or failed. Returns the failed ones."""
         pending = self.outbox.pending()
         self.seal()
         if not pending:
             await trio.lowlevel.checkpoint()
-        # The last one first: but for one that fails at once, all others are settled then.
+        # Wait for the last one first: mostly all others are settled then.
         for each in reversed(pending):
             if each is pending[-1] or not each.is_settled:
                 await each.wait()
         return [each for each in pending if each.error is not None]
 
     async def aclose(self) -> None:
-        """Flush, tell the broker, stop. Idempotent; what can't be sent fails with
+        """Flush, notify the broker, and stop. Idempotent; messages that can't be sent fail with
         AlreadyClosedError.
         """
         if isinstance(self.error, AlreadyClosedError):
@@ -232,7 +232,7 @@ class PartitionProducer(SendingRoom):
             return
         try:
             if self._connection is not None or (self.is_started and self.outbox.is_held):
-                # What couldn't be sent is told by its receipts; the broker must hear of the end.
+                # Failed messages have their receipts; the broker must be notified of the end.
                 timeout_s = self._core.options.operation_timeout_s
                 try:
                     with suppress(GemingaError), trio.move_on_after(timeout_s):
@@ -250,7 +250,7 @@ class PartitionProducer(SendingRoom):
             self._handler.abandon()
 
     def _say_goodbye(self) -> None:
-        """Tell the broker without waiting: else it would count us among the topic's producers."""
+        """Notify the broker without waiting: else it would keep the producer registered."""
         connection = self._connection
         if connection is not None:
             connection.write(commands.close_producer(self._id, connection.next_request_id()))
@@ -266,7 +266,7 @@ class PartitionProducer(SendingRoom):
         )
 
     def statistics(self) -> ProducerStatistics:
-        """What was sent so far."""
+        """The producer's counters."""
         outbox = self.outbox
         connected = self._connection is not None
         return self.counts.statistics(outbox.pending_messages, outbox.pending_bytes, connected)
@@ -279,7 +279,7 @@ class PartitionProducer(SendingRoom):
         return self.outbox.pending_messages > 0
 
     async def attach(self, connection: Connection) -> None:
-        """PRODUCER; then everything pending goes again, in order."""
+        """PRODUCER; then everything pending is resent, in order."""
         connection.producers[self._id] = self
         try:
             answer = await connection.request(
@@ -287,7 +287,7 @@ class PartitionProducer(SendingRoom):
                 timeout_s=self._handler.timeout_s,
                 topic=self.topic,
             )
-            # Closed since the answer came: the broker must hear of it.
+            # Closed since the response: the broker must be notified.
             await trio.lowlevel.checkpoint_if_cancelled()
         except BaseException as error:
             connection.producers.pop(self._id, None)
@@ -296,7 +296,7 @@ class PartitionProducer(SendingRoom):
             if isinstance(error, BrokerError):
                 self._refused = trio.current_time(), error
             if not isinstance(error, GemingaError) or isinstance(error, OperationTimeoutError):
-                # Nothing is known of what the broker did: make sure that it forgets us.
+                # The outcome is unknown: make sure that the broker closes the producer.
                 connection.write(commands.close_producer(self._id, connection.next_request_id()))
             raise
         success = answer.producer_success
@@ -314,7 +314,7 @@ class PartitionProducer(SendingRoom):
             connection.write(*outgoing.frame)
 
     def _producer_command(self, request_id: int) -> bytes:
-        """PRODUCER; the name is the one that the broker gave before."""
+        """PRODUCER, with the name that the broker gave before."""
         options = self._options
         return commands.producer(
             self.topic,
@@ -332,11 +332,11 @@ class PartitionProducer(SendingRoom):
         )
 
     def detached(self) -> None:
-        """Messages wait until it is attached again."""
+        """The connection is lost: messages wait for the next one."""
         self._connection = None
 
     def failed(self, error: GemingaError) -> None:
-        """Fail everything pending and everything to come."""
+        """Fail all pending and all later messages."""
         self.error = error
         self._connection = None
         self._alarm.stop()
@@ -347,7 +347,7 @@ class PartitionProducer(SendingRoom):
     # ---- as the connection's sink ----
 
     def on_receipts(self, run: ReceiptRun) -> None:
-        """Settle the frames; with nothing in flight, the open batch goes at once."""
+        """Settle the frames; if nothing is in flight, send the open batch."""
         first = run.sequence_id
         verdict = self.outbox.on_receipts(first, run.ledger_id, run.entry_id, run.count)
         if verdict is ReceiptVerdict.GAP and self._connection is not None:
@@ -358,7 +358,7 @@ class PartitionProducer(SendingRoom):
             self.seal()
 
     def on_send_error(self, error: CommandSendError, code: str) -> None:
-        """As the table in `_retry` says."""
+        """React by the table in `retry`."""
         failure = from_broker(code, error.message, self.topic)
         self._refused = trio.current_time(), failure
         action = send_error_action(code)
@@ -379,5 +379,5 @@ class PartitionProducer(SendingRoom):
             connection.close(f"{self.topic}: {failure}")
 
     def on_lost(self, assigned_broker_url: str | None) -> None:
-        """Attach again."""
+        """Reconnect."""
         self._handler.lost(assigned_broker_url)

@@ -1,5 +1,5 @@
-"""The partitions of one producer: which of them a message goes to, which are started, and new ones
-(spec SDK-03; PartitionedProducerImpl of the Java client).
+"""The partitions of one producer: routing, starting, and new ones (spec SDK-03;
+PartitionedProducerImpl of the Java client).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from geminga_protocol.topic_name import TopicName
 logger = logging.getLogger("geminga")
 
 RUN_BYTES_MAX = 1024 * 1024
-"""Of messages taken in one go, which may pass the memory limit together."""
+"""Bound of messages added at once, which together may exceed the memory limit."""
 
 
 class Partitions:
-    """Producers of all partitions; `parts` only grows, and a failed one may be another."""
+    """Producers of all partitions; `parts` only grows, but a failed one may be replaced."""
 
     def __init__(self, core: Core, topic: TopicName, count: int, options: ProducerOptions) -> None:
-        """`count` is 0 for a topic without partitions."""
+        """`count` is 0 for an unpartitioned topic."""
         self.core = core
         self._topic = topic
         self.options = options
@@ -66,8 +66,8 @@ class Partitions:
 
     @property
     def is_lazy(self) -> bool:
-        """Whether partitions are started by their first message. One is started at once in any
-        case, so that what is refused is refused then; exclusive producers have to hold all.
+        """Whether partitions are started by their first message. One is always started at once, so
+        that a refusal is raised then; exclusive producers need all.
         """
         options = self.options
         return (
@@ -77,13 +77,11 @@ class Partitions:
 
     @property
     def started(self) -> list[PartitionProducer]:
-        """Those that are started."""
+        """The started ones."""
         return [part for part in self.parts if part.is_started]
 
     async def start(self) -> None:
-        """Until all that are to be started are known to their brokers. Raises the first
-        GemingaError.
-        """
+        """Wait until all that are to be started are connected. Raises the first GemingaError."""
         if self.is_lazy:
             await self.parts[self._router.current].start()
         else:
@@ -94,24 +92,24 @@ class Partitions:
     async def _start_first_ones(self) -> None:
         rest = self.parts
         if self.options.access_mode is not ProducerAccessMode.SHARED:
-            # Who has the first one gets the others. Two that wait for access would otherwise hold
-            # some partitions each, and wait for each other for ever.
+            # First the first one: otherwise two producers that wait for access might hold some
+            # partitions each, and wait for each other for ever.
             await rest[0].start()
             rest = rest[1:]
         await together(part.start for part in rest)
 
     def stop(self) -> None:
-        """Look for new partitions no more."""
+        """Stop the search for new partitions."""
         self._watch_scope.cancel()
 
     def closed(self) -> None:
-        """All are closed: nothing more comes to the interceptors."""
+        """All are closed: close the interceptors."""
         interceptors, self._interceptors = self._interceptors, None
         if interceptors is not None:
             interceptors.close(str(self._topic))
 
     def choose(self, data: bytes, extras: Extras | None) -> PartitionProducer:
-        """The partition for a message. Raises InvalidArgumentError for a router's bad answer."""
+        """The partition for a message. Raises InvalidArgumentError for a router's bad result."""
         parts = self.parts
         if len(parts) == 1:
             return parts[0]
@@ -122,26 +120,26 @@ class Partitions:
             part.start_soon()
         return part
 
-    # ---- sending what was checked ----
+    # ---- sending checked messages ----
 
     @property
     def takes_bytes(self) -> bool:
-        """Whether bytes are sent as they are."""
+        """Whether bytes are sent without encoding."""
         schema = self.options.schema
         return schema is None or schema._passes_bytes
 
     @property
     def pending_max(self) -> int:
-        """How many messages may be pending, over all."""
+        """Bound of pending messages, over all partitions."""
         return self.options.max_pending_messages * len(self.parts)
 
     @property
     def settled_messages(self) -> int:
-        """How many messages got their receipt or failed so far."""
+        """Number of messages that have got their receipt or failed."""
         return sum(part.counts.messages + part.counts.failed for part in self.parts)
 
     def all_prepared(self, values: Iterable[Any]) -> list[tuple[bytes, Extras | None]]:
-        """For `submit_many`. Raises InvalidArgumentError and MessageTooBigError."""
+        """The messages of `submit_many`. Raises InvalidArgumentError and MessageTooBigError."""
         several(values, "payloads")
         ready = [prepared(self.options.schema, each, None, {}) for each in values]
         largest = max((len(payload) for payload, _ in ready), default=0)
@@ -150,8 +148,8 @@ class Partitions:
         return ready
 
     def send_checked(self, data: bytes, extras: Extras | None, sequence_id: int | None) -> Receipt:
-        """Take a message in, if there is room. Raises ProducerQueueFullError, MemoryLimitError, and
-        why nothing can be sent any more.
+        """Add a message if there is room. Raises ProducerQueueFullError, MemoryLimitError, and the
+        error that ended the producer.
         """
         part = self.choose(data, extras)
         if not part.has_room():
@@ -161,20 +159,20 @@ class Partitions:
     async def send_checked_soon(
         self, data: bytes, extras: Extras | None, sequence_id: int | None
     ) -> Receipt:
-        """The same, waiting for room."""
+        """`send_checked`, waiting for room."""
         part = self.choose(data, extras)
         await part.wait_for_room(len(data))
         return part.add(data, extras, sequence_id)
 
     def send_run(self, payloads: Sequence[bytes]) -> list[Placed]:
-        """Messages with nothing but a payload, as far as there is room; none if these have to be
-        sent one by one.
+        """Send messages with a payload only, as far as there is room; none if they must be sent
+        singly.
         """
         return self.parts[0].add_run(payloads) if len(self.parts) == 1 else []
 
     def send_plain(self, messages: Sequence[tuple[bytes, Extras | None]]) -> list[Receipt]:
-        """The first of these in one go, as far as there is room; none if they are large, or have
-        more than a payload.
+        """Send the first of these at once, as far as there is room; none if they are large, or have
+        options.
         """
         payloads = [data for data, extras in messages if extras is None]
         if len(payloads) < len(messages) or sum(map(len, payloads)) > RUN_BYTES_MAX:
@@ -183,8 +181,8 @@ class Partitions:
         return [Receipt(each, first + n) for each, first, count in placed for n in range(count)]
 
     def _anew(self, part: PartitionProducer) -> PartitionProducer:
-        """Another in the place of one that failed to start in time: its brokers may be there now,
-        as they may for one that has been attached before.
+        """A new producer in place of one that failed to start in time: its broker may be reachable
+        now. (One that was connected before retries by itself.)
         """
         if isinstance(part.error, FATAL) or self._watch_scope.cancel_called:
             return part
@@ -218,9 +216,7 @@ class Partitions:
         return self._next_in_turn()
 
     def _next_in_turn(self) -> PartitionProducer:
-        """The next partition that has not ended (deleted, terminated, fenced); one that has if all
-        have.
-        """
+        """The next partition that has not ended (deleted, terminated, fenced); if all have, any."""
         router = self._router
         router.rotate()
         part = self.parts[router.current]
@@ -237,7 +233,7 @@ class Partitions:
             while True:
                 await trio.sleep(self.options.auto_update_partitions_interval_s)
                 try:
-                    # A topic that was deleted is not made again for that.
+                    # Don't recreate a deleted topic.
                     count = await self.core.lookup.partitions_of(
                         str(self._topic), auto_create=False
                     )
@@ -247,7 +243,7 @@ class Partitions:
                     logger.warning("%s: checking for new partitions failed: %s", self._topic, error)
 
     async def _revive(self, count: int) -> None:
-        """Take partitions in again that had been deleted and are there now."""
+        """Add recreated partitions that had been deleted."""
         for index, part in enumerate(self.parts[:count]):
             if not isinstance(part.error, TopicNotFoundError):
                 continue
@@ -263,7 +259,7 @@ class Partitions:
             logger.info("%s: the partition exists again", fresh.topic)
 
     async def _grow(self, count: int) -> None:
-        """Take new partitions in once all of them can be sent to; keys move then."""
+        """Add new partitions once all of them are connected; then keys move."""
         if count <= len(self.parts):
             if count < len(self.parts):
                 logger.warning("%s: %d partitions are left", self._topic, count)
@@ -281,5 +277,5 @@ class Partitions:
     async def _start_all(added: list[PartitionProducer]) -> None:
         async with undone_on_error(lambda: together(part.aclose for part in added)):
             await together(part.start for part in added)
-            # Whoever closes the producer has looked at those that there were.
+            # A concurrent `aclose` has closed only the earlier ones.
             await trio.lowlevel.checkpoint_if_cancelled()

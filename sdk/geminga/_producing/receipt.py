@@ -1,4 +1,4 @@
-"""A frame on its way to the broker, and what its senders hold of it."""
+"""A pending frame, and the receipts of its messages."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ logger = logging.getLogger("geminga")
 
 
 class Outgoing(msgspec.Struct, eq=False, gc=False):
-    """One entry to be: the messages of a batch, or a single one.
+    """An entry to be sent: the messages of a batch, or a single one.
 
-    While open it collects; `frame` is what goes on the wire once it is sealed. Python's collector
-    needn't look at it: what could lead back to it is let go when it is settled, as all are.
+    While open it collects messages; once sealed, `frame` has its bytes. Python's garbage collector
+    ignores it: references that might form a cycle are dropped when it is settled, as all are.
     """
 
     created_s: float
     payloads: list[bytes] = []
-    """Those of its messages, while they have nothing else and their sequence ids count up."""
+    """Its messages while they have payloads only, and consecutive sequence ids."""
     items: list[Item] | None = None
     """Its messages otherwise."""
     count: int = 0
@@ -39,14 +39,14 @@ class Outgoing(msgspec.Struct, eq=False, gc=False):
     ledger_id: int = -1
     entry_id: int = -1
     first_chunk: tuple[int, int] | None = None
-    """Ledger and entry of the message's first chunk, if it went in several."""
+    """Ledger and entry of the message's first chunk, if it is chunked."""
     is_settled: bool = False
     error: GemingaError | None = None
     _event: trio.Event | None = None
     _callbacks: list[Callable[[], object]] | None = None
 
     def add(self, sequence_id: int, data: bytes, extras: Extras | None, size_bytes: int) -> int:
-        """Take a message; returns its index."""
+        """Add a message; returns its index."""
         index = self.count
         if not index:
             self.sequence_id = sequence_id
@@ -60,11 +60,11 @@ class Outgoing(msgspec.Struct, eq=False, gc=False):
         return index
 
     def takes(self, sequence_id: int) -> bool:
-        """Whether a message with nothing but a payload may be added to `payloads`."""
+        """Whether a message with a payload only may be added to `payloads`."""
         return self.items is None and sequence_id == self.sequence_id + self.count
 
     def add_run(self, sequence_id: int, payloads: Sequence[bytes], size_bytes: int) -> None:
-        """Take messages with nothing but a payload, whose sequence ids count up."""
+        """Add messages with payloads only, and consecutive sequence ids."""
         if not self.count:
             self.sequence_id = sequence_id
         if self.takes(sequence_id):
@@ -76,7 +76,7 @@ class Outgoing(msgspec.Struct, eq=False, gc=False):
         self.size_bytes += size_bytes
 
     def itemized(self) -> list[Item]:
-        """Its messages one by one, from now on."""
+        """Its messages as `items`, from now on."""
         items = self.items
         if items is None:
             first = self.sequence_id
@@ -94,7 +94,7 @@ class Outgoing(msgspec.Struct, eq=False, gc=False):
                 self.items = [(number + by, data, extras) for number, data, extras in self.items]
 
     def settle(self, error: GemingaError | None) -> None:
-        """Tell everybody who waits; the payloads are let go."""
+        """Set the result, call waiters and callbacks, and release the payloads."""
         assert not self.is_settled
         self.is_settled = True
         self.error = error
@@ -109,11 +109,11 @@ class Outgoing(msgspec.Struct, eq=False, gc=False):
                 _call(callback)
 
     def forget_tasks(self) -> None:
-        """No task waits for it any more: their loop has ended."""
+        """Forget waiting tasks: their loop has ended."""
         self._event = None
 
     async def wait(self) -> None:
-        """Until it is settled."""
+        """Wait until it is settled."""
         if self.is_settled:
             await trio.lowlevel.checkpoint()
             return
@@ -122,7 +122,7 @@ class Outgoing(msgspec.Struct, eq=False, gc=False):
         await self._event.wait()
 
     def on_settled(self, callback: Callable[[], object]) -> None:
-        """Have `callback` called once it is settled, at once if it is."""
+        """Call `callback` when it is settled, or now if it already is."""
         if self.is_settled:
             _call(callback)
         elif self._callbacks is None:
@@ -132,7 +132,7 @@ class Outgoing(msgspec.Struct, eq=False, gc=False):
 
 
 def first_failure(failed: list[Outgoing]) -> GemingaError:
-    """The error of the oldest of these, which tells how many messages failed."""
+    """The error of the oldest of these, with the number of failed messages."""
     first = min(failed, key=lambda each: each.created_s)
     assert first.error is not None
     error = own_copy(first.error)
@@ -143,10 +143,10 @@ def first_failure(failed: list[Outgoing]) -> GemingaError:
 
 
 class LeadingChunk(Outgoing, eq=False, gc=False):
-    """A chunk of a large message, all but the last: `whole` is the last one, which has the receipt.
+    """A chunk of a large message, except the last one, `whole`, which has the receipt.
 
-    It counts as no message, and has no bytes of its own. Confirmed is the message with its last
-    chunk only, so its highest sequence id is none.
+    It has no messages and bytes of its own. The message is confirmed with its last chunk, so this
+    one has no highest sequence id.
     """
 
     whole: Outgoing | None = None
@@ -165,7 +165,7 @@ def leading_chunk(whole: Outgoing, frame: tuple[Buffer, Buffer]) -> LeadingChunk
 
 
 class Receipt(msgspec.Struct, eq=False, gc=False):
-    """A message that was handed over for sending; made by `submit` and `send_nowait`."""
+    """The receipt of a submitted message; created by `submit` and `send_nowait`."""
 
     _outgoing: Outgoing
     _index: int
@@ -177,19 +177,19 @@ class Receipt(msgspec.Struct, eq=False, gc=False):
 
     @property
     def is_done(self) -> bool:
-        """Whether the broker has answered, or the message has failed."""
+        """Whether the message has its receipt, or has failed."""
         return self._outgoing.is_settled
 
     @property
     def error(self) -> GemingaError | None:
-        """Why the message failed, None if it didn't (yet)."""
+        """The error of a failed message, else None."""
         return self._outgoing.error
 
     @property
     def message_id(self) -> MessageId:
-        """The message's id; raises what it failed with, and InvalidStateError while it is pending.
+        """The message's id; raises its error, or InvalidStateError while it is pending.
 
-        Ledger and entry are -1 if the broker had the message already, by its sequence id.
+        Ledger and entry are -1 for a duplicate, which the broker had already by its sequence id.
         """
         outgoing = self._outgoing
         if not outgoing.is_settled:
@@ -207,23 +207,23 @@ class Receipt(msgspec.Struct, eq=False, gc=False):
         return MessageId(ledger_id, entry_id, partition, first_chunk=first)
 
     async def wait(self) -> MessageId:
-        """The message's id once the broker has stored it; raises what it failed with.
+        """Wait until the broker has stored the message; returns its id, or raises its error.
 
-        Cancelling this doesn't take the message back.
+        A cancelled wait doesn't withdraw the message.
         """
         await self._outgoing.wait()
         return self.message_id
 
     def add_done_callback(self, callback: Callable[[Receipt], object]) -> None:
-        """Call `callback(receipt)` in the event loop when it is done; at once if it is.
+        """Call `callback(receipt)` in the event loop when it is done, or now if it already is.
 
-        The callback must be short and must not raise; what it raises is logged.
+        The callback must be short and must not raise; an error is logged.
         """
         self._outgoing.on_settled(partial(callback, self))
 
 
 def place_of(receipt: Receipt) -> tuple[Outgoing, int]:
-    """The frame that a message is in, and its index there."""
+    """The message's frame, and its index there."""
     return receipt._outgoing, receipt._index
 
 

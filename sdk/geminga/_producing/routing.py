@@ -1,4 +1,4 @@
-"""Which partition a message goes to (spec SDK-03; RoundRobinPartitionMessageRouterImpl,
+"""Routing of messages to partitions (spec SDK-03; RoundRobinPartitionMessageRouterImpl,
 SinglePartitionMessageRouterImpl). Pure.
 """
 
@@ -24,8 +24,8 @@ HASHES: dict[HashingScheme, Callable[[str], int]] = {
 class Router:
     """Chooses partitions for messages, with or without a key.
 
-    Without a key the choice stays until `rotate` is called, which the producer does whenever the
-    chosen partition's batch is closed: so batches fill, and partitions take turns.
+    Without a key the choice stays until `rotate`, which the producer calls when the chosen
+    partition's batch is sealed: so batches fill, and partitions take turns.
     """
 
     def __init__(self, options: ProducerOptions, partitions: int, chance: random.Random) -> None:
@@ -42,12 +42,12 @@ class Router:
 
     @property
     def current(self) -> int:
-        """The partition for messages without key."""
+        """The partition for messages without a key."""
         return self._order[self._at]
 
     @property
     def turns(self) -> int:
-        """How many partitions take turns."""
+        """Number of partitions that take turns."""
         return len(self._order)
 
     def rotate(self) -> None:
@@ -59,7 +59,7 @@ class Router:
         return self._hash(key) % self._partitions
 
     def grow(self, partitions: int) -> None:
-        """There are more partitions: they take their turns, within the limit, and keys move."""
+        """Add partitions: they take turns, within the limit, and keys move."""
         self._order += range(self._partitions, partitions)
         del self._order[self._limit or partitions :]
         self._partitions = partitions

@@ -1,4 +1,4 @@
-"""Values on their way out: by the producer's schema (spec SDK-41)."""
+"""Encoding of values by the producer's schema (spec SDK-41)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from geminga.schema._base import Schema, T
 def outgoing(
     schema: Schema[T], value: T, sequence_id: int | None, described: MessageKeywords
 ) -> tuple[bytes, Extras | None]:
-    """Payload and what describes the message. Raises InvalidArgumentError, naming the field."""
+    """Payload and options of a message. Raises InvalidArgumentError, naming the field."""
     encoded = schema._outgoing(value)
     data = payload_of(encoded.data, sequence_id)
     extras = extras_of(described) if described else None
@@ -35,7 +35,7 @@ def outgoing(
 def prepared(
     schema: Schema[T] | None, data: T, sequence_id: int | None, described: MessageKeywords
 ) -> tuple[bytes, Extras | None]:
-    """The same, or of bytes if there is no schema, or one that leaves them as they are."""
+    """`outgoing`, or the bytes unchanged without a schema, or with one for bytes."""
     if schema is not None and not (data.__class__ is bytes and schema._passes_bytes):
         return outgoing(schema, data, sequence_id, described)
     return payload_of(data, sequence_id), extras_of(described) if described else None

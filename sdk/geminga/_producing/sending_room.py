@@ -1,4 +1,4 @@
-"""How much one partition's producer may take in (spec SDK-01; ProducerImpl.canEnqueueRequest)."""
+"""Bounds of one partition's pending messages (spec SDK-01; ProducerImpl.canEnqueueRequest)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from geminga.options import ProducerOptions
 
 
 class SendingRoom:
-    """The bounds of what is pending: messages of this producer, bytes of the whole client."""
+    """The bounds of pending messages: their number in this producer, their bytes in the client."""
 
     def __init__(
         self, core: Core, topic: str, options: ProducerOptions, encoder: Encoder, outbox: Outbox
@@ -26,7 +26,7 @@ class SendingRoom:
         self.topic = topic
         self.outbox = outbox
         self.error: GemingaError | None = None
-        """Why nothing can be sent any more."""
+        """The error that ended the producer."""
         self._core = core
         self._options = options
         self._encoder = encoder
@@ -36,7 +36,7 @@ class SendingRoom:
         self._is_waited_for = False
 
     def check_room(self, size_bytes: int) -> None:
-        """Raises ProducerQueueFullError, MemoryLimitError, or why nothing can be sent any more."""
+        """Raises ProducerQueueFullError, MemoryLimitError, or the error that ended the producer."""
         self._check(size_bytes)
         if self.outbox.pending_messages >= self._pending_max:
             raise ProducerQueueFullError(
@@ -48,7 +48,7 @@ class SendingRoom:
             )
 
     async def wait_for_room(self, size_bytes: int) -> None:
-        """Until a message may be added. Raises why nothing can be sent any more."""
+        """Wait until a message may be added. Raises the error that ended the producer."""
         memory = self._core.memory
         try:
             while True:
@@ -61,7 +61,7 @@ class SendingRoom:
                 else:
                     return
         except BaseException:
-            # It may have been woken for a place that it doesn't take: the next one looks.
+            # It may not use the room that it was woken for: wake the next waiter.
             self._room.unpark()
             raise
 
@@ -76,13 +76,13 @@ class SendingRoom:
 
     @trio.lowlevel.enable_ki_protection
     def join(self, data: bytes) -> Receipt | None:
-        """Take in a message that has nothing but a payload, if there is room and a batch is open
-        and stays so; else None, and nothing is done.
+        """Add a message with a payload only, if there is room and a batch is open and stays so;
+        else returns None, without effect.
         """
         size_bytes = len(data)
         outbox = self.outbox
         memory = self._memory
-        # As `has_room`, without a call: this stands on the hot path.
+        # `has_room`, inlined: this is on the hot path.
         if (
             size_bytes > self._encoder.max_message_size_bytes
             or outbox.pending_messages >= self._pending_max

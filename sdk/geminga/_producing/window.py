@@ -1,4 +1,4 @@
-"""The frames in flight of one producer, until their receipts come (spec SDK-01, SDK-04). Pure."""
+"""The frames in flight of one producer, until their receipts (spec SDK-01, SDK-04). Pure."""
 
 from __future__ import annotations
 
@@ -14,48 +14,48 @@ from geminga.errors import ChecksumError, GemingaError
 from geminga_protocol.payload import verify_checksum
 
 _NOWHERE = (1 << 64) - 1
-"""Ledger and entry in the receipt of a message that the broker had already: -1, on the wire."""
+"""Ledger and entry in the receipt of a duplicate: -1, on the wire."""
 
 
 class ReceiptVerdict(enum.Enum):
-    """What a SEND_RECEIPT means (ProducerImpl.ackReceived)."""
+    """The meaning of a SEND_RECEIPT (ProducerImpl.ackReceived)."""
 
     DONE = "done"
     STALE = "stale"
-    """Of a frame that is settled already: ignored."""
+    """For a settled frame: ignored."""
     GAP = "gap"
-    """Of a later frame than the oldest in flight: the connection lost something, so it must go."""
+    """For a later frame than the oldest in flight: data was lost, so close the connection."""
 
 
 _unpack_size = struct.Struct(">I").unpack_from
 
 
 def _is_whole(frame: Frame) -> bool:
-    """Whether the checksum of a SEND frame still fits."""
+    """Whether the checksum of a SEND frame is correct."""
     joined = b"".join(frame)
     return verify_checksum(memoryview(joined)[8 + _unpack_size(joined, 4)[0] :])
 
 
 class Window:
-    """Frames that were sealed, in order; the broker's receipts come in that order too.
+    """Sealed frames, in order; the broker's receipts have the same order.
 
-    `settled` is called with the frames that leave it, done or failed alike, and with how many
-    messages and bytes they have.
+    `settled` is called with the frames that leave it, stored or failed, and the numbers of their
+    messages and bytes.
     """
 
     def __init__(self, settled: Callable[[Sequence[Outgoing], int, int], None]) -> None:
         self._settled = settled
         self._window: deque[Outgoing] = deque()
         self._early: dict[int, int] = {}
-        """Sequence ids of frames in the window whose receipt came out of turn, and how many did."""
+        """Frames with receipts out of turn: their number by sequence id."""
         self.last_sequence_id = -1
-        """Highest sequence id that the broker has confirmed, -1 if none."""
+        """The highest confirmed sequence id; -1 before the first."""
         self.pending_messages = 0
         self.pending_bytes = 0
 
     @property
     def in_flight(self) -> int:
-        """Frames sealed and not settled."""
+        """Number of frames without a result."""
         return len(self._window)
 
     def on_receipt(self, sequence_id: int, ledger_id: int, entry_id: int) -> ReceiptVerdict:
@@ -73,7 +73,7 @@ class Window:
     def on_receipts(
         self, sequence_id: int, ledger_id: int, entry_id: int, count: int
     ) -> ReceiptVerdict:
-        """The same for receipts whose sequence ids and entries count up, up to the first that is
+        """`on_receipt` for receipts with consecutive sequence ids and entries, up to the first one
         out of order.
         """
         run: list[Outgoing] = []
@@ -104,7 +104,7 @@ class Window:
         return verdict
 
     def _settle_run(self, run: list[Outgoing], messages: int, size_bytes: int) -> None:
-        """The oldest frames of the window are stored."""
+        """Settle the oldest frames of the window as stored."""
         if not run:
             return
         popleft = self._window.popleft
@@ -120,13 +120,13 @@ class Window:
             for each in left:
                 each.settle(None)
         finally:
-            # None stays behind whatever happens: nobody else knows of them.
+            # Settle the rest even after an error: they are no longer in the window.
             for each in left:
                 each.settle(None)
 
     def _out_of_turn(self, sequence_id: int, ledger_id: int) -> ReceiptVerdict:
-        """Apache's broker answers a duplicate, as one stored nowhere, before what it is still
-        storing: kept until it is that frame's turn.
+        """Apache's broker sends a duplicate's receipt (with -1:-1) before those of frames that it
+        is still storing: keep it until that frame's turn.
         """
         if ledger_id == _NOWHERE and any(each.sequence_id == sequence_id for each in self._window):
             self._early[sequence_id] = self._early.get(sequence_id, 0) + 1
@@ -150,7 +150,7 @@ class Window:
             if whole is not None and (whole.first_chunk is None or ledger_id == _NOWHERE):
                 whole.first_chunk = ledger_id, entry_id
         elif head.first_chunk is not None and _NOWHERE in (ledger_id, head.first_chunk[0]):
-            # A duplicate, whichever of its chunks the broker said so of.
+            # A duplicate, even if only one chunk's receipt shows it.
             ledger_id = entry_id = _NOWHERE
             head.first_chunk = None
         head.ledger_id = ledger_id
@@ -160,8 +160,8 @@ class Window:
         self._settle(head, None)
 
     def fail(self, sequence_id: int, error: GemingaError) -> bool:
-        """Fail the oldest frame if that is its sequence id, of a chunked message all that is left
-        of it; returns whether it was.
+        """Fail the oldest frame if it has that sequence id, with all remaining chunks of its
+        message; returns whether it had.
         """
         if not self._window or self._window[0].sequence_id != sequence_id:
             return False
@@ -176,7 +176,7 @@ class Window:
     def verify(self, sequence_id: int) -> bool:
         """After a checksum error: fail the frame if our own copy is damaged.
 
-        Returns whether it is whole, so that everything must be sent again.
+        Returns whether it is intact, so that everything must be resent.
         """
         if not self._window or self._window[0].sequence_id != sequence_id:
             return False
