@@ -14,6 +14,7 @@ JAVA_CLIENT = "Apache's Java client"
 GO_CLIENT = "Apache's Go client"
 APACHE = "Apache Pulsar"
 SPARK = "Spark"
+ZOOKEEPER = "Apache ZooKeeper"
 
 REQUIRED = "GEMINGA_REQUIRE_PEERS"
 """The environment variable by which software of others that is missing fails the tests."""

@@ -38,6 +38,10 @@ class NotEmpty(MetadataError):
     """A node with children can't be deleted."""
 
 
+class ValueTooLarge(MetadataError):
+    """The value is larger than the store takes; nothing was sent."""
+
+
 class StoreUnavailable(MetadataError):
     """The store can't answer now; the same call may succeed later. A change may have taken
     effect.

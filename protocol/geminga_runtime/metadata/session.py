@@ -93,6 +93,13 @@ class SessionTracker:
             await self._wait(session.lost_at)
         return session
 
+    async def wait_session(self) -> Session:
+        """The session, once there is one with a connection, or the store is closed."""
+        await trio.lowlevel.checkpoint()
+        while (session := self.session).phase in (SessionPhase.SUSPENDED, SessionPhase.LOST):
+            await self._changed.wait()
+        return session
+
     async def _wait(self, lost_at: float) -> None:
         with trio.move_on_at(lost_at):
             await self._changed.wait()

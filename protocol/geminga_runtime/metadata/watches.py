@@ -30,7 +30,7 @@ class _Watcher:
             if self._lost and used:
                 # LOST is unread: the reader will read everything again.
                 return
-            self._lost = used >= self._events_max
+            self._lost = used >= self._events_max or notification.kind is Change.LOST
             kept = Notification(Change.LOST, self.prefix) if self._lost else notification
             self.send.send_nowait(kept)
         except trio.BrokenResourceError:  # the reader closed its end before the watch
@@ -76,6 +76,19 @@ class WatchHub:
                 if path == "/":
                     break
                 path = parent_path(path)
+
+    def prefixes(self) -> list[str]:
+        """The prefixes that are watched."""
+        return list(self._watchers)
+
+    def count(self, prefix: str) -> int:
+        """Number of open watches of exactly that prefix."""
+        return len(self._watchers.get(prefix, ()))
+
+    def lose(self, prefix: str) -> None:
+        """Tell the watches of that prefix that changes may have been missed."""
+        for watcher in self._watchers.get(prefix, ()):
+            watcher.tell(Notification(Change.LOST, prefix))
 
     def close(self) -> None:
         """End all watches: their readers see the end of the channel."""

@@ -161,7 +161,7 @@ class MetadataStoreContract(SessionContract):
             await store.put("/w/a/b", b"2")
             await store.put("/wide", b"not beneath")
             await store.delete("/w/a/b")
-            await self.settle()
+            await self.settle(store)
             assert drain(changes) == [
                 ("created", "/w/a"),
                 ("children", "/w"),
@@ -180,14 +180,14 @@ class MetadataStoreContract(SessionContract):
                 await store.put("/w/a", b"", 7)
             with pytest.raises(NotEmpty):
                 await store.delete("/w")
-            await self.settle()
+            await self.settle(store)
             assert drain(changes) == []
 
     async def test_watch_of_one_node_and_of_the_root(self, store: MetadataStore) -> None:
         async with store.watch("/x/y") as one, store.watch("/") as everything:
             await store.put("/x/y", b"")
             await store.put("/x/z", b"")
-            await self.settle()
+            await self.settle(store)
             assert drain(one) == [("created", "/x/y")]
             assert ("children", "/") in (heard := drain(everything))
             assert ("created", "/x/z") in heard
@@ -196,13 +196,13 @@ class MetadataStoreContract(SessionContract):
         async with store.watch("/w", events_max=4) as changes:
             for number in range(10):
                 await store.put("/w/a", b"%d" % number)
-            await self.settle()
+            await self.settle(store)
             heard = drain(changes)
             assert len(heard) == 5
             assert [kind for kind, _ in heard].count(Change.LOST.value) == 1
             assert heard[-1] == (Change.LOST.value, "/w")
             await store.put("/w/a", b"again")
-            await self.settle()
+            await self.settle(store)
             assert drain(changes) == [("modified", "/w/a")], "after LOST was read all is told"
 
     async def test_counter_loses_no_update(self, store: MetadataStore) -> None:

@@ -10,6 +10,7 @@ import trio.testing
 
 from geminga_runtime.metadata.api import (
     MUST_NOT_EXIST,
+    BadVersion,
     MetadataError,
     MetadataStore,
     Notification,
@@ -41,7 +42,7 @@ async def until(condition: Callable[[], bool]) -> None:
 class SessionContract:
     """Rules of one session. The fixture `store` is that of `MetadataStoreContract`."""
 
-    async def settle(self) -> None:
+    async def settle(self, store: MetadataStore) -> None:
         """Wait until the watchers have the notifications of all finished calls."""
 
     async def test_ephemeral(self, store: MetadataStore) -> None:
@@ -109,7 +110,7 @@ class SeveralSessions:
         """Let the store lose its session, as when its server expires it."""
         raise AssertionError("a subclass says how")
 
-    async def settle(self) -> None:
+    async def settle(self, store: MetadataStore) -> None:
         """As in `SessionContract`."""
         raise AssertionError("another base says how")
 
@@ -129,7 +130,7 @@ class SeveralSessions:
         assert not node.stat.created_by_self
         async with store.watch("/e") as changes:
             await other.aclose()
-            await self.settle()
+            await self.settle(store)
             assert drain(changes) == [("deleted", path), ("children", "/e")]
         assert await store.exists("/e"), "a parent that was made on demand stays"
 
@@ -157,3 +158,26 @@ class SeveralSessions:
         _, stat = await store.put("/e/a", b"", epoch=epoch + 1)
         assert stat.created_by_self
         assert store.session.epoch == epoch + 1
+
+    async def test_two_clients_race(self, store: MetadataStore, other: MetadataStore) -> None:
+        """Compare-and-set loses no update and makes none twice."""
+        await store.put("/counter", b"0")
+
+        async def count(through: MetadataStore) -> None:
+            for _ in range(40):
+                while True:
+                    node = await through.get("/counter")
+                    assert node is not None
+                    changed = b"%d" % (int(node.value) + 1)
+                    try:
+                        await through.put("/counter", changed, node.stat.version)
+                        break
+                    except BadVersion:
+                        continue
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(count, store)
+            nursery.start_soon(count, other)
+        node = await other.get("/counter")
+        assert node is not None
+        assert (node.value, node.stat.version) == (b"80", 80)

@@ -30,7 +30,7 @@ class TestMemory(SeveralSessions, MetadataStoreContract):
         assert isinstance(store, MemoryMetadataStore)
         store.expire_session()
 
-    async def settle(self) -> None:
+    async def settle(self, store: MetadataStore) -> None:
         await trio.lowlevel.checkpoint()
 
 

@@ -1,0 +1,61 @@
+"""The metadata store on a real ZooKeeper: the contract, and what only a server can do."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.client import KazooClient
+
+from compat_tests.apache.zookeeper import ZooKeeperServer, start_zookeeper
+from compat_tests.missing import ZOOKEEPER, skipped_without
+from geminga_runtime.metadata._tests.contract import MetadataStoreContract
+from geminga_runtime.metadata._tests.contract_session import SeveralSessions
+from geminga_runtime.metadata.api import MetadataStore
+from geminga_runtime.metadata.zookeeper import ZooKeeperMetadataStore
+
+pytestmark = pytest.mark.java
+
+open_store = ZooKeeperMetadataStore.open
+_running: list[ZooKeeperServer] = []
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    with skipped_without(ZOOKEEPER):
+        running = start_zookeeper(tmp_path_factory.mktemp("zookeeper") / "server")
+    _running.append(running)
+    yield running
+    _running.clear()
+    running.kill()
+
+
+def expire(store: MetadataStore) -> None:
+    """Let the server end the store's session: it does so for whoever knows its password."""
+    assert isinstance(store, ZooKeeperMetadataStore)
+    client = store._calls._link._client
+    host, port = client.hosts[0]
+    twin = KazooClient(f"{host}:{port}", client_id=client.client_id)
+    twin.start()
+    twin.stop()
+    twin.close()
+
+
+class TestZooKeeper(SeveralSessions, MetadataStoreContract):
+    async def open_store(self, folder: Path) -> MetadataStore:
+        """On a chroot of its own."""
+        return await open_store(f"{_running[0].url}/contract/{next(_numbers)}")
+
+    async def open_beside(self, store: MetadataStore) -> MetadataStore:
+        assert isinstance(store, ZooKeeperMetadataStore)
+        return await open_store(f"{_running[0].url}{store._chroot}")
+
+    async def end_session(self, store: MetadataStore) -> None:
+        expire(store)
+
+    async def settle(self, store: MetadataStore) -> None:
+        """A server sends the changes before the answer that may show them."""
+        await store.exists("/")

@@ -1,0 +1,326 @@
+"""The metadata store of a cluster, on ZooKeeper 3.6 or newer (spec CL-01; Apache's
+ZKMetadataStore). Needs the extra `zk`.
+
+A change whose connection was lost has an unknown outcome: it raises StoreUnavailable and is never
+sent again. Watches are ZooKeeper's persistent recursive ones. They are armed anew on each
+connection; changes in between may have been missed, so that each watch gets LOST.
+"""
+
+# kazoo is of an extra.
+# pyright: reportMissingImports=false
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import NamedTuple, cast
+
+import trio
+
+try:
+    from kazoo.exceptions import (
+        BadVersionError,
+        NodeExistsError,
+        NoNodeError,
+        NotEmptyError,
+        ZookeeperError,
+    )
+    from kazoo.protocol.serialization import (
+        Create2,
+        Delete,
+        Exists,
+        GetChildren,
+        GetData,
+        SetData,
+    )
+    from kazoo.security import OPEN_ACL_UNSAFE
+except ImportError as error:
+    raise ImportError("ZooKeeper needs kazoo: pip install 'geminga[zk]'") from error
+
+from geminga_runtime.metadata.api import (
+    ANY_VERSION,
+    MUST_NOT_EXIST,
+    BadVersion,
+    Change,
+    Node,
+    NoNode,
+    NotEmpty,
+    Notification,
+    Session,
+    Stat,
+    ValueTooLarge,
+)
+from geminga_runtime.metadata.paths import check_path, parent_path
+from geminga_runtime.metadata.session import SessionTracker
+from geminga_runtime.metadata.tree import PERSISTENT, Put, check_put
+from geminga_runtime.metadata.watches import WatchHub
+from geminga_runtime.metadata.zookeeper_link import AddWatch, RemoveWatches
+from geminga_runtime.metadata.zookeeper_session import ZooKeeperSession
+from geminga_runtime.metadata.zookeeper_url import parse_url
+
+SESSION_TIMEOUT_S = 30.0
+"""Apache's `metadataStoreSessionTimeoutMillis`."""
+
+REQUEST_BYTES_MAX = 0xFFFFF
+"""Largest request that a server takes by default (its `jute.maxbuffer`)."""
+
+_HEADER_BYTES = 64
+"""Most of what a request holds beside path and value."""
+
+_EPHEMERAL = 1
+_SEQUENTIAL = 2
+_CREATED, _DELETED, _MODIFIED = 1, 2, 3
+
+
+class _Stat(NamedTuple):
+    """The fields of ZooKeeper's stat, in its order."""
+
+    czxid: int
+    mzxid: int
+    ctime: int
+    mtime: int
+    version: int
+    cversion: int
+    aversion: int
+    ephemeral_owner: int
+    data_length: int
+    children: int
+    pzxid: int
+
+
+class ZooKeeperMetadataStore:
+    """One session with an ensemble. Implements MetadataStore. Made by `open`."""
+
+    def __init__(self, url: str, session_timeout_s: float, request_bytes_max: int) -> None:
+        parsed = parse_url(url)
+        self._chroot = parsed.chroot
+        self._request_bytes_max = request_bytes_max
+        self._hub = WatchHub()
+        self._calls = ZooKeeperSession(
+            parsed.connect_string,
+            session_timeout_s,
+            connected=self._arm_all,
+            changed=self._on_change,
+            overflowed=self._on_overflow,
+        )
+        self._tracker: SessionTracker = self._calls.tracker
+        self.wait_change = self._tracker.wait_change
+        self._closed = False
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        *,
+        session_timeout_s: float = SESSION_TIMEOUT_S,
+        request_bytes_max: int = REQUEST_BYTES_MAX,
+    ) -> ZooKeeperMetadataStore:
+        """A session with `zk:host1:2181,host2/chroot`. The chroot is made with the first node.
+
+        `request_bytes_max` is the servers' `jute.maxbuffer`. Raises ConfigError for the URL,
+        StoreUnavailable if no server grants a session within its time-out.
+        """
+        store = cls(url, session_timeout_s, request_bytes_max)
+        await store._calls.open(session_timeout_s)
+        return store
+
+    @property
+    def session(self) -> Session:
+        """MetadataStore.session."""
+        return self._tracker.session
+
+    async def get(self, path: str) -> Node | None:
+        """MetadataStore.get."""
+        node = self._node(path)
+        try:
+            answer = await self._calls.read(GetData(node, None), len(node))
+        except NoNodeError:
+            return None
+        value, stat = cast("tuple[bytes | None, tuple[int, ...]]", answer)
+        return Node(bytes(value or b""), self._stat(stat))
+
+    async def exists(self, path: str) -> bool:
+        """MetadataStore.exists."""
+        node = self._node(path)
+        return await self._calls.read(Exists(node, None), len(node)) is not None
+
+    async def children(self, path: str) -> Sequence[str]:
+        """MetadataStore.children."""
+        node = self._node(path)
+        try:
+            answer = await self._calls.read(GetChildren(node, None), len(node))
+        except NoNodeError:
+            return []
+        return sorted(cast("list[str]", answer))
+
+    async def put(
+        self,
+        path: str,
+        value: bytes,
+        expected_version: int | None = ANY_VERSION,
+        *,
+        epoch: int | None = None,
+        sequential: bool = False,
+    ) -> tuple[str, Stat]:
+        """MetadataStore.put. A cancelled call may still take effect. Raises ValueTooLarge."""
+        request = Put(path, bytes(value), expected_version, PERSISTENT, sequential)
+        check_put(request)
+        size = len(value) + len(path.encode()) + len(self._chroot.encode()) + _HEADER_BYTES
+        if size > self._request_bytes_max:
+            raise ValueTooLarge(
+                f"{path}: {len(value)} bytes, of a request's {self._request_bytes_max}"
+            )
+        flags = (_EPHEMERAL if epoch is not None else 0) | (_SEQUENTIAL if sequential else 0)
+        while True:
+            try:
+                if sequential or expected_version == MUST_NOT_EXIST:
+                    return await self._create(request, flags, epoch)
+                return await self._set(request, epoch)
+            except NoNodeError:
+                if expected_version is not None:
+                    raise BadVersion(
+                        f"{path}: expected version {expected_version}, found none"
+                    ) from None
+            except (BadVersionError, NodeExistsError):
+                raise BadVersion(f"{path}: not of version {expected_version}") from None
+            try:
+                return await self._create(request, flags, epoch)
+            except NodeExistsError:  # made by another since: write over it
+                continue
+
+    async def _set(self, put: Put, epoch: int | None) -> tuple[str, Stat]:
+        version = -1 if put.expected_version is None else put.expected_version
+        content = SetData(self._full(put.path), put.value, version)
+        stat = await self._calls.change(content, len(put.value), epoch)
+        return put.path, self._stat(cast("tuple[int, ...]", stat))
+
+    async def _create(self, put: Put, flags: int, epoch: int | None) -> tuple[str, Stat]:
+        """Raises NodeExistsError, unless the node is sequential."""
+        node = self._full(put.path)
+        content = Create2(node, put.value, OPEN_ACL_UNSAFE, flags)
+        while True:
+            try:
+                answer = await self._calls.change(content, len(put.value), epoch)
+            except NoNodeError:
+                await self._make_parents(node)
+            except NodeExistsError:
+                if not put.sequential:
+                    raise
+                await self._skip_number(node)
+            else:
+                made, stat = cast("tuple[str, tuple[int, ...]]", answer)
+                return made[len(self._chroot) :], self._stat(stat)
+
+    async def _make_parents(self, node: str) -> None:
+        missing = [parent_path(node)]
+        while missing:
+            content = Create2(missing[-1], b"", OPEN_ACL_UNSAFE, 0)
+            try:
+                await self._calls.change(content, len(node))
+                missing.pop()
+            except NodeExistsError:
+                missing.pop()
+            except NoNodeError:
+                missing.append(parent_path(missing[-1]))
+
+    async def _skip_number(self, node: str) -> None:
+        """A node of the next number's name is there. The number is how many children were ever
+        made, so one child more moves it.
+        """
+        parent = parent_path(node)
+        content = Create2(
+            f"{parent.rstrip('/')}/skipped-", b"", OPEN_ACL_UNSAFE, _EPHEMERAL | _SEQUENTIAL
+        )
+        made, _ = cast("tuple[str, object]", await self._calls.change(content, len(node)))
+        await self._calls.change(Delete(made, -1), len(made))
+
+    async def delete(self, path: str, expected_version: int | None = ANY_VERSION) -> None:
+        """MetadataStore.delete. A cancelled call may still take effect."""
+        node = self._node(path)
+        if path == "/":
+            raise NotEmpty(path)
+        if expected_version == MUST_NOT_EXIST:  # to ZooKeeper that is any version
+            if await self.exists(path):
+                raise BadVersion(f"{path} exists")
+            raise NoNode(path)
+        version = -1 if expected_version is None else expected_version
+        try:
+            await self._calls.change(Delete(node, version), len(node))
+        except NoNodeError:
+            raise NoNode(path) from None
+        except NotEmptyError:
+            raise NotEmpty(path) from None
+        except BadVersionError:
+            raise BadVersion(f"{path}: not of version {expected_version}") from None
+
+    @asynccontextmanager
+    async def watch(
+        self, prefix: str, *, events_max: int = 1024
+    ) -> AsyncIterator[trio.MemoryReceiveChannel[Notification]]:
+        """MetadataStore.watch. Without a connection it begins with the next one, and LOST.
+
+        Raises MetadataError if the servers are older than ZooKeeper 3.6.
+        """
+        async with self._hub.watch(prefix, events_max=events_max) as changes:
+            node = self._node(prefix)
+            try:
+                await self._calls.arm(AddWatch(node))
+                yield changes
+            finally:
+                if self._hub.count(prefix) == 1 and not self._closed:
+                    self._calls.send(RemoveWatches(node), lambda _value, _error: None)
+
+    def _arm_all(self) -> None:
+        self._arm_next(self._hub.prefixes())
+
+    def _arm_next(self, prefixes: list[str]) -> None:
+        """One after the other: each waits in kazoo's queue, which is short."""
+        if not prefixes:
+            return
+        prefix = prefixes.pop()
+
+        def done(_value: object, error: Exception | None) -> None:
+            if error is None or isinstance(error, ZookeeperError):
+                self._hub.lose(prefix)
+                self._arm_next(prefixes)
+
+        self._calls.send(AddWatch(self._node(prefix)), done)
+
+    def _on_change(self, kind: int, node: str) -> None:
+        path = node[len(self._chroot) :] or "/"
+        if kind == _MODIFIED:
+            self._hub.publish([Notification(Change.MODIFIED, path)])
+        elif kind in (_CREATED, _DELETED):
+            what = Change.CREATED if kind == _CREATED else Change.DELETED
+            heard = [Notification(what, path)]
+            if path != "/":
+                heard.append(Notification(Change.CHILDREN, parent_path(path)))
+            self._hub.publish(heard)
+
+    def _on_overflow(self) -> None:
+        for prefix in self._hub.prefixes():
+            self._hub.lose(prefix)
+
+    def _node(self, path: str) -> str:
+        return self._full(check_path(path))
+
+    def _full(self, path: str) -> str:
+        return self._chroot + path if path != "/" else self._chroot or "/"
+
+    def _stat(self, fields: tuple[int, ...]) -> Stat:
+        stat = _Stat._make(fields)
+        owner = stat.ephemeral_owner
+        return Stat(
+            stat.version, stat.ctime, stat.mtime, owner != 0, owner == self._calls.session_id
+        )
+
+    async def aclose(self) -> None:
+        """MetadataStore.aclose: completes earlier requests first. Closes even when
+        cancelled, and when no server answers.
+        """
+        with trio.CancelScope(shield=True):
+            if not self._closed:
+                self._closed = True
+                self._hub.close()
+                await self._calls.aclose()
+        await trio.lowlevel.checkpoint()
