@@ -246,7 +246,7 @@ prints nothing by default.
     consumer = await client.subscribe("orders", "billing", schema=geminga.schema.Avro(Order))
     order = (await consumer.receive()).value
 
-What stands in `__all__` is public. fastavro is imported with the first Avro schema.
+The names in `__all__` are public. fastavro is imported with the first Avro schema.
 """,
     "geminga.aio": "A Pulsar client for asyncio programs (spec SDK-45).",
     "geminga.blocking": (

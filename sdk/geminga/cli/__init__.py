@@ -1,7 +1,7 @@
 """The `geminga` command: sub-commands come from entry points of the group `geminga.commands`.
 
-A sub-command's module is imported only when it is asked for, so that the program starts quickly and
-each part of Geminga can be installed alone (spec OP-01).
+A sub-command's module is imported on use only, so that the program starts quickly and each part of
+Geminga can be installed alone (spec OP-01).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class LazyGroup(click.Group):
     """A group whose commands are loaded from entry points by name."""
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a sub-command; what it imports late may be missing too."""
+        """Run a sub-command; its late imports may also be missing."""
         try:
             return super().invoke(ctx)
         except (ModuleNotFoundError, BaseExceptionGroup) as error:
@@ -31,7 +31,7 @@ class LazyGroup(click.Group):
         return sorted(_commands())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The sub-command, imported now; None when there is none of that name."""
+        """The sub-command, imported now; None if there is none with that name."""
         entry = _commands().get(cmd_name)
         if entry is None:
             return None
@@ -45,7 +45,7 @@ class LazyGroup(click.Group):
 
 
 class MissingExtra(click.ClickException):
-    """A package that the command needs isn't installed: one sentence, exit code 2."""
+    """A package that the command needs isn't installed; exit code 2."""
 
     exit_code = 2
 
@@ -62,9 +62,7 @@ _OURS = ("geminga", "pyspark_pulsar")
 
 
 def missing_module(error: BaseException) -> str | None:
-    """The package of somebody else's that can't be imported; None if the error is about nothing
-    like that.
-    """
+    """The third-party package that can't be imported; None for another error."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if not isinstance(error, ModuleNotFoundError):
@@ -74,7 +72,7 @@ def missing_module(error: BaseException) -> str | None:
 
 
 def _missing(name: str, error: ModuleNotFoundError) -> click.Command:
-    """A command that only tells what it lacks, so that `--help` still lists the others."""
+    """A command that only reports its missing package, so that `--help` still works."""
     module = missing_module(error)
     if module is None:
         raise error

@@ -1,5 +1,5 @@
-"""Where a command connects, and as whom: the same options for all that talk to a broker, under the
-names of pulsar-client and pulsar-perf, and the keys of `client.conf`.
+"""Connection and authentication options of all commands that connect to a broker, with the names of
+pulsar-client and pulsar-perf, and the keys of `client.conf`.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class _Config:
 
 @dataclass(frozen=True)
 class Access:
-    """Where to connect, and as whom."""
+    """Service URL, authentication and TLS."""
 
     url: str
     conf: _ClientConf
 
     def connect(self, **options: Unpack[ClientKeywords]) -> AbstractAsyncContextManager[Client]:
-        """`geminga.connect` there. Raises what that raises, InvalidArgumentError for a wrong
+        """`geminga.connect` with these. Raises its errors, and InvalidArgumentError for a wrong
         plug-in.
         """
         import geminga
@@ -78,7 +78,7 @@ _KEYS = {
     "certificate": "tlsCertificateFilePath",
     "key": "tlsKeyFilePath",
 }
-"""Option -> the key that it overrides."""
+"""The key of `client.conf` that each option overrides."""
 
 _OPTIONS = (
     click.option("--auth-plugin", help="token, tls, basic, oauth2, or Apache's Java class."),
@@ -100,7 +100,7 @@ _OPTIONS = (
 
 
 def access_options(*url_names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorates a command: it takes the options, and gets one `access` in their place."""
+    """Decorate a command: it has these options, and gets one `access` for them."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)

@@ -1,4 +1,4 @@
-"""What the commands that talk to a broker have in common."""
+"""Common code of commands that connect to a broker."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable, Sequence
 import click
 
 EXIT_INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it."""
+"""Exit code after Ctrl-C, as in shells."""
 
 
 def run(main: Callable[[], Awaitable[None]]) -> None:
-    """Run a command's main task; what goes wrong is one sentence.
+    """Run a command's main task; an error is reported in one sentence.
 
-    The exit code is 2 for what the user gave wrongly, 1 for all else.
+    The exit code is 2 for wrong arguments, 1 for other errors.
     """
     import logging
 
@@ -37,7 +37,7 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
 
 
 def _first_cause(error: BaseException) -> BaseException:
-    """What Trio's nurseries have wrapped."""
+    """The error wrapped by Trio's nurseries."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
@@ -46,7 +46,7 @@ def _first_cause(error: BaseException) -> BaseException:
 def properties(
     context: click.Context, parameter: click.Parameter, values: Sequence[str]
 ) -> dict[str, str]:
-    """`k=v` pairs, also several with commas between, as the Java tools take them."""
+    """`k=v` pairs, also separated by commas, as in the Java tools."""
     pairs: dict[str, str] = {}
     for value in values:
         for pair in value.split(","):

@@ -1,4 +1,4 @@
-"""Messages as text: one line for people, or one JSON object for programs."""
+"""Messages as text: a line, or a JSON object."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MARK = " (not decoded: {})"
 
 
 def describe(message: Message[object], *, in_hex: bool) -> str:
-    """A message in one line, as pulsar-client prints it (AbstractCmdConsume.interpretMessage).
+    """A message in one line, in pulsar-client's format (AbstractCmdConsume.interpretMessage).
 
     A value that can't be decoded is shown as its bytes, with the reason.
     """
@@ -35,8 +35,8 @@ def _content(message: Message[object], in_hex: bool) -> str:
 
 
 def as_json(message: Message[object]) -> str:
-    """A message as a JSON object in one line. `value` is what the schema says or, without one, the
-    text; bytes that are no UTF-8 are in `valueBase64`, and `error` tells why nothing was decoded.
+    """A message as a JSON object in one line. `value` is the decoded value or, without a schema,
+    the text; bytes that are no UTF-8 are in `valueBase64`, and `error` has a decoding error.
     """
     told: dict[str, object] = {
         "messageId": str(message.message_id),
@@ -61,7 +61,7 @@ def as_json(message: Message[object]) -> str:
 
 
 def _value(message: Message[object]) -> tuple[object, str | None]:
-    """The decoded value; the payload and the reason where it can't be decoded."""
+    """The decoded value and None, or the payload and the error."""
     from geminga.errors import SchemaError
 
     try:
@@ -77,7 +77,7 @@ def _json(value: object) -> str:
 
 
 def _plain(value: object) -> object:
-    """Generic records as dictionaries, bytes as text or Base64: what JSON has names for."""
+    """The value for JSON: generic records as dictionaries, bytes as text or Base64."""
     from collections.abc import Mapping
 
     if isinstance(value, Mapping):

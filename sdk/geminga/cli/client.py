@@ -25,12 +25,12 @@ TYPES = {"exclusive": 0, "shared": 1, "failover": 2, "key_shared": 3}
 P = ParamSpec("P")
 _WHERE = "file:///..., data:application/x-pem-file;base64,... or a path."
 LINE_BYTES_MAX = 1 << 26
-"""A line that is longer ends the command: no message is that large."""
+"""A longer line ends the command, as no message is that large."""
 
 
 @dataclass(frozen=True)
 class Broker:
-    """Where to connect."""
+    """The connection's options."""
 
     access: Access
     listener_name: str | None
@@ -47,7 +47,7 @@ def encrypts(
     def wrapped(*arguments: P.args, **keywords: P.kwargs) -> None:
         name, value = keywords.pop("key_name"), keywords.pop("key_value")
         if (name is None) != (value is None):
-            # One of them alone would send in plain what was to be encrypted.
+            # With only one of them the messages would be sent unencrypted.
             raise click.UsageError("-ekn and -ekv need each other")
         options: ProducerCryptoKeywords = {}
         if isinstance(name, str) and isinstance(value, str):
@@ -263,7 +263,7 @@ def consume(
 
 
 async def given_or_read(payloads: Sequence[bytes], times: int) -> AsyncGenerator[bytes]:
-    """These payloads so often; if there are none, each line of standard input. Raises
+    """These payloads, repeated; if there are none, each line of standard input. Raises
     InvalidArgumentError as `lines_of_input`.
     """
     if not payloads:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 REPORT_INTERVAL_S = 10.0
 RATE_STEP_S = 0.001
-"""How often a rate is kept to."""
+"""Interval of the rate control."""
 
 
 @click.group()
@@ -33,7 +33,7 @@ def perf() -> None:
 
 @dataclass
 class Figures:
-    """What is counted, since the last report and in all."""
+    """Counters, since the last report and in total."""
 
     verb: str
     message_bytes: int = 0
@@ -48,14 +48,14 @@ class Figures:
     window_began_s: float = field(default_factory=time.perf_counter)
 
     def count(self, messages: int, size_bytes: int) -> None:
-        """Messages that are done."""
+        """Count completed messages."""
         self.messages += messages
         self.message_bytes += size_bytes
         self.window_messages += messages
         self.window_bytes += size_bytes
 
     def report(self) -> None:
-        """Print what was since the last report."""
+        """Print the counters since the last report."""
         now_s = time.perf_counter()
         took_s = now_s - self.window_began_s
         rate, mbit = self.window_messages / took_s, self.window_bytes * 8 / took_s / 1e6
@@ -75,7 +75,7 @@ class Figures:
         self.window_began_s = now_s
 
     def restart(self) -> None:
-        """After the warm-up: count from here on."""
+        """Restart all counters after the warm-up."""
         now_s = time.perf_counter()
         self._next_window(now_s)
         self.whole = Histogram()
@@ -102,7 +102,7 @@ async def _measure(
     test_duration_s: float,
     warmup_s: float = 0.0,
 ) -> None:
-    """Run the work with reports, until it ends, the time is over, or Ctrl-C; then the aggregate."""
+    """Run the work with reports, until its end, the time limit or Ctrl-C; then the aggregate."""
     import trio
 
     async def report() -> None:
@@ -128,7 +128,7 @@ async def _measure(
 
 @dataclass(frozen=True)
 class ProduceLoad:
-    """What `perf produce` sends."""
+    """The messages of `perf produce`."""
 
     rate: float
     payload: bytes

@@ -34,7 +34,7 @@ _secret = click.option("-sk", "--secret-key", help="data: or file: URL, path or 
 
 @click.group()
 def tokens() -> None:
-    """Make and look at keys and tokens of authentication."""
+    """Create and show keys and tokens for authentication."""
 
 
 @tokens.command("create-secret-key")
@@ -172,7 +172,7 @@ def _trusted(make: Callable[[], T]) -> T:
 
 
 def _token(given: str | None, from_stdin: bool, file: Path | None) -> str:
-    """An argument, stdin, a file, or the variable TOKEN, as Apache's tool looks for it."""
+    """The token from the argument, stdin, a file or the variable TOKEN, as in Apache's tool."""
     if given is not None:
         return given
     if from_stdin:

@@ -7,7 +7,7 @@ Made by tools/faces.py: don't edit.
     consumer = await client.subscribe("orders", "billing", schema=geminga.schema.Avro(Order))
     order = (await consumer.receive()).value
 
-What stands in `__all__` is public. fastavro is imported with the first Avro schema.
+The names in `__all__` are public. fastavro is imported with the first Avro schema.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Schemas that the topic decides (spec SDK-41; AutoProduceBytesSchema and AutoConsumeSchema of the
+"""Schemas decided by the topic (spec SDK-41; AutoProduceBytesSchema and AutoConsumeSchema of the
 Java client).
 """
 
@@ -23,15 +23,15 @@ from geminga_protocol.schema_type import SchemaType
 
 
 class AutoProduce(Schema[bytes]):
-    """Sends bytes that are encoded already: each message is checked against the topic's schema, as
-    it is when the producer is made.
+    """Sends encoded bytes; each message is checked against the topic's schema at the producer's
+    creation.
     """
 
     def __init__(self) -> None:
         super().__init__(SchemaInfo("AutoProduce", SchemaType.AUTO_PUBLISH))
 
     def encode(self, value: bytes) -> bytes:
-        """The same bytes; it is the producer that knows the topic's schema."""
+        """The same bytes; the producer checks them by the topic's schema."""
         return primitives.Bytes().encode(value)
 
     def decode(self, data: bytes) -> bytes:
@@ -39,7 +39,7 @@ class AutoProduce(Schema[bytes]):
         return data
 
     def _for_topic(self, info: SchemaInfo | None) -> Schema[bytes]:
-        """The schema of one topic, None if it has none. Raises InvalidSchemaError."""
+        """The checking schema for a topic. Raises InvalidSchemaError."""
         if info is None:
             return primitives.Bytes()
         try:
@@ -72,19 +72,19 @@ class Checked(Schema[bytes]):
 
 
 class AutoConsume(Schema[object]):
-    """Reads whatever the topic's messages were written with: records become GenericRecord, pairs
-    tuples, all else its Python value, and bytes where there is no schema.
+    """Reads messages by their writers' schemas: records become GenericRecord, pairs tuples, others
+    their Python value; bytes if there is no schema.
     """
 
     def __init__(self) -> None:
         super().__init__(SchemaInfo("AutoConsume", SchemaType.AUTO_CONSUME))
 
     def encode(self, value: object) -> bytes:
-        """Nothing can be sent with it. Raises InvalidArgumentError."""
+        """Raises InvalidArgumentError: it can't be used to send."""
         raise InvalidArgumentError("schema: AutoConsume can only be read with")
 
     def decode(self, data: bytes) -> object:
-        """Without a topic there is no schema: the same bytes."""
+        """The same bytes, as there is no schema without a topic."""
         return data
 
     def _outgoing(self, value: object) -> Encoded:
@@ -103,7 +103,7 @@ class AutoConsume(Schema[object]):
 
 
 def generic_reader(info: SchemaInfo, version: bytes | None) -> Reader[object]:
-    """Reads without a class what was written with that schema. Raises SchemaError."""
+    """A reader without a class for messages of that schema. Raises SchemaError."""
     kind = info.type
     simple = primitives.BY_TYPE.get(kind)
     decode: Callable[[bytes], object]
@@ -152,11 +152,11 @@ def _pair_reader(info: SchemaInfo, version: bytes | None) -> Reader[object]:
 
 
 class AlreadyEncoded(Schema[bytes]):
-    """Bytes that are encoded already by the schema of `info`, which is registered with the topic
-    as any other; None is a message that says that it is null. For programs that encode many values
-    at once: nothing looks at the bytes again, unlike `AutoProduce`.
+    """Bytes encoded by the schema of `info`, which is registered with the topic; None is a null
+    message. For programs that encode many values at once: unlike with `AutoProduce`, the bytes are
+    not checked.
 
-    Raises InvalidArgumentError for an `info` that isn't a schema's own.
+    Raises InvalidArgumentError for an `info` without a schema of its own.
     """
 
     _passes_bytes = True
@@ -169,7 +169,7 @@ class AlreadyEncoded(Schema[bytes]):
         super().__init__(info)
 
     def encode(self, value: bytes) -> bytes:
-        """The same bytes. Raises InvalidValueError for what is no bytes."""
+        """The same bytes. Raises InvalidValueError for another type."""
         return primitives.Bytes().encode(value)
 
     def decode(self, data: bytes) -> bytes:

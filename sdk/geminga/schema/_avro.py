@@ -1,5 +1,5 @@
-"""Avro and JSON schemas (spec SDK-41; AvroSchema and JSONSchema of the Java client). Both describe
-themselves by an Avro schema.
+"""Avro and JSON schemas (spec SDK-41; AvroSchema and JSONSchema of the Java client). Both have an
+Avro schema as their definition.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from geminga_protocol.schema_type import SchemaType
 ALWAYS_ALLOW_NULL = "__alwaysAllowNull"
 JSR310_CONVERSION_ENABLED = "__jsr310ConversionEnabled"
 _NAMED = {"return_named_type": True, "return_named_type_override": True}
-"""Only values of unions of several named types say which of them they are."""
+"""Read options: only values of unions of several named types name their type."""
 
 
 class Described(Schema[T]):
-    """A schema that an Avro schema describes: of a class, or given as it is (values are dicts)."""
+    """A schema with an Avro definition: of a class, or given (values are dicts)."""
 
     _TYPE: SchemaType
 
@@ -78,13 +78,12 @@ class Described(Schema[T]):
 
 
 class Avro(Described[T]):
-    """Avro records of a dataclass, a msgspec struct or an official client's `Record`; or of an
-    explicit Avro schema (a dict or its JSON), then values are what it says: dicts for records.
+    """Avro records of a dataclass, a msgspec struct or an official client's `Record`; or values of
+    an explicit Avro schema (a dict or its JSON), with dicts for records.
 
-    `always_allow_null` makes every field but plain numbers and bools optional, as the Java client
-    does with its classes by default. Messages are read with the schema that they were written with,
-    resolved into this one. Raises InvalidSchemaError, and InvalidArgumentError if fastavro is
-    missing.
+    `always_allow_null` makes every field except plain numbers and bools optional, which is the Java
+    client's default. Messages are read with their writer's schema, resolved into this one. Raises
+    InvalidSchemaError, and InvalidArgumentError if fastavro is missing.
     """
 
     _TYPE = SchemaType.AVRO
@@ -183,13 +182,13 @@ class Avro(Described[T]):
 
 
 def _plainly(error: Exception) -> str:
-    """fastavro's list of complaints in one line."""
+    """fastavro's list of errors in one line."""
     return " ".join(str(error).replace("\n", " ").strip('[]" ').split()).replace('",', ";")
 
 
 class Json(Described[T]):
-    """JSON objects of the same classes, or of an explicit Avro schema. Enums go by name, bytes as
-    Base64, as the Java client has them. Fields that aren't there are None where that is allowed.
+    """JSON objects of the same classes, or of an explicit Avro schema. As in the Java client, enums
+    are names, bytes are Base64. Missing fields are None if that is allowed.
     """
 
     _TYPE = SchemaType.JSON
@@ -251,7 +250,7 @@ class Json(Described[T]):
                 decoded: T = self._decoder.decode(data)
                 return decoded
         except msgspec.ValidationError:
-            # Maybe only fields are missing that may be None: the Java client leaves these out.
+            # Perhaps only optional fields are missing: the Java client omits nulls.
             pass
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise undecodable("JSON object", error) from error
@@ -268,7 +267,7 @@ class Json(Described[T]):
 
 
 class _Filling:
-    """Adds to JSON objects the fields that were left out, as the schema has them by default."""
+    """Adds missing fields to JSON objects, with the schema's defaults."""
 
     def __init__(self, definition: Any) -> None:
         self._definition = definition
@@ -289,7 +288,7 @@ class _Filling:
                     self._learn(schema.get(part))
 
     def fill(self, value: Any) -> Any:
-        """The value with what was missing. Raises InvalidArgumentError if it is no object."""
+        """The value with the missing fields. Raises InvalidArgumentError if it is no object."""
         if self._known and not isinstance(value, dict):
             raise InvalidArgumentError(f"an object is needed, not {value!r}")
         return self._filled(value, self._definition)

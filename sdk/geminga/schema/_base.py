@@ -1,4 +1,4 @@
-"""What all schemas have in common."""
+"""The base of all schemas."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from geminga.schema._info import SchemaInfo
 from geminga_protocol.schema_type import SchemaType
 
 if TYPE_CHECKING:
-    # Typing knows defaults of type variables, Python 3.11 doesn't.
+    # Type checkers support defaults of type variables, Python 3.11 doesn't.
     from typing import Any
 
     from typing_extensions import TypeVar
@@ -27,7 +27,7 @@ Reader = Callable[[bytes, bytes | None], T]
 
 
 class Encoded(NamedTuple):
-    """A value as a message carries it. `key` is that of separated key-value pairs."""
+    """A value in its sent form. `key` is that of separated key-value pairs."""
 
     data: bytes
     is_null: bool = False
@@ -36,15 +36,15 @@ class Encoded(NamedTuple):
 
 
 class Schema(ABC, Generic[T]):
-    """How values of one type become payloads and payloads values.
+    """Converts values of one type to payloads, and payloads to values.
 
-    Given to `create_producer`, `subscribe` and `create_reader` as `schema`; it is registered with
-    the topic, and the broker checks that it fits. One object serves any number of them, in any
-    thread.
+    The `schema` of `create_producer`, `subscribe` and `create_reader`; it is registered with the
+    topic, and the broker checks its compatibility. One object may be used any number of times, in
+    any thread.
     """
 
     _passes_bytes = False
-    """Whether the payload of bytes is these very bytes."""
+    """Whether bytes are sent unchanged."""
 
     def __init__(self, info: SchemaInfo) -> None:
         self._info = info
@@ -54,22 +54,20 @@ class Schema(ABC, Generic[T]):
 
     @property
     def info(self) -> SchemaInfo:
-        """What the topic's registry gets to know."""
+        """The description registered with the topic."""
         return self._info
 
     @abstractmethod
     def encode(self, value: T) -> bytes:
-        """The payload of a value. Raises InvalidValueError, naming the field that is wrong."""
+        """The payload of a value. Raises InvalidValueError, naming the field."""
 
     @abstractmethod
     def decode(self, data: bytes) -> T:
-        """The value of a payload that was written with this very schema. Raises
-        UndecodableValueError.
-        """
+        """The value of a payload written with this same schema. Raises UndecodableValueError."""
 
     @property
     def _wants_writer(self) -> bool:
-        """Whether reading needs the schema that the message was written with."""
+        """Whether reading needs the writer's schema."""
         return False
 
     @property
@@ -78,43 +76,43 @@ class Schema(ABC, Generic[T]):
         return False
 
     def _outgoing(self, value: T) -> Encoded:
-        """What is sent for a value; None is a message without payload that says so."""
+        """The sent form of a value; None is a null message."""
         if value is None:
             return Encoded(b"", is_null=True)
         return Encoded(self.encode(value))
 
     def _reader(self, writer: SchemaInfo | None, version: bytes | None = None) -> Reader[T]:
-        """Reads what was written with that schema, None if it isn't known. Raises SchemaError and
+        """A reader for messages with that schema (None: unknown). Raises SchemaError and
         InvalidSchemaError.
         """
         decode = self.decode
         return lambda data, key: decode(data)
 
     def _of_null(self, key: bytes | None) -> T | None:
-        """The value of a message without payload that says so."""
+        """The value of a null message."""
         return None
 
 
 def undecodable(kind: str, error: object) -> UndecodableValueError:
-    """The error for a payload that isn't what it should be."""
+    """The error for an invalid payload."""
     return UndecodableValueError(f"the payload is no {kind}: {error}")
 
 
 def check_schema(schema: object) -> None:
-    """Raises InvalidArgumentError unless it is a schema, or None."""
+    """Raises InvalidArgumentError unless it is a schema or None."""
     if schema is not None and not isinstance(schema, Schema):
         raise InvalidArgumentError(f"schema must be a geminga.schema.Schema, not {schema!r}")
 
 
 def check_reading(schema: object) -> None:
-    """The same for one that messages are read with."""
+    """`check_schema` for reading."""
     check_schema(schema)
     if isinstance(schema, Schema) and schema.info.type is SchemaType.AUTO_PUBLISH:
         raise InvalidArgumentError("schema: AutoProduce can only be sent with")
 
 
 def check_sending(schema: object) -> None:
-    """The same for one that messages are sent with."""
+    """`check_schema` for sending."""
     check_schema(schema)
     if isinstance(schema, Schema) and schema.info.type is SchemaType.AUTO_CONSUME:
         raise InvalidArgumentError("schema: AutoConsume can only be read with")

@@ -1,4 +1,4 @@
-"""Avro definitions: parsed for fastavro, and made to fit each other's names. Pure."""
+"""Avro definitions: parsed for fastavro, and renamed to match each other. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def avro_library() -> ModuleType:
 
 
 def load(text: bytes | str | Mapping[str, object]) -> Any:
-    """A definition as Python has it. Raises InvalidSchemaError."""
+    """The definition as a Python object. Raises InvalidSchemaError."""
     if isinstance(text, Mapping):
         return dict(text)
     try:
@@ -34,7 +34,7 @@ def load(text: bytes | str | Mapping[str, object]) -> Any:
 
 
 def parsed(definition: Any) -> Any:
-    """The same as fastavro works with. Raises InvalidSchemaError."""
+    """The definition parsed by fastavro. Raises InvalidSchemaError."""
     try:
         return avro_library().parse_schema(definition)
     except InvalidArgumentError:
@@ -44,8 +44,8 @@ def parsed(definition: Any) -> Any:
 
 
 def renamed(writer: Any, reader: Any) -> Any:
-    """The writer's definition with the names of its records as the reader has them: as in Java,
-    records fit each other by their fields, whatever they are called.
+    """The writer's definition with the reader's names of records: as in Java, records match by
+    their fields, regardless of names.
     """
     names: dict[str, str] = {}
     known: tuple[dict[str, Any], dict[str, Any]] = {}, {}
@@ -71,7 +71,7 @@ def _is_named(schema: Any) -> bool:
 
 
 def _collect(schema: Any, space: str, known: dict[str, Any]) -> None:
-    """All named types by their full names."""
+    """Collect all named types by full name."""
     if isinstance(schema, list):
         for each in schema:
             _collect(each, space, known)
@@ -87,7 +87,7 @@ def _collect(schema: Any, space: str, known: dict[str, Any]) -> None:
 
 
 def _resolve(schema: Any, space: str, known: dict[str, Any]) -> tuple[Any, str]:
-    """The type itself for a name."""
+    """The type with a name, and its name space."""
     if isinstance(schema, str) and schema not in _PRIMITIVES:
         found: tuple[Any, str] | None = known.get(_full(schema, space)) or known.get(schema)
         return found or (schema, space)
@@ -105,7 +105,7 @@ def _pair(
     known: tuple[dict[str, Any], dict[str, Any]],
     names: dict[str, str],
 ) -> None:
-    """Find which record of the writer is which of the reader."""
+    """Match the writer's records with the reader's."""
     writer, writer_space = _resolve(writer, spaces[0], known[0])
     reader, reader_space = _resolve(reader, spaces[1], known[1])
     spaces = writer_space, reader_space
@@ -141,7 +141,7 @@ def _listed(schema: Any) -> list[Any]:
 
 
 def _rewritten(schema: Any, space: str, names: dict[str, str]) -> Any:
-    """The definition with every name written in full, and changed where it is to be."""
+    """The definition with full names, changed by `names`."""
     if isinstance(schema, str):
         if schema in _PRIMITIVES:
             return schema

@@ -1,4 +1,4 @@
-"""What a schema tells of itself (spec SDK-41; SchemaInfo and SchemaType of the Java client)."""
+"""Descriptions of schemas (spec SDK-41; SchemaInfo and SchemaType of the Java client)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from geminga_protocol.schema_type import SchemaType
 
 @dataclass(frozen=True)
 class SchemaInfo:
-    """A schema as the broker keeps it. `schema` is its definition, for Avro and JSON the text of an
-    Avro schema; primitives have none.
+    """A schema as stored by the broker. `schema` is its definition, for Avro and JSON the text of
+    an Avro schema; primitives have none.
     """
 
     name: str
@@ -22,7 +22,7 @@ class SchemaInfo:
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def to_wire(self) -> pb.Schema | None:
-        """As commands carry it; None for plain bytes and for what the topic decides."""
+        """Its form in commands; None for plain bytes and AUTO schemas."""
         if self.type <= SchemaType.NONE:
             return None
         kind: pb.Schema.Type = self.type.value  # type: ignore[assignment]
@@ -31,8 +31,8 @@ class SchemaInfo:
 
     @classmethod
     def from_wire(cls, schema: pb.Schema) -> SchemaInfo:
-        """The same from a command."""
-        # In the generated types the enum member KeyValue hides the message.
+        """From its form in commands."""
+        # In the generated types, the enum member KeyValue hides the message class.
         pairs = cast("Sequence[pb.KeyValue]", schema.properties)
         properties = {each.key: each.value for each in pairs}
         kind = int(schema.type)

@@ -1,8 +1,8 @@
 """Key-value pairs (spec SDK-41; KeyValueSchemaImpl, KeyValueSchemaInfo and KeyValue of the Java
 client).
 
-Inline, the payload is both: each as a size of four bytes and itself, -1 for none. Separated, the
-payload is the value, and the key is the message's.
+Inline, the payload has both: each with its size in four bytes (-1: none). Separated, the payload is
+the value, and the key is the message's.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _JAVA_NAMES = {SchemaType.BYTES: "BYTES", SchemaType.NONE: "BYTES"}
 
 
 class KeyValueEncodingType(enum.Enum):
-    """Where the key of a pair stands."""
+    """Place of a pair's key."""
 
     INLINE = "INLINE"
     SEPARATED = "SEPARATED"
 
 
 class KeyValue(Schema[tuple[K | None, V | None]]):
-    """Pairs, each half with a schema of its own; values are tuples of two."""
+    """Pairs, each half with its own schema; values are tuples of two."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class KeyValue(Schema[tuple[K | None, V | None]]):
         super().__init__(pair_info(key.info, value.info, encoding))
 
     def encode(self, value: tuple[K | None, V | None]) -> bytes:
-        """Both halves in one, whatever the encoding type. Raises InvalidValueError."""
+        """Both halves inline, regardless of the encoding type. Raises InvalidValueError."""
         key, data = self._halves(value)
         return _sized(key) + _sized(data)
 
@@ -67,7 +67,7 @@ class KeyValue(Schema[tuple[K | None, V | None]]):
         return halves[0], halves[1]
 
     def decode(self, data: bytes) -> tuple[K | None, V | None]:
-        """The pair of both halves in one. Raises UndecodableValueError."""
+        """The pair of an inline payload. Raises UndecodableValueError."""
         key, value = split_pair(data)
         return (
             None if key is None else self._key.decode(key),
@@ -129,7 +129,7 @@ def _sized(data: bytes | None) -> bytes:
 
 
 def split_pair(data: bytes) -> tuple[bytes | None, bytes | None]:
-    """Both halves. Raises UndecodableValueError for sizes that lie."""
+    """Both halves. Raises UndecodableValueError for wrong sizes."""
     halves: list[bytes | None] = []
     at = 0
     for name in ("key", "value"):
@@ -147,7 +147,7 @@ def split_pair(data: bytes) -> tuple[bytes | None, bytes | None]:
 
 
 def pair_info(key: SchemaInfo, value: SchemaInfo, encoding: KeyValueEncodingType) -> SchemaInfo:
-    """The schema of a pair from those of its halves."""
+    """The description of a pair from those of its halves."""
     properties: dict[str, str] = {}
     for name, half in (("key", key), ("value", value)):
         properties[f"{name}.schema.name"] = half.name
@@ -161,7 +161,7 @@ def pair_info(key: SchemaInfo, value: SchemaInfo, encoding: KeyValueEncodingType
 
 
 def split_info(info: SchemaInfo) -> PairInfo:
-    """The other way. Raises UndecodableValueError if it isn't one, or can't be understood."""
+    """The inverse of `pair_info`. Raises UndecodableValueError if it is no valid pair."""
     if info.type is not SchemaType.KEY_VALUE:
         raise UndecodableValueError(f"it was written with a schema of type {info.type.name}")
     properties = info.properties

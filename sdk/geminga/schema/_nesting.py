@@ -1,6 +1,6 @@
-"""A look at Avro payloads before fastavro reads them, where its C code would trust them too far: it
-recurses without bound in schemas that hold themselves (which ends the process), and makes as many
-items without bytes as an array says that it has.
+"""Checks Avro payloads that fastavro's C code would trust too much: it recurses without bound in
+recursive schemas (which ends the process), and creates any number of zero-byte items that an array
+announces.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ from dataclasses import dataclass
 from geminga_protocol.avro_schema import AvroSchemaError, AvroType, parse_avro
 
 NESTING_MAX = 1000
-"""Levels of records, unions, arrays and maps within one another that are read."""
+"""Bound of nested records, unions, arrays and maps."""
 EMPTY_ITEMS_MAX = 10_000
-"""Items that take no bytes which one array may have."""
+"""Bound of an array's zero-byte items."""
 
 _WIDTHS = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _LONGS = ("int", "long", "enum")
 
 
 def guard_of(definition: str) -> Callable[[bytes], None] | None:
-    """What looks at the payloads of a schema and raises ValueError for one that must not be read;
-    None where every payload may.
+    """A check of a schema's payloads, which raises ValueError for one that must not be read; None
+    if no check is needed.
     """
     try:
         root = parse_avro(definition).root
     except AvroSchemaError:
-        return None  # fastavro says so itself, or reads it in its own way
+        return None  # fastavro reports the error, or reads it in its own way
     if not _needs_guard(root):
         return None
     return lambda data: _Walk(data).through(root)
 
 
 def _needs_guard(root: AvroType) -> bool:
-    """Whether the schema holds itself, or has arrays of items without bytes."""
+    """Whether the schema is recursive, or has arrays of zero-byte items."""
     above: list[AvroType] = []
 
     def look(found: AvroType) -> bool:
@@ -56,7 +56,7 @@ def _inner(found: AvroType) -> list[AvroType]:
 
 
 def _may_be_empty(found: AvroType, above: tuple[AvroType, ...]) -> bool:
-    """Whether a value can take no bytes at all."""
+    """Whether a value may have zero bytes."""
     if found.kind == "record":
         if any(found is each for each in above):
             return True
@@ -66,7 +66,7 @@ def _may_be_empty(found: AvroType, above: tuple[AvroType, ...]) -> bool:
 
 @dataclass(slots=True)
 class _Blocks:
-    """An array or map that is being walked through."""
+    """An array or map during the walk."""
 
     items: AvroType
     has_keys: bool
@@ -75,14 +75,14 @@ class _Blocks:
 
 
 class _Walk:
-    """One way through a payload, without recursion. Raises ValueError."""
+    """A walk through a payload, without recursion. Raises ValueError."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
 
     def through(self, root: AvroType) -> None:
-        """To the end of the value."""
+        """Walk to the end of the value."""
         to_do: list[tuple[AvroType | _Blocks, int]] = [(root, 0)]
         while to_do:
             found, level = to_do.pop()
@@ -106,13 +106,13 @@ class _Walk:
             count = self._long()
             if count < 0:
                 count = -count
-                self._long()  # bytes of the block: a help to skip it, not to be trusted
+                self._long()  # size of the block, for skipping it; untrusted
             if not count:
                 return False
             blocks.left = count
             blocks.seen += count
             if blocks.seen > max(EMPTY_ITEMS_MAX, len(self._data)):
-                raise ValueError(f"an array or map says that it has {blocks.seen} items")
+                raise ValueError(f"an array or map announces {blocks.seen} items")
         blocks.left -= 1
         if blocks.has_keys:
             self._skip(self._long())

@@ -1,4 +1,4 @@
-"""The official Python client's `pulsar.schema.Record` classes, known by what they look like: that
+"""The official Python client's `pulsar.schema.Record` classes, recognized by their attributes: that
 package is never imported (spec SDK-41).
 """
 
@@ -18,7 +18,7 @@ def is_official(kind: type) -> bool:
 
 
 def official_plan(kind: Any, name: str) -> Plan:
-    """The plan of a record, with the schema that it makes of itself."""
+    """The plan of a record class, with its own schema."""
     try:
         schema = copy.deepcopy(kind.schema())
     except Exception as error:
@@ -27,7 +27,7 @@ def official_plan(kind: Any, name: str) -> Plan:
 
 
 def _plain(value: Any) -> Any:
-    """A record's value as an Avro writer takes it: enums by name."""
+    """A record's value for an Avro writer: enums by name."""
     if isinstance(value, Enum):
         return value.name
     if is_official(type(value)):

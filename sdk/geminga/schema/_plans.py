@@ -1,5 +1,5 @@
-"""Python types as Avro types (spec SDK-41): what the schema says, and how values go to what an Avro
-writer takes and back. All that can be known of a type is worked out once.
+"""Python types as Avro types (spec SDK-41): the schema, and the conversion of values for an Avro
+writer and back. Each type is analysed once.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Json = Any
 Change = Callable[[Any], Any]
 
 SIGNATURES_MAX = 256
-"""Combinations of types of a record's values that are remembered as right."""
+"""Bound of cached valid combinations of a record's value types."""
 INT32_MAX = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How one type is written and read. `kinds` are the types of values that are right; `out` and
-    `back` change a value on its way, None where it goes as it is.
+    """How one type is written and read. `kinds` are the valid types of values; `out` and `back`
+    convert a value, None if unchanged.
     """
 
     schema: Json
@@ -32,29 +32,29 @@ class Plan:
     out: Change | None = None
     back: Change | None = None
     name: str = ""
-    """Full name of the Avro type, for those that have one."""
+    """Full name of a named Avro type."""
     is_exact: bool = True
-    """Whether JSON can be written from the Python value as it is."""
+    """Whether JSON can be written from the unconverted Python value."""
 
     def fits(self, value: object) -> bool:
-        """Whether a value is of a right type. A bool is no number here."""
+        """Whether a value has a valid type. A bool is not a number here."""
         kind = type(value)
         return kind in self.kinds or (kind is not bool and isinstance(value, self.kinds))
 
 
 def wrong(path: str, plan: Plan, value: object) -> InvalidValueError:
-    """The error for a value of another type."""
+    """The error for a value of a wrong type."""
     wanted = " or ".join("None" if k is type(None) else k.__name__ for k in plan.kinds)
     return InvalidValueError(f"{path} must be {wanted}, not {value!r}")
 
 
 def leaf(schema: Json, *kinds: type, back: Change | None = None) -> Plan:
-    """A type without parts."""
+    """A plan of a type without parts."""
     return Plan(schema, kinds, None, back)
 
 
 def int32() -> Plan:
-    """A whole number whose size has to be looked at."""
+    """A whole number with a check of its size."""
 
     def out(value: int) -> int:
         if not -INT32_MAX - 1 <= value <= INT32_MAX:
@@ -65,7 +65,7 @@ def int32() -> Plan:
 
 
 def enum_plan(kind: type[Enum], name: str, schema: Json) -> Plan:
-    """Enums go by name, as in Java; the official Python client's JSON has their values."""
+    """Enums are written by name, as in Java; the official Python client's JSON has their values."""
     exact = all(each.name == each.value for each in kind)
     members = {**kind._value2member_map_, **kind.__members__}
     return Plan(
@@ -74,7 +74,7 @@ def enum_plan(kind: type[Enum], name: str, schema: Json) -> Plan:
 
 
 def array_plan(item: Plan, made: type, schema: Json) -> Plan:
-    """Lists and their like."""
+    """Lists and similar types."""
     change_out, change_back = item.out, item.back
     allowed = frozenset(item.kinds)
 
@@ -96,7 +96,7 @@ def array_plan(item: Plan, made: type, schema: Json) -> Plan:
 
 
 def map_plan(item: Plan, schema: Json) -> Plan:
-    """Dicts, keyed by texts."""
+    """Dicts with texts as keys."""
     change_out, change_back = item.out, item.back
     allowed = frozenset(item.kinds)
     texts = frozenset({str})
@@ -120,7 +120,7 @@ def map_plan(item: Plan, schema: Json) -> Plan:
 
 
 def union_plan(branches: list[Plan]) -> Plan:
-    """One of several types; None is the null among them."""
+    """One of several types; None is null."""
     schema = [each.schema for each in branches]
     kinds = tuple(kind for each in branches for kind in each.kinds)
     real = [each for each in branches if each.schema != "null"]
@@ -153,7 +153,7 @@ def _or_none(change: Change | None) -> Change | None:
 
 
 class RecordCodec:
-    """Objects of one class to dicts and back."""
+    """Converts objects of one class to dicts and back."""
 
     def __init__(self, kind: type, name: str) -> None:
         self.kind = kind
@@ -166,7 +166,7 @@ class RecordCodec:
         self._seen: set[tuple[type, ...]] = set()
 
     def begin(self, fields: list[tuple[str, Plan]]) -> None:
-        """Set the fields, which may be of this very class, in the order of the class."""
+        """Set the fields, in the class's order; their types may be this class."""
         self._names = tuple(name for name, _ in fields)
         self._plans = tuple(plan for _, plan in fields)
         if len(fields) == 1:
@@ -178,11 +178,11 @@ class RecordCodec:
         self._back = tuple((name, plan.back) for name, plan in fields if plan.back is not None)
 
     def to_dict(self, value: Any) -> dict[str, Any]:
-        """What an Avro writer takes. Raises InvalidValueError, naming the field."""
+        """The dict for an Avro writer. Raises InvalidValueError, naming the field."""
         if not isinstance(value, self.kind):
             raise InvalidValueError(f"the value must be a {self.kind.__name__}, not {value!r}")
         try:
-            # Nearly always the fields are all that the object has, in this order.
+            # Nearly always the object has just the fields, in this order.
             made: dict[str, Any] = value.__dict__.copy()
         except AttributeError:
             made = {}
@@ -206,12 +206,12 @@ class RecordCodec:
             self._seen.add(types)
 
     def from_dict(self, read: dict[str, Any]) -> Any:
-        """The object for what an Avro reader gave; the dict is used up."""
+        """The object for an Avro reader's dict, which is modified."""
         for name, change in self._back:
             read[name] = change(read[name])
         return self.kind(**read)
 
     @property
     def is_exact(self) -> bool:
-        """Whether JSON can be written from the object as it is."""
+        """Whether JSON can be written from the unconverted object."""
         return all(plan.is_exact for plan in self._plans)

@@ -23,7 +23,7 @@ DAY_MS = 86_400_000
 
 
 class Bytes(Schema[bytes]):
-    """Payloads as they are; the topic gets no schema."""
+    """Unchanged payloads; the topic gets no schema."""
 
     def __init__(self) -> None:
         super().__init__(PLAIN_BYTES)
@@ -186,8 +186,8 @@ class Double(Real):
 
 
 class Timestamp(Fixed[datetime.datetime]):
-    """A moment to the millisecond (java.sql.Timestamp); what is below is cut off. Values must have
-    a time zone, and come back in UTC.
+    """A moment, truncated to milliseconds (java.sql.Timestamp). Values must have a time zone, and
+    are read in UTC.
     """
 
     _TYPE = SchemaType.TIMESTAMP
@@ -202,14 +202,14 @@ class Timestamp(Fixed[datetime.datetime]):
 
 
 class Date(Timestamp):
-    """A moment to the millisecond as well (java.util.Date)."""
+    """A moment, truncated to milliseconds (java.util.Date)."""
 
     _TYPE = SchemaType.DATE
     _NAME = "Date"
 
 
 class Time(Fixed[datetime.time]):
-    """A time of day to the millisecond, in UTC (java.sql.Time)."""
+    """A time of day in milliseconds, in UTC (java.sql.Time)."""
 
     _TYPE = SchemaType.TIME
     _NAME = "Time"
@@ -223,8 +223,8 @@ class Time(Fixed[datetime.time]):
 
 
 class Instant(Fixed[datetime.datetime]):
-    """A moment, seconds and nanoseconds, of which Python keeps microseconds. Values must have a
-    time zone, and come back in UTC.
+    """A moment in seconds and nanoseconds; Python keeps microseconds. Values must have a time zone,
+    and are read in UTC.
     """
 
     _TYPE = SchemaType.INSTANT
@@ -257,7 +257,7 @@ class LocalDate(Fixed[datetime.date]):
 
 
 class LocalTime(Fixed[datetime.time]):
-    """A time of day, nanoseconds, of which Python keeps microseconds."""
+    """A time of day in nanoseconds; Python keeps microseconds."""
 
     _TYPE = SchemaType.LOCAL_TIME
     _NAME = "LocalTime"
@@ -334,4 +334,4 @@ BY_TYPE: dict[SchemaType, Callable[[], Schema[Any]]] = {
     SchemaType.BYTES: Bytes,
     SchemaType.NONE: Bytes,
 }
-"""The schemas that need nothing but their type."""
+"""The schemas without a definition, by type."""

@@ -38,7 +38,7 @@ _AVRO_KINDS: dict[int, tuple[object, object]] = {
     FieldDescriptor.CPPTYPE_DOUBLE: ("double", 0.0),
     FieldDescriptor.CPPTYPE_STRING: (_TEXT, ""),
 }
-"""Types of fields as Avro has them, with the values that they have without being set."""
+"""Avro types of field types, with their default values."""
 
 
 class _Messages(Schema[M]):
@@ -67,7 +67,7 @@ class _Messages(Schema[M]):
 
 
 class Protobuf(_Messages[M]):
-    """Messages of a generated class; the topic gets an Avro schema that describes them."""
+    """Messages of a generated class; the topic gets an equivalent Avro schema."""
 
     def __init__(self, message: type[M]) -> None:
         descriptor = _descriptor_of(message)
@@ -102,7 +102,7 @@ def _descriptor_of(message: type[Message]) -> Descriptor:
 
 
 def _files(file: FileDescriptor, seen: set[str]) -> Iterator[FileDescriptor]:
-    """The file and all that it imports, these first."""
+    """The file and all its imports, these first."""
     if file.name in seen:
         return
     seen.add(file.name)
@@ -136,13 +136,13 @@ def _label(field: FieldDescriptor) -> int:
 
 
 class _Describing:
-    """Descriptors as Avro schemas."""
+    """Converts descriptors to Avro schemas."""
 
     def __init__(self) -> None:
         self._known: set[str] = set()
 
     def record(self, descriptor: Descriptor, space: str) -> Any:
-        """A message; one that was described before by its name."""
+        """A message's record; the name only if it was described before."""
         name, own = _place(descriptor)
         full = f"{own}.{name}" if own else name
         if full in self._known:
@@ -205,8 +205,8 @@ def _outer_class(file_name: str) -> str:
 
 
 def message_class(info: SchemaInfo) -> type[Message]:
-    """The class of the messages of a PROTOBUF_NATIVE schema, made of the descriptors that the topic
-    has. Raises InvalidSchemaError.
+    """The message class of a PROTOBUF_NATIVE schema, created from its descriptors. Raises
+    InvalidSchemaError.
     """
     try:
         definition = json.loads(info.schema)
@@ -223,7 +223,7 @@ def message_class(info: SchemaInfo) -> type[Message]:
 
 
 def generic_message(info: SchemaInfo) -> Callable[[bytes], dict[str, object]]:
-    """Reads messages without their class, as dicts. Raises InvalidSchemaError."""
+    """A reader of messages as dicts, without their class. Raises InvalidSchemaError."""
     kind = message_class(info)
 
     def read(data: bytes) -> dict[str, object]:
@@ -239,7 +239,7 @@ def generic_message(info: SchemaInfo) -> Callable[[bytes], dict[str, object]]:
 def _in_order(
     files: dict[str, descriptor_pb2.FileDescriptorProto],
 ) -> Iterator[descriptor_pb2.FileDescriptorProto]:
-    """The files, each after those that it imports: Java has them in another order."""
+    """The files, each after its imports: Java's order differs."""
     left = dict(files)
 
     def of(name: str) -> Iterator[descriptor_pb2.FileDescriptorProto]:
@@ -254,7 +254,7 @@ def _in_order(
 
 
 def _as_dict(message: Message) -> dict[str, object]:
-    """All fields by their names; messages as dicts (None if unset), enums by name."""
+    """All fields by name; messages as dicts (None if unset), enums by name."""
     found: dict[str, object] = {}
     for field in message.DESCRIPTOR.fields:
         value: Any = getattr(message, field.name)

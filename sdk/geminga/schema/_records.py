@@ -1,4 +1,4 @@
-"""Records without a class, as AUTO_CONSUME gives them (spec SDK-41; Java's GenericRecord)."""
+"""Records without a class, as read by AUTO_CONSUME (spec SDK-41; Java's GenericRecord)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from geminga_protocol.schema_type import SchemaType
 
 
 class GenericRecord(Mapping[str, object]):
-    """A record as a read-only mapping of its fields, with the schema type it was written with.
-    Records within it are dicts.
+    """A record as a read-only mapping of its fields, with its writer's schema type. Nested records
+    are dicts.
     """
 
     __slots__ = ("_fields", "schema_type", "schema_version")

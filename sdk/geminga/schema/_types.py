@@ -1,5 +1,5 @@
 """Type annotations to Avro plans: dataclasses, msgspec structs, the official client's records
-(spec SDK-41; ReflectData of Avro's Java library, whose names of logical types these are).
+(spec SDK-41; ReflectData of Avro's Java library, with its names of logical types).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from geminga.schema._plans import (
 
 @dataclasses.dataclass(frozen=True)
 class Precision:
-    """How many digits a decimal has, and how many of them behind the point:
+    """The digits of a decimal, and how many of them are after the point:
     `Annotated[Decimal, Precision(10, 2)]`.
     """
 
@@ -52,7 +52,7 @@ def _logical(kind: str, name: str) -> Json:
 
 
 def _moment(name: str) -> Plan:
-    """A time that is the same everywhere: one without time zone would be taken for local time."""
+    """A moment: a value without time zone would be considered local time, so it is refused."""
 
     def out(value: datetime.datetime) -> datetime.datetime:
         if value.tzinfo is None:
@@ -108,10 +108,10 @@ def _decimal(mark: Precision) -> Plan:
 
 
 class Planner:
-    """Makes the plan of one schema; every named type is written out where it comes first."""
+    """Makes the plan of one schema; a named type is defined at its first use."""
 
     def __init__(self, *, always_allow_null: bool = False, finite: bool = False) -> None:
-        """With `finite` numbers that JSON doesn't have are refused."""
+        """`finite` refuses numbers that JSON doesn't support."""
         self._always_allow_null = always_allow_null
         self._finite = finite
         self._known: dict[type, Plan] = {}
@@ -127,7 +127,7 @@ class Planner:
             return self._annotated(get_args(kind), where, namespace)
         if origin in (typing.Union, types.UnionType):
             branches = [self.plan(each, where, namespace) for each in get_args(kind)]
-            # As in Java, null is first: it is what the default is then.
+            # As in Java, null is first, and so the default.
             branches.sort(key=lambda each: each.schema != "null")
             return union_plan(branches)
         if isinstance(kind, typing.NewType):
@@ -174,7 +174,7 @@ class Planner:
     def _named(self, kind: type, where: str, namespace: str) -> Plan:
         known = self._known.get(kind)
         if known is not None:
-            # Within its own name space the last part of the name says it.
+            # Within its own name space, the short name is enough.
             short = namespace == known.name.rpartition(".")[0]
             return dataclasses.replace(known, schema=kind.__name__ if short else known.name)
         own = getattr(kind, "_avro_namespace", None)
@@ -231,7 +231,7 @@ def _is_hashable(kind: object) -> bool:
 
 
 def _is_reference(plan: Plan) -> bool:
-    """Whether Java has an object for it rather than a primitive (ReflectData.AllowNull)."""
+    """Whether Java uses an object for it, not a primitive (ReflectData.AllowNull)."""
     schema = plan.schema
     if isinstance(schema, list):
         return False
@@ -239,7 +239,7 @@ def _is_reference(plan: Plan) -> bool:
 
 
 def _fields_of(kind: Any) -> dict[str, object]:
-    """Names of the fields with their defaults, NODEFAULT for none."""
+    """Names of the fields with their defaults, or NODEFAULT."""
     found: dict[str, object] = {}
     if issubclass(kind, msgspec.Struct):
         for each in msgspec.structs.fields(kind):
@@ -258,7 +258,7 @@ def _default(value: object, factory: object, missing: object) -> object:
 
 
 def _field(name: str, plan: Plan, default: object) -> dict[str, Any]:
-    """A field; a default that the schema can express stands in it, and its type is first then."""
+    """A field, with its default if the schema can express it; then its type is first."""
     schema = plan.schema
     field = {"name": name, "type": schema}
     if default is None and isinstance(schema, list) and "null" in schema:

@@ -6,9 +6,9 @@
     async with geminga.testing.open_broker() as url:      # a Trio test, in the same loop
         async with geminga.connect(url) as client: ...
 
-It is the standalone broker itself, with everything in memory, on a free port. Any number may run
-side by side. pytest finds the fixtures `geminga_broker` (one broker for the session) and
-`geminga_namespace` (a namespace for one test) by itself. Needs `geminga[server]`.
+It is the standalone broker itself, with everything in memory, on a free port. Any number may run at
+once. pytest finds the fixtures `geminga_broker` (one broker for the session) and
+`geminga_namespace` (a namespace for one test) automatically. Needs `geminga[server]`.
 """
 
 from __future__ import annotations

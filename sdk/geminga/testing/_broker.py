@@ -1,5 +1,5 @@
-"""Starting and stopping the broker under test. The server's packages are imported only here, and
-only when a broker is asked for.
+"""Starting and stopping the broker under test. Only this module imports the server's packages, and
+only on use.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ _FIXED = {"bindAddress": "127.0.0.1", "brokerServicePort": "0", "webServicePort"
 
 
 class BrokerStartFailed(Exception):
-    """The broker under test could not be started, or did not stop; the cause tells why."""
+    """The broker under test could not be started, or did not stop; see the cause."""
 
 
 class BrokerUrl(str):
-    """The service URL of a broker under test, as `connect` takes it."""
+    """The service URL of a broker under test, for `connect`."""
 
     __slots__ = ("web_url",)
     web_url: str
-    """Where its REST API and metrics are, `http://host:port`."""
+    """URL of its REST API and metrics, `http://host:port`."""
 
 
 @contextmanager
 def broker(settings: Settings | None = None) -> Generator[BrokerUrl]:
-    """A broker in a thread of its own, ready to be used; stopped at the block's end.
+    """A running broker in its own thread; stopped at the block's end.
 
-    `settings` are keys of `broker.conf`, with texts, numbers or booleans. The environment is not
-    looked at. Raises BrokerStartFailed.
+    `settings` are keys of `broker.conf`, with texts, numbers or booleans. The environment is
+    ignored. Raises BrokerStartFailed.
     """
     thread = _BrokerThread(settings or {})
     url = thread.start()
@@ -54,7 +54,7 @@ def broker(settings: Settings | None = None) -> Generator[BrokerUrl]:
 
 @asynccontextmanager
 async def open_broker(settings: Settings | None = None) -> AsyncGenerator[BrokerUrl]:
-    """The same in the running Trio loop: it needs no thread, and all of it stops with the test."""
+    """`broker` in the running Trio loop: without a thread, and it stops with the test."""
     import trio
 
     if not trio.lowlevel.in_trio_run():
@@ -73,7 +73,7 @@ async def open_broker(settings: Settings | None = None) -> AsyncGenerator[Broker
         try:
             yield url
         except BaseException as error:  # noqa: ASYNC103
-            # Raised again outside: what the test raises comes out as itself, not in a group.
+            # Raised again outside: the test's error must not be wrapped in a group.
             failure = error
         nursery.cancel_scope.cancel()
     if failure is not None:
@@ -95,7 +95,7 @@ def _options(settings: Settings) -> StandaloneOptions:
 
 
 def _text(key: str, value: object) -> str:
-    """A setting as `broker.conf` has it."""
+    """A setting in the form of `broker.conf`."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str | int | float):
@@ -104,7 +104,7 @@ def _text(key: str, value: object) -> str:
 
 
 class _BrokerThread:
-    """One broker and the thread that it runs in."""
+    """One broker and its thread."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -115,7 +115,7 @@ class _BrokerThread:
         self._stop: tuple[trio.lowlevel.TrioToken, trio.CancelScope] | None = None
 
     def start(self) -> BrokerUrl:
-        """Until it answers. Raises BrokerStartFailed."""
+        """Wait until it is ready. Raises BrokerStartFailed."""
         self._thread.start()
         try:
             outcome = self._started.get(timeout=START_TIMEOUT_S)
@@ -131,9 +131,9 @@ class _BrokerThread:
         return outcome
 
     def stop(self) -> None:
-        """Until it is gone. Raises BrokerStartFailed if it failed meanwhile."""
+        """Stop it, and wait for its end. Raises BrokerStartFailed if it has failed."""
         if os.getpid() != self._pid or self._stop is None:
-            # A forked child has no such thread: the broker is its parent's.
+            # In a forked child: the thread and the broker are the parent's.
             return
         token, scope = self._stop
         if self._thread.is_alive():

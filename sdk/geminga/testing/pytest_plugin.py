@@ -24,7 +24,7 @@ def geminga_broker() -> Generator[BrokerUrl]:
 
 @pytest.fixture
 def geminga_namespace(geminga_broker: BrokerUrl) -> Generator[str]:
-    """A namespace (`tenant/namespace`) of this test alone, gone with all its topics afterwards."""
+    """A namespace (`tenant/namespace`) for one test, deleted with all its topics afterwards."""
     namespace = f"public/test-{uuid.uuid4().hex[:12]}"
     status, answer = _ask(geminga_broker, "PUT", f"/admin/v2/namespaces/{namespace}")
     assert status == 204, f"namespace {namespace} was not made: {status} {answer!r}"
@@ -33,7 +33,7 @@ def geminga_namespace(geminga_broker: BrokerUrl) -> Generator[str]:
 
 
 def _remove(url: BrokerUrl, namespace: str) -> None:
-    """Delete topics whoever still uses them, then the namespace."""
+    """Delete topics, even if in use, then the namespace."""
     for kind, tail in (("/partitioned", "/partitions"), ("", "")):
         for domain in ("persistent", "non-persistent"):
             status, listed = _ask(url, "GET", f"/admin/v2/{domain}/{namespace}{kind}")
