@@ -1,7 +1,7 @@
 """Recovery of a ledger that its writer didn't close (spec BK-23; Apache's LedgerRecoveryOp).
 
-State OPEN -> IN_RECOVERY, fence, read from the last add confirmed on, rewrite entries that an ack
-quorum may have, close by compare-and-set. Of two concurrent recoveries the second one to close
+State OPEN -> IN_RECOVERY, fence, read from the last add confirmed on, write again what any bookie
+has, close by compare-and-set. Of two concurrent recoveries the second one to close
 takes the first one's end.
 """
 
@@ -77,11 +77,11 @@ class _Recovery:
         last = await self._fence()
         length = 0
         if last >= 0:
-            run = await self._quorum_run(last, 1)
+            run = await self._found_run(last, 1)
             if not run:
                 raise NoSuchEntry(f"{self._name}: no bookie has confirmed entry {last} any more")
             length = packets.header(run[0])[3]
-        while run := await self._quorum_run(last + 1, _RUN_ENTRIES):
+        while run := await self._found_run(last + 1, _RUN_ENTRIES):
             await self._write_again(last + 1, run)
             last += len(run)
             length = packets.header(run[-1])[3]
@@ -92,11 +92,14 @@ class _Recovery:
         return f"ledger {self._metadata.ledger_id}"
 
     async def _fence(self) -> int:
-        """Fence until the old writer can't get an ack quorum; returns the bookies' highest LAC."""
+        """Fence until the old writer can't get an ack quorum; returns the highest LAC of the
+        bookies that answered. The others are not waited for: one may be away for long.
+        """
         metadata = self._metadata
         ensemble = metadata.ensembles[max(metadata.ensembles)]
         answers: dict[int, int] = {}
         failures: list[BookkeeperError] = []
+        sizes = metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum
 
         async def fence_one(index: int) -> None:
             try:
@@ -105,49 +108,47 @@ class _Recovery:
                 answers[index] = confirmed_in(answer, metadata.ledger_id, self._digest)
             except BookkeeperError as error:
                 failures.append(error)
+            if covers_every_ack_quorum(set(answers), *sizes):
+                nursery.cancel_scope.cancel()
 
         async with trio.open_nursery() as nursery:
             for index in range(len(ensemble)):
                 nursery.start_soon(fence_one, index)
-        if not covers_every_ack_quorum(
-            set(answers), metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum
-        ):
+        if not covers_every_ack_quorum(set(answers), *sizes):
             self._refuse("can't be fenced", failures)
         # All entries of earlier fragments were confirmed before the last one began.
         return max(*answers.values(), max(metadata.ensembles) - 1)
 
-    async def _quorum_run(self, first: int, entries_max: int) -> list[bytes]:
-        """Packets from `first` on that an ack quorum has; empty if no ack quorum can have `first`.
+    async def _found_run(self, first: int, entries_max: int) -> list[bytes]:
+        """Packets from `first` on that some bookie has; empty if no ack quorum can have `first`.
 
-        AQ positive responses find an entry, (WQ - AQ) + 1 negative ones rule it out; otherwise it
-        is unknown.
+        One verified copy is enough, as it is written again to the whole write quorum. Without any,
+        (WQ - AQ) + 1 bookies that don't have the entry rule it out: it was never confirmed. With
+        fewer its place is unknown, and never taken for the end.
         """
         metadata = self._metadata
         ensemble = ensemble_of(metadata.ensembles, first)
-        runs: list[list[bytes]] = []
-        negative = 0
+        found: list[bytes] = []
+        negative, ruled_out = 0, metadata.write_quorum - metadata.ack_quorum + 1
         failures: list[BookkeeperError] = []
 
         async def read_one(bookie_id: str) -> None:
-            nonlocal negative
+            nonlocal found, negative
             try:
-                runs.append(await self._verified(bookie_id, first, entries_max))
+                found = found or await self._verified(bookie_id, first, entries_max)
             except (NoSuchEntry, NoSuchLedger):
                 negative += 1
             except BookkeeperError as error:
                 failures.append(error)
+            if found or negative >= ruled_out:
+                nursery.cancel_scope.cancel()
 
         async with trio.open_nursery() as nursery:
             for index in write_set(first, metadata.ensemble_size, metadata.write_quorum):
                 nursery.start_soon(read_one, ensemble[index])
-        if len(runs) >= metadata.ack_quorum:
-            runs.sort(key=len, reverse=True)
-            # Striped entries have different write sets: the run is valid for its first entry only.
-            striped = metadata.ensemble_size != metadata.write_quorum
-            return runs[0][: 1 if striped else len(runs[metadata.ack_quorum - 1])]
-        if negative <= metadata.write_quorum - metadata.ack_quorum:
+        if not found and negative < ruled_out:
             self._refuse(f"entry {first} is neither found nor ruled out", failures)
-        return []
+        return found
 
     async def _verified(self, bookie_id: str, first: int, entries_max: int) -> list[bytes]:
         ledger_id = self._metadata.ledger_id
@@ -158,6 +159,8 @@ class _Recovery:
             try:
                 self._digest.payload(ledger_id, entry_id, packet)
             except DigestError as error:
+                if entry_id > first:
+                    return run[: entry_id - first]  # another bookie may have it whole
                 raise DigestMismatch(f"bookie {bookie_id}: {error}") from error
         return run
 
