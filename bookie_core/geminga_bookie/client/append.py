@@ -30,8 +30,8 @@ _log = logging.getLogger(__name__)
 
 
 class _Pending(NamedTuple):
-    """An incomplete append: entries from `first` to before `end`. `LedgerWriter._answered` tells
-    which of them are complete.
+    """An incomplete append: entries from `first` to before `end`. Those before
+    `LedgerWriter._answered` are complete.
     """
 
     first: int
@@ -61,7 +61,7 @@ class LedgerWriter(LedgerReader):
         self._bookie = port_of(ports, bookie_id)
         self._master_key = packets.master_key(known.metadata.password)
         self.packet_head_bytes = digest.overhead_bytes
-        """What stands in a packet before the payload."""
+        """Size of a packet's part before the payload."""
         self.last_add_pushed = -1
         self._pushed_length = 0
         self._pending: deque[_Pending] = deque()

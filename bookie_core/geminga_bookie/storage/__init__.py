@@ -1,1 +1,1 @@
-"""A bookie on its disks: journal, caches, entry logs, indexes, garbage collection."""
+"""A bookie's storage on disk: journal, caches, entry logs, indexes, garbage collection."""

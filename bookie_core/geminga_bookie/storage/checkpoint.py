@@ -13,18 +13,18 @@ from geminga_bookie.storage.ledger_directory import LedgerDirectory, Sealed
 from geminga_bookie.storage.startup import Storage
 
 RETRY_S = 1.0
-"""How long after a failed flush the next attempt comes; after each further one twice as long."""
+"""Pause after a failed flush; it doubles after each further failure."""
 RETRY_TIMES_MAX = 8
 
 Failures = dict[Part, OSError]
 
 
 class Checkpointer:
-    """One task. `seal` is for the loop: it swaps the halves at once, so that the add that filled
-    one goes on.
+    """One task. `seal`, for the loop, swaps the halves at once, so that the add that filled one can
+    continue.
 
-    A directory that can't be flushed keeps its sealed half, and the others go on. Until it can, the
-    marks stay where they are.
+    A directory whose flush fails keeps its sealed half, and the others continue. Until it succeeds,
+    the marks don't move.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class Checkpointer:
         self.checkpoints = 0
 
     def seal(self) -> bool:
-        """Swap the halves and have them flushed; False if the last ones wait for that.
+        """Swap the halves and schedule their flush; False if the last ones are not flushed yet.
 
-        The marks will be the journals' positions of now, if all halves are swapped: what is behind
-        them was in the caches before.
+        If all halves are swapped, the marks will be the present positions of the journals, as
+        entries before these were in the caches.
         """
         storage = self._storage
         free = [store for store in storage.stores if store not in self._sealed]
@@ -83,7 +83,7 @@ class Checkpointer:
                 await self._wake.wait()
 
     async def _flush_sealed(self) -> Failures:
-        """Write what is sealed to its place, move the marks; returns what failed, to repeat it."""
+        """Flush the sealed halves, and move the marks; returns failures, to be retried."""
         self._wake = trio.Event()
         async with self._lock:
             failures = await self._storage.workers.run(self._flush)
@@ -124,19 +124,19 @@ class Checkpointer:
 
     @asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:
-        """No half is sealed while this is open, and none is being flushed. One that is sealed may
-        wait for its flush: on a full disk it waits for long."""
+        """In the block no half is sealed or flushed. A sealed one may wait for its flush, which on
+        a full disk takes long."""
         try:
             async with self._lock:
                 yield
         finally:
             if not self._sealed:
                 self._tell_done()
-            # Adds that found the halves locked wait for this.
+            # Wake adds that found the halves locked.
             self._on_unlocked()
 
     async def checkpoint(self) -> None:
-        """While `run` runs: on return, all earlier adds are in entry logs and index."""
+        """Return when all earlier adds are in entry logs and index; needs a running `run`."""
         while self._sealed or not self.seal():
             await self._done.wait()
         await self._done.wait()

@@ -1,13 +1,11 @@
-"""Rewriting a log's live blocks into a new one (spec BK-06), so that a crash anywhere loses
-nothing.
+"""Rewriting a log's live blocks into a new one (spec BK-06); a crash at any step loses nothing.
 
 1. live blocks are copied into `N.compacting`, which is synced and sealed;
 2. it is renamed to `N.log`; its header names the log it came from;
 3. one index batch moves all its blocks;
 4. the old log is removed.
-A crash before 2 leaves a file that the next start removes; between 2 and 3 the index still points
-to the old log, and
-the new one is removed; after 3 the old one is.
+After a crash, the next start removes: before 2 the draft; between 2 and 3 the new log, as the index
+still points to the old one; after 3 the old one.
 """
 
 from __future__ import annotations
@@ -32,20 +30,20 @@ from geminga_bookie.storage.location_index import Location, LocationIndex
 logger = logging.getLogger(__name__)
 
 Throttle = Callable[[int], None]
-"""Called with the bytes just copied; may sleep, and may raise to give up."""
+"""Called with the number of copied bytes; may sleep, and may raise CompactionStopped."""
 
 
 class CompactionStopped(Exception):
-    """Raised by a throttle: the bookie is going down."""
+    """Raised by a throttle: the bookie is stopping."""
 
 
 class LogDamaged(Exception):
-    """The index has blocks in the log that can't be read: they would go with it."""
+    """The index has unreadable blocks in the log: its removal would lose them."""
 
 
 def compact_log(logs: EntryLogs, index: LocationIndex, log_id: int, throttle: Throttle) -> int:
-    """Move what lives out of a log, and remove it; returns the bytes that were kept. Blocks. Raises
-    LogDamaged, after which the log is as it was, OSError."""
+    """Move live blocks out of a log, and remove it; returns the moved bytes. Blocks. Raises
+    LogDamaged (the log is unchanged), OSError."""
     writer = EntryLogWriter(logs, compacted_from=log_id, suffix=COMPACTING_SUFFIX)
     old: list[Location] = []
     new: list[Location] = []
@@ -83,7 +81,7 @@ def compact_log(logs: EntryLogs, index: LocationIndex, log_id: int, throttle: Th
 def _live_blocks(
     file: DiskFile, index: LocationIndex, log_id: int, unreadable: list[range]
 ) -> Iterator[tuple[Location, bytes]]:
-    """Blocks that the index points to, as they are: a damaged entry stays a damaged entry."""
+    """Unchanged blocks that the index points to: a damaged entry stays a damaged entry."""
     for offset, head in scan_blocks(file, unreadable):
         if head.kind == KIND_ENTRIES:
             location = location_of(head, log_id, offset)
@@ -97,10 +95,10 @@ def _ledgers_in(file: DiskFile) -> list[int]:
 
 
 def finish_compactions(logs: EntryLogs, index: LocationIndex | None) -> None:
-    """After a crash: drop drafts, and of a log and its compacted form the one that the index does
-    not use.
+    """After a crash, remove drafts, and of a log and its compacted form the one that the index
+    doesn't use.
 
-    Without an index (it is to be rebuilt) the old one is kept. Raises DataDirError for logs of
+    Without an index (which is to be rebuilt) the old one is kept. Raises DataDirError for logs of
     another version.
     """
     for name in logs.disk.names(logs.directory):
@@ -118,7 +116,7 @@ def finish_compactions(logs: EntryLogs, index: LocationIndex | None) -> None:
 
 
 def _is_indexed(file: DiskFile, index: LocationIndex, log_id: int) -> bool:
-    """Whether the index batch of step 3 was written: it is all or nothing, so one block tells."""
+    """Whether the index batch of step 3 was written: it is atomic, so one block is enough."""
     for offset, head in scan_blocks(file):
         if head.kind == KIND_ENTRIES and index.contains(location_of(head, log_id, offset)):
             return True

@@ -1,9 +1,9 @@
 """Ownership of the directories: locks and cookies (spec BK-10).
 
-A cookie binds every directory to one bookie id, one instance and one role, as BookKeeper's `Cookie`
-does. Paths are not in it, so that a stopped bookie's directories can be moved. A copy stands in the
-metadata store, so that an emptied machine under an old id, or a bookie under an emptied metadata
-store, refuses to start instead of losing ledgers.
+A cookie binds every directory to one bookie id, one instance and one role, as BookKeeper's
+`Cookie`. It has no paths, so that a stopped bookie's directories can be moved. The metadata store
+has a copy, so that a bookie with emptied directories, or with an emptied metadata store, refuses to
+start instead of losing ledgers.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _HARMLESS_NAMES = frozenset({LOCK_NAME, BALLAST_NAME, "lost+found"})
 
 
 class Cookie(NamedTuple):
-    """What one directory says of itself."""
+    """The contents of a directory's cookie."""
 
     bookie_id: str
     instance_id: str
     role: str
 
     def encode(self) -> bytes:
-        """As it stands in the file."""
+        """The file's contents."""
         return (
             f"{_TITLE} {LAYOUT_VERSION}\nbookie {self.bookie_id}\n"
             f"instance {self.instance_id}\nrole {self.role}\n"
@@ -75,7 +75,7 @@ def roles(options: BookieOptions) -> Iterator[tuple[str, Path]]:
 
 
 def index_directory(options: BookieOptions, number: int) -> Path:
-    """Where the index of a ledger directory stands."""
+    """The index directory of a ledger directory."""
     parent = options.index_dirs[number] if options.index_dirs else options.ledger_dirs[number]
     return parent / "index"
 
@@ -149,7 +149,7 @@ class DataDirs:
             self.instance_id = next(iter(found.values())).instance_id
         if found and not begun:
             return
-        # New, or killed the first time while the cookies were being written.
+        # New, or killed while the first start wrote the cookies.
         self.is_new = True
         self.instance_id = self.instance_id or uuid.uuid4().hex
         for role, directory in empty.items():
@@ -160,7 +160,7 @@ class DataDirs:
                 raise DataDirError(f"{directory} is not writable: {error.strerror}") from error
 
     def release_ballast(self) -> bool:
-        """Make some room in every directory; False if there is nothing left to give."""
+        """Free the ballast in every directory; False if there is none left."""
         released = [ballast.release() for ballast in self.ballasts]
         return any(released)
 
@@ -173,7 +173,7 @@ class DataDirs:
 async def check_metadata_cookie(
     store: MetadataStore, bookie_id: str, instance_id: str, *, is_new: bool
 ) -> None:
-    """Compare with the cookie in the metadata store; a new bookie's is put. Raises DataDirError."""
+    """Compare with the cookie in the metadata store; write a new bookie's. Raises DataDirError."""
     path = f"{COOKIES_PATH}/{bookie_id}"
     node = await store.get(path)
     if node is None:

@@ -1,4 +1,4 @@
-"""All that storage does to files, behind one interface that tests can fail, fill and tear."""
+"""The storage's file operations, behind an interface with which tests inject faults."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from geminga_protocol.buffers import Buffer
 from geminga_runtime.directories import Directories, OsDirectories
 
 IOV_MAX = 1024
-"""Buffers that one pwritev takes (Linux's UIO_MAXIOV)."""
+"""Bound of the buffers of one pwritev (Linux's UIO_MAXIOV)."""
 _DSYNC = getattr(os, "RWF_DSYNC", 0)
 _RESERVE = getattr(os, "posix_fallocate", None)
 _ZEROS_BYTES = 256 * 1024
 _WITHOUT_CALL = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
-"""What kernels and file systems answer that don't know a flag or call."""
+"""Errors of kernels and file systems that don't support a flag or call."""
 
 
 class DiskUsage(NamedTuple):
@@ -36,56 +36,56 @@ class DiskFile(Protocol):
     """An open file. Methods raise OSError, and release the interpreter lock while they work."""
 
     def read(self, size_bytes: int, offset: int) -> bytes:
-        """Up to so many bytes from there; fewer only at the end of the file."""
+        """Up to that many bytes from the offset on; fewer only at the end of the file."""
 
     def write(self, buffers: Sequence[Buffer], offset: int) -> None:
-        """All buffers, one after the other, from that offset on."""
+        """Write all buffers, one after the other, from that offset on."""
 
     def write_durably(self, buffers: Sequence[Buffer], offset: int) -> None:
-        """As `write`; returns when these bytes are on disk. What others wrote may not be."""
+        """As `write`; returns when these bytes are on disk. Other writes may not be."""
 
     def reserve(self, size_bytes: int) -> None:
-        """Give an empty file that size and the room for it: it reads as zeros, and later writes
-        cannot find the disk full."""
+        """Allocate that size for an empty file: it reads as zeros, and later writes can't fail for
+        a full disk."""
 
     def sync(self) -> None:
-        """Return when what was written, and the size of the file, is on disk (fdatasync)."""
+        """Return when all writes and the file's size are on disk (fdatasync)."""
 
     def size(self) -> int:
         """Bytes in the file."""
 
     def close(self) -> None:
-        """Give the descriptor back. Idempotent."""
+        """Close the descriptor. Idempotent."""
 
 
 class DirectoryLock(Protocol):
-    """A directory that is this process's."""
+    """A directory locked by this process."""
 
     def release(self) -> None:
-        """Give it back. Idempotent."""
+        """Unlock. Idempotent."""
 
 
 class Disk(Directories, Protocol):
     """A file system. Every method raises OSError."""
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> DiskFile:
-        """Open, and with `create` make or empty, a file."""
+        """Open a file; `create` creates or truncates it."""
 
     def names(self, directory: Path) -> list[str]:
-        """Names in a directory, sorted; none where there is no directory."""
+        """Names in a directory, sorted; empty if there is no directory."""
 
     def lock(self, path: Path) -> DirectoryLock:
-        """Lock a file, made if absent, against other processes. Raises BlockingIOError if one has
-        it."""
+        """Lock a file, created if absent, against other processes. Raises BlockingIOError if it is
+        locked."""
 
     def rename(self, source: Path, target: Path) -> None:
-        """Atomically; replaces the target."""
+        """Rename atomically; replaces the target."""
 
     def remove(self, path: Path) -> None:
-        """No error if it is gone."""
+        """Remove a file; a missing one is no error."""
 
     def usage(self, directory: Path) -> DiskUsage:
-        """Room on its file system."""
+        """Usage of its file system."""
 
 
 class OsFile:
@@ -107,7 +107,7 @@ class OsFile:
         return data
 
     def write(self, buffers: Sequence[Buffer], offset: int) -> None:
-        """See `DiskFile.write`; one pwritev as a rule."""
+        """See `DiskFile.write`; usually one pwritev."""
         if len(buffers) > IOV_MAX:
             buffers = [b"".join(buffers)]
         expected = sum(map(len, buffers))
@@ -130,7 +130,7 @@ class OsFile:
         self.sync()
 
     def reserve(self, size_bytes: int) -> None:
-        """See `DiskFile.reserve`; writes zeros where the system has no such call."""
+        """See `DiskFile.reserve`; writes zeros if the system doesn't support the call."""
         if _RESERVE is not None:
             try:
                 _RESERVE(self._descriptor, 0, size_bytes)
@@ -209,7 +209,7 @@ class OsDisk(OsDirectories):
             return
 
     def usage(self, directory: Path) -> DiskUsage:
-        """See `Disk.usage`; room kept for the superuser doesn't count."""
+        """See `Disk.usage`; space reserved for the superuser isn't free."""
         stat = os.statvfs(directory)
         used = (stat.f_blocks - stat.f_bfree) * stat.f_frsize
         free = stat.f_bavail * stat.f_frsize
@@ -217,7 +217,7 @@ class OsDisk(OsDirectories):
 
 
 def read_file(disk: Disk, path: Path) -> bytes | None:
-    """The whole of a small file, or None if there is none."""
+    """The contents of a small file, or None if there is none."""
     try:
         file = disk.open(path, writable=False)
     except FileNotFoundError:
@@ -229,7 +229,7 @@ def read_file(disk: Disk, path: Path) -> bytes | None:
 
 
 def replace_file(disk: Disk, path: Path, content: bytes) -> None:
-    """Write a small file; after a crash either the old or the new one is there, whole."""
+    """Write a small file; after a crash the complete old or new one is there."""
     draft = path.with_name(path.name + ".tmp")
     file = disk.open(draft, create=True)
     try:

@@ -40,7 +40,7 @@ COMPACTING_SUFFIX = ".compacting"
 OPEN_FILES_MAX = 64
 WRITE_BYTES = 1024 * 1024
 SYNC_BYTES = 2 * 1024 * 1024
-"""A flush syncs after so many bytes: one large sync at its end would delay the journal's."""
+"""A flush syncs after this size: one large sync at its end would delay the journal's."""
 WRITE_BUFFERS_MAX = 1000
 
 
@@ -59,7 +59,7 @@ class _OpenLog:
 
 
 class EntryLogs:
-    """The set of logs. A removed log keeps its file until its last reader is done."""
+    """The set of logs. A removed log's file stays open until its last reader is done."""
 
     def __init__(self, disk: Disk, directory: Path) -> None:
         self.disk = disk
@@ -80,34 +80,34 @@ class EntryLogs:
             return sorted(self._ids)
 
     def finished_ids(self) -> list[int]:
-        """Numbers of the logs that nothing is appended to any more, ascending."""
+        """Numbers of completed logs, ascending."""
         with self._lock:
             return sorted(self._ids - self._growing)
 
     def new_id(self) -> int:
-        """A number that no log has had."""
+        """An unused number."""
         with self._lock:
             self._last_id += 1
             return self._last_id
 
     def path(self, log_id: int) -> Path:
-        """Where a log stands."""
+        """A log's path."""
         return self.directory / log_name(log_id)
 
     def created(self, log_id: int, *, growing: bool = False) -> None:
-        """A log of that number stands in the directory now; a growing one until `finished`."""
+        """Add a new log; a growing one is appended to until `finished`."""
         with self._lock:
             self._ids.add(log_id)
             if growing:
                 self._growing.add(log_id)
 
     def finished(self, log_id: int) -> None:
-        """Nothing is appended to the log any more."""
+        """The log is complete."""
         with self._lock:
             self._growing.discard(log_id)
 
     def remove(self, log_id: int) -> None:
-        """Unlink a log; readers that have it open finish. Raises OSError."""
+        """Unlink a log; readers that have it open can continue. Raises OSError."""
         self.disk.remove(self.path(log_id))
         with self._lock:
             self._ids.discard(log_id)
@@ -136,7 +136,7 @@ class EntryLogs:
                     opened.file.close()
 
     def _close_idle(self) -> None:
-        """Keep at most so many files open; the dict is in order of use."""
+        """Close files above the bound, the least recently used first (the dict's order)."""
         idle = [log_id for log_id, opened in self._open.items() if not opened.readers]
         for log_id in idle[: max(0, len(self._open) - OPEN_FILES_MAX)]:
             self._open.pop(log_id).file.close()
@@ -150,7 +150,7 @@ class EntryLogs:
 
 
 class EntryLogWriter:
-    """Appends blocks to a new log. Nothing is promised before `sync` returns. One thread."""
+    """Appends blocks to a new log. Nothing is durable before `sync` returns. One thread."""
 
     def __init__(self, logs: EntryLogs, *, compacted_from: int = 0, suffix: str = SUFFIX) -> None:
         self._logs = logs
@@ -170,14 +170,14 @@ class EntryLogWriter:
         return self._written + self._buffered
 
     def append(self, kind: int, ledger_id: int, first: int, packets: Sequence[bytes]) -> Location:
-        """Queue a block; raises OSError when what is queued is written."""
+        """Queue a block; may write queued ones. Raises OSError."""
         buffers, size = encode_block(kind, ledger_id, first, packets)
         return self.append_raw(buffers, size, ledger_id, first, len(packets))
 
     def append_raw(
         self, buffers: Sequence[bytes], size: int, ledger_id: int, first: int, count: int
     ) -> Location:
-        """Queue a block that is encoded already."""
+        """Queue an encoded block."""
         location = Location(ledger_id, first, self.log_id, self.size_bytes, size, count)
         self._buffers += buffers
         self._buffered += size
@@ -196,13 +196,13 @@ class EntryLogWriter:
             self._buffered = 0
 
     def sync(self) -> None:
-        """All that was appended is on disk when this returns. Raises OSError."""
+        """Return when all appended blocks are on disk. Raises OSError."""
         self._write()
         self._file.sync()
         self._promised = True
 
     def seal(self) -> None:
-        """Write the ledger map and close. Raises OSError, and is closed all the same."""
+        """Write the ledger map and close. Raises OSError, but is closed in any case."""
         try:
             self._write()
             self._file.write(encode_ledger_map(self.ledger_bytes, self._written), self._written)
@@ -211,13 +211,13 @@ class EntryLogWriter:
             self.abandon()
 
     def abandon(self) -> None:
-        """Close without a map: after an error, or before the file is thrown away."""
+        """Close without a map: after an error, or before the file's removal."""
         self._file.close()
         self._logs.finished(self.log_id)
 
     def give_up(self) -> None:
-        """After an error: close, and remove a file that nothing was promised of, so that one try
-        after the other doesn't fill the rest of a full disk. Raises OSError."""
+        """After an error, close, and remove the file if no block in it was promised durable, so
+        that repeated attempts don't fill the disk. Raises OSError."""
         self.abandon()
         if not self._promised:
             self._logs.remove(self.log_id)
@@ -235,8 +235,8 @@ def parse_block(data: bytes, offset: int, location: Location) -> list[bytes | No
 def scan_blocks(
     file: DiskFile, unreadable: list[range] | None = None
 ) -> Iterator[tuple[int, BlockHead]]:
-    """Offset and head of every whole block, heads verified. Behind damage it looks for the next
-    whole head; the offsets passed over are added to `unreadable`."""
+    """Offset and verified head of every whole block. After damage it searches for the next valid
+    head; skipped offsets are added to `unreadable`."""
     offset, size = FILE_HEADER_BYTES, file.size()
     while offset + BLOCK_HEAD_BYTES <= size:
         try:
@@ -265,7 +265,7 @@ def _next_magic(file: DiskFile, offset: int, size: int) -> int:
 
 
 def location_of(head: BlockHead, log_id: int, offset: int) -> Location:
-    """Of a block, as the index has it."""
+    """A block's location, as in the index."""
     return Location(
         head.ledger_id, head.first_entry_id, log_id, offset, head.total_bytes, head.entries
     )
@@ -285,7 +285,7 @@ def check_version(file: DiskFile, path: Path) -> int | None:
 
 
 def ledger_map(file: DiskFile, unreadable: list[range] | None = None) -> dict[int, int]:
-    """Bytes of each ledger in a log: from the map, or by reading every head where there is none
+    """Bytes of each ledger in a log: from the map, or, without one, by reading every head
     (`unreadable`: see `scan_blocks`)."""
     size = file.size()
     offset = parse_trailer(file.read(TRAILER_BYTES, max(0, size - TRAILER_BYTES)))
@@ -300,7 +300,7 @@ def ledger_map(file: DiskFile, unreadable: list[range] | None = None) -> dict[in
             logger.warning("an entry log's ledger map is damaged, its blocks are read instead")
     sizes: dict[int, int] = {}
     for _, head in scan_blocks(file, unreadable):
-        # A log may hold the only copy of a ledger's key and fence: its record counts as well.
+        # A log may have the only copy of a ledger's key and fence: also count its record.
         if head.kind in (KIND_ENTRIES, KIND_LEDGER):
             sizes[head.ledger_id] = sizes.get(head.ledger_id, 0) + head.total_bytes
     return sizes
@@ -309,7 +309,7 @@ def ledger_map(file: DiskFile, unreadable: list[range] | None = None) -> dict[in
 def blocks_within(
     index: LocationIndex, log_id: int, unreadable: Sequence[range]
 ) -> Iterator[Location]:
-    """Blocks that the index has in those places of a log, although nothing whole stands there."""
+    """Blocks that the index has at those unreadable offsets of a log."""
     if unreadable:
         for location in index.in_log(log_id):
             if any(location.offset in places for places in unreadable):

@@ -1,7 +1,7 @@
 """Bytes of entry logs (docs/DATA_FILES.md): header, blocks, ledger map. Pure.
 
-A block holds consecutive entries of one ledger. Its head and table have a checksum, and so has
-every entry, so that damage costs the entries that it hit and no others (spec BK-12).
+A block has consecutive entries of one ledger. Its head and table have a checksum, and each entry
+has one, so that damage affects only the damaged entries (spec BK-12).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ KIND_LEDGER = 1
 KIND_MAP = 2
 
 BLOCK_BYTES_MAX = 256 * 1024
-"""A block ends before it grows over this; a larger entry has a block for itself."""
+"""Bound of a block; a larger entry has its own block."""
 BLOCK_ENTRIES_MAX = 1024
-"""Lookups go back by at most this many entry ids."""
+"""Bound of a block's entries, and so of a backward search by entry id."""
 
 _FILE_HEADER = struct.Struct("<4sIQQ")
 _HEAD = struct.Struct("<4sIBxxxIQQQ")
@@ -38,7 +38,7 @@ TRAILER_BYTES = _TRAILER.size
 
 
 class DamagedBlock(Exception):
-    """The bytes are not what was written."""
+    """The bytes are damaged."""
 
 
 class BlockHead(NamedTuple):
@@ -60,7 +60,7 @@ class BlockHead(NamedTuple):
 
 
 def file_header(log_id: int, compacted_from: int = 0) -> bytes:
-    """The head of a log; `compacted_from` names the log that it replaces, 0 for none."""
+    """The header of a log; `compacted_from` is the log that it replaces, 0 for none."""
     head = _FILE_HEADER.pack(FILE_MAGIC, FILE_VERSION, log_id, compacted_from)
     return head + crc32c(head).to_bytes(4, "little") + bytes(4)
 
@@ -79,7 +79,7 @@ def parse_file_header(data: bytes) -> tuple[int, int, int]:
 def encode_block(
     kind: int, ledger_id: int, first_entry_id: int, packets: Sequence[bytes]
 ) -> tuple[list[bytes], int]:
-    """Buffers of a block and their size. The head has a checksum for itself and the table."""
+    """Buffers of a block and their size. The head's checksum covers head and table."""
     lengths = list(map(len, packets))
     rows = [0] * (2 * len(lengths))
     rows[::2] = lengths
@@ -93,7 +93,7 @@ def encode_block(
 
 
 def parse_head(data: bytes, offset: int = 0) -> BlockHead:
-    """The head alone, its checksum not verified. Raises DamagedBlock."""
+    """The head only, without verifying its checksum. Raises DamagedBlock."""
     if len(data) - offset < BLOCK_HEAD_BYTES or data[offset : offset + 4] != BLOCK_MAGIC:
         raise DamagedBlock("no block")
     _, _, kind, count, ledger_id, first, body_bytes = _HEAD.unpack_from(data, offset)
@@ -112,7 +112,7 @@ def check_head(head: BlockHead, data: bytes, offset: int = 0) -> tuple[int, ...]
 def decode_entries(
     head: BlockHead, table: Sequence[int], data: bytes, offset: int = 0
 ) -> list[bytes | None]:
-    """Packets of a block; None where an entry's bytes are not what was written."""
+    """Packets of a block; None for a damaged entry."""
     place = offset + BLOCK_HEAD_BYTES + head.table_bytes
     found: list[bytes | None] = []
     for length, checksum in zip(table[::2], table[1::2], strict=True):

@@ -1,9 +1,9 @@
 """Garbage collection (spec BK-06): deleted ledgers, then logs without live data, then sparse logs.
 
-Behaviour follows `ScanAndCompareGarbageCollector` and `GarbageCollectorThread`: what is held is
-listed before metadata
-is read, so that a ledger made meanwhile is never taken for garbage. A log goes when metadata knows
-none of its ledgers: that the index has nothing of a ledger does not mean that it was deleted.
+Behaviour follows `ScanAndCompareGarbageCollector` and `GarbageCollectorThread`: the held ledgers
+are listed before metadata is read, so that a ledger created meanwhile never counts as garbage. A
+log is removed if metadata has none of its ledgers: a ledger's absence in the index doesn't mean
+that it was deleted.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 
 class DamagedEntry(NamedTuple):
-    """An entry whose bytes are not what was written."""
+    """An entry with damaged bytes."""
 
     ledger_id: int
     entry_id: int
@@ -58,9 +58,9 @@ def scrub_log(
 ) -> Iterator[DamagedEntry]:
     """Damaged entries of a log, as they are found. Blocks. Raises OSError.
 
-    A block that the index doesn't have is no loss: its flush ended in a crash and came again, or
-    another log has it now. Nor is one of which another log has a whole copy: a rebuilt index knows
-    the blocks of such flushes too.
+    A block that isn't in the index is no loss: its flush was repeated after a crash, or another log
+    has it now. Nor is one with an intact copy in another log: a rebuilt index also has the blocks
+    of such flushes.
     """
     with logs.reading(log_id) as file:
         for offset, head in scan_blocks(file):
@@ -88,7 +88,7 @@ def scrub_log(
 def _has_other_copy(
     logs: EntryLogs, index: LocationIndex, damaged: Location, entry_id: int
 ) -> bool:
-    """Whether the entry is whole in another block."""
+    """Whether another block has an intact copy of the entry."""
     for other in index.find(damaged.ledger_id, entry_id):
         if other == damaged:
             continue
@@ -103,7 +103,7 @@ def _has_other_copy(
 
 
 class GcReport(NamedTuple):
-    """What one round did."""
+    """The results of one round."""
 
     ledgers_deleted: list[int]
     logs_removed: int
@@ -113,7 +113,7 @@ class GcReport(NamedTuple):
 def plan_logs(
     maps: dict[int, dict[int, int]], live: Callable[[int], bool], threshold: float
 ) -> tuple[list[int], list[int]]:
-    """Of logs with their ledgers' bytes: those to remove, and those to compact, sparsest first."""
+    """The logs to remove, and those to compact, sparsest first, by their ledgers' bytes."""
     removable: list[int] = []
     sparse: list[tuple[float, int]] = []
     for log_id, sizes in maps.items():
@@ -127,7 +127,7 @@ def plan_logs(
 
 
 class GarbageCollector:
-    """One task. Deletes from the index under the checkpointer's lock, so no flush interferes."""
+    """One task. Deletes from the index under the checkpointer's lock, which excludes flushes."""
 
     def __init__(
         self,
@@ -145,10 +145,10 @@ class GarbageCollector:
         self._incomplete: set[LedgerDirectory] = set()
         self._stopping = threading.Event()
         self.stop = self._stopping.set
-        """Have a running compaction or scrub give up; what a compaction wrote is thrown away."""
+        """Stop a running compaction or scrub; a compaction's draft is removed."""
 
     async def run(self, live_ledgers: LiveLedgers) -> None:
-        """Collect for ever; compaction when its interval has passed."""
+        """Collect repeatedly; compact when the compaction's interval has passed."""
         minor = major = scrubbed = trio.current_time()
         while True:
             await trio.sleep(self._options.gc_interval_s)
@@ -163,15 +163,15 @@ class GarbageCollector:
                 if now - scrubbed >= self._options.scrub_interval_s:
                     await self._storage.workers.run(self.scrub)
                     scrubbed = now
-            except Exception as error:  # metadata away, a failed disk, a defect: later again
+            except Exception as error:  # no metadata, a failed disk, a defect: retried later
                 expected = isinstance(error, OSError | MetadataError)
                 logger.error("garbage collection failed: %s", error, exc_info=not expected)
 
     async def collect(self, live_ledgers: LiveLedgers, threshold: float = 0.0) -> GcReport:
-        """One round; logs with a smaller share of live bytes than `threshold` are compacted.
+        """One round; logs with a share of live bytes below `threshold` are compacted.
 
-        On a full disk the index may not take the deletions: logs that hold nothing else go all the
-        same, and the next round deletes again. Raises OSError.
+        On a full disk, writing the deletions to the index may fail: logs with only deleted ledgers
+        are removed nevertheless, and the next round retries. Raises OSError.
         """
         old_logs = [(store, store.logs.finished_ids()) for store in self._storage.stores]
         stored = await self._storage.workers.run(self._stored, old_logs)
@@ -199,7 +199,8 @@ class GarbageCollector:
         return GcReport(sorted(deleted), removed, compacted)
 
     async def _forget(self, garbage: dict[int, LedgerDirectory]) -> OSError | None:
-        """Drop deleted ledgers from memory and index; returns why the index still has them."""
+        """Drop deleted ledgers from memory and index; returns the error if the index still has
+        them."""
         async with self._checkpointer.paused():
             for ledger_id, store in garbage.items():
                 self._storage.table.states.pop(ledger_id, None)
@@ -219,7 +220,7 @@ class GarbageCollector:
         }
 
     def _stored(self, logs: list[tuple[LedgerDirectory, list[int]]]) -> set[int]:
-        """Ledgers that the logs hold anything of, whatever the index says."""
+        """Ledgers with blocks in the logs, regardless of the index."""
         return {
             ledger_id
             for store, log_ids in logs
@@ -228,7 +229,7 @@ class GarbageCollector:
         }
 
     def _map(self, store: LedgerDirectory, log_id: int) -> dict[int, int]:
-        """Bytes of each ledger in a log, also of what the index has there and can't be read."""
+        """Bytes of each ledger in a log, including unreadable blocks in the index."""
         known = self._maps.get((store, log_id))
         if known is None:
             unreadable: list[range] = []
@@ -266,7 +267,7 @@ class GarbageCollector:
             store.logs.remove(log_id)
             del self._maps[store, log_id]
         compacted = 0
-        if store in self._incomplete:  # compaction keeps only what the index has
+        if store in self._incomplete:  # compaction keeps only blocks in the index
             sparse = []
         for log_id in sparse:
             if (store, log_id) in self._damaged:
@@ -284,8 +285,8 @@ class GarbageCollector:
         return len(removable), compacted
 
     def _check_index(self, store: LedgerDirectory, stored: set[int], unknown: set[int]) -> None:
-        """A ledger of the metadata that stands in a log, but not in the index: the next start
-        rebuilds the index. Said once."""
+        """If a ledger of the metadata is in a log but not in the index, let the next start rebuild
+        the index. Logged once."""
         missed = sorted(unknown & stored)
         if missed and store not in self._incomplete:
             self._incomplete.add(store)

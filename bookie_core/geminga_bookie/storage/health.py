@@ -1,8 +1,8 @@
-"""Which directories take writes (spec BK-10): disk usage thresholds and failed writes. Pure but for
+"""Writable directories (spec BK-10), by disk usage thresholds and failed writes. Pure except for
 `full`.
 
-One full directory of several stops nothing: what is new goes to the others. The bookie is read-only
-when no ledger directory or no journal directory is left.
+If one of several directories is full, new ledgers go to the others. The bookie is read-only if no
+ledger directory or no journal directory is writable.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Part(NamedTuple):
 
 
 def parts(options: BookieOptions) -> Iterator[tuple[Part, list[Path]]]:
-    """All parts of a bookie, each with the directories that it needs."""
+    """All parts of a bookie, each with its directories."""
     for number, directory in enumerate(options.journal_dirs):
         yield Part(JOURNAL, number), [directory]
     for number, directory in enumerate(options.ledger_dirs):
@@ -42,7 +42,7 @@ def parts(options: BookieOptions) -> Iterator[tuple[Part, list[Path]]]:
 def plan_full(
     usages: Sequence[tuple[Path, DiskUsage]], options: DiskOptions, *, was_full: bool
 ) -> str:
-    """Which disk is too full for writes: above `usage_max`, until at or under `usage_low`."""
+    """The disk that is too full for writes: above `usage_max`, until at or below `usage_low`."""
     limit = min(options.usage_low, options.usage_max) if was_full else options.usage_max
     for directory, usage in usages:
         if usage.used_share > limit:
@@ -51,20 +51,20 @@ def plan_full(
 
 
 class Refusals:
-    """Parts that take no new entries, by number, each with what an add is answered."""
+    """Parts that accept no new entries, by number, each with the error for adds."""
 
     def __init__(self) -> None:
         self.journals: Mapping[int, BookkeeperError] = {}
         self.stores: Mapping[int, BookkeeperError] = {}
 
     def of(self, journal: int, store: int) -> BookkeeperError | None:
-        """For a ledger of that journal and that ledger directory."""
+        """The error for a ledger of that journal and that ledger directory, or None."""
         return self.journals.get(journal) or self.stores.get(store)
 
 
 class Health:
-    """Reasons for being read-only, by part. `error` is what every ordinary add is answered with,
-    None while writes are taken; `refusals` is what those to some parts are answered with."""
+    """Reasons for being read-only, by part. `error` is for every ordinary add, None if the bookie
+    is writable; `refusals` has errors for adds to some parts."""
 
     def __init__(self, disk: Disk, options: BookieOptions, ballasts: Sequence[Ballast]) -> None:
         self._disk = disk
@@ -78,11 +78,11 @@ class Health:
 
     @property
     def failed(self) -> bool:
-        """Whether a write failed, and has not succeeded since."""
+        """Whether the last write of a journal or flush failed."""
         return bool(self._reasons.get("journal") or self._reasons.get("flush"))
 
     def set(self, source: str, reasons: Mapping[Part, str]) -> None:
-        """The parts that a source has reasons against; what it said before is taken back."""
+        """Replace a source's reasons against parts."""
         self._reasons[source] = {part: reason for part, reason in reasons.items() if reason}
         found: dict[Part, str] = {}
         for part in self._parts:
@@ -115,7 +115,7 @@ class Health:
                 logger.warning("%s takes writes again", where)
 
     def full(self) -> dict[Part, str]:
-        """Which parts have no room for writes, and why. Blocks: call it in a thread."""
+        """Parts without room for writes, with the reasons. Blocks: call it in a thread."""
         was = self._reasons.get("disk", {})
         return {
             part: reason
@@ -134,7 +134,7 @@ class Health:
         for directory in directories:
             ballast = self._ballasts.get(directory / BALLAST_NAME)
             if ballast is not None and not ballast.restore():
-                # What a start has taken from it must not be filled with adds: the next needs it.
+                # A start has used the ballast: adds must not fill its space, the next start's need.
                 return f"{directory} has no room for its ballast"
         return ""
 

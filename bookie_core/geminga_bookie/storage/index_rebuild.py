@@ -22,13 +22,13 @@ BATCH_BLOCKS_MAX = 4096
 
 
 def rebuild_index(logs: EntryLogs, index: LocationIndex, *, in_doubt: bool = False) -> int:
-    """Write every whole block's place and every ledger's record; returns the number of blocks.
+    """Write every whole block's location and every ledger's record; returns the number of blocks.
 
-    Records of one ledger are merged, also with what the index still knows: what only ever grows
-    (fence, LACs) keeps the most. Ledgers deleted before come back and are collected again. Only the
-    last batch makes the index complete: after a kill in between, the next start does all of it
-    again. `in_doubt` puts all ledgers into limbo: only the lost index may have said so. Raises
-    DataDirError, OSError.
+    Records of one ledger are merged, also with the index's remaining ones; monotonic values (fence,
+    LACs) keep their maximum. Deleted ledgers reappear, and are collected again. Only the last batch
+    marks the index as complete: after a kill before it, the next start repeats everything.
+    `in_doubt` puts all ledgers into limbo, as that may have been recorded in the lost index only.
+    Raises DataDirError, OSError.
     """
     index.clear_locations()
     records = {record.ledger_id: record for record in index.ledgers()}

@@ -1,8 +1,8 @@
-"""The journal: group commit, one durable write for all that waited (spec BK-01, BK-02).
+"""The journal: group commit, with one durable write for all waiting requests (spec BK-01, BK-02).
 
 Behaviour follows `org.apache.bookkeeper.bookie.Journal`. The loop puts requests into a queue; a
-thread (or what `Workers` has for it) takes all that is there, writes them as one record, syncs, and
-tells the loop once for the whole group.
+thread (or its substitute in `Workers`) takes all of them, writes them as one record, syncs, and
+notifies the loop once per group.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ logger = logging.getLogger(__name__)
 
 BARRIER = 0
 IDLE_MARK_S = 0.05
-"""After so long without a request the end of the file is marked."""
+"""After this time without a request the end of the file is marked."""
 
 
 class Request(NamedTuple):
     """One run of entries, or one fact about a ledger, to be made durable.
 
     A request of kind BARRIER is not written, but its group is synced. A request with an error is
-    not written either: it only keeps its place in the order of answers.
+    not written either: it is only completed in order.
     """
 
     kind: int
@@ -58,7 +58,7 @@ class Request(NamedTuple):
 
 @dataclass(slots=True)
 class JournalStatistics:
-    """Since the start; `sync_s` is the time of the last durable write."""
+    """Counters since the start; `sync_s` is the duration of the last durable write."""
 
     groups: int = 0
     entries: int = 0
@@ -68,7 +68,7 @@ class JournalStatistics:
 
 
 class GroupOutcome(NamedTuple):
-    """What became of a group."""
+    """The result of a group."""
 
     completions: list[Completion]
     error: BookkeeperError | None
@@ -93,20 +93,20 @@ class Journal:
         self._driver = workers.drive("bookie-journal", self)
         self._segment: Segment | None = None
         self._end = end
-        """Behind the last record that is on disk, of any file: the next file names it."""
+        """End of the last record on disk, of any file: the next file names it."""
         self._is_end_marked = True
         self._unwritten: dict[tuple[int, int], bytes] = {}
-        """Items without a callback, of failed groups: they are written with the next group."""
+        """Items without a callback of failed groups: they are written with the next group."""
         self._doubtful_to: JournalPosition | None = None
-        """Without `sync_data`: up to where records may not be on disk although they were written
-        and acknowledged, because a sync failed. No barrier passes until a checkpoint has."""
+        """Without `sync_data`, after a failed sync: written and acknowledged records up to here may
+        not be on disk. Barriers fail until a checkpoint has passed it."""
         self._doubt_lock = threading.Lock()
         self._counts = JournalStatistics()
         self.position = JournalPosition(0, 0)
-        """Behind the last record that is on disk, and so acknowledged. Only ever set whole."""
+        """End of the last record on disk, and so acknowledged. Replaced atomically."""
         self.submit = self._driver.submit
-        """Queue a request; its `done` comes in order, in the loop. Bounded by its clients, as the
-        broker does with `maxMessagePublishBufferSizeInMB`: while this disk hangs, the write caches
+        """Queue a request; its `done` is called in order, in the loop. Clients bound the queue, as
+        the broker with `maxMessagePublishBufferSizeInMB`: while this disk hangs, the write caches
         may still be flushed to others."""
 
     def start(self) -> None:
@@ -116,7 +116,7 @@ class Journal:
         self._driver.start()
 
     def stop(self) -> None:
-        """Write what is queued, end, close the file. Blocks."""
+        """Write queued requests, end, and close the file. Blocks."""
         self._driver.stop()
         self._files.close()
         segment, self._segment = self._segment, None
@@ -125,7 +125,7 @@ class Journal:
             segment.file.close()
 
     def set_mark(self, mark: JournalPosition) -> None:
-        """Everything up to the mark is in its place: drop older files. Raises OSError. Blocks."""
+        """All entries up to the mark are in entry logs: drop older files. Raises OSError."""
         self._files.set_mark(mark)
         with self._doubt_lock:
             if self._doubtful_to is not None and mark >= self._doubtful_to:
@@ -147,7 +147,7 @@ class Journal:
         complete(outcome.completions)
 
     def gather(self) -> tuple[list[Request], bool]:
-        """See `GroupLoop.gather`: all that waits, up to the bounds of a group."""
+        """See `GroupLoop.gather`: all waiting requests, up to the bounds of a group."""
         take = self.requests.get
         request = self._first_request()
         group: list[Request] = []
@@ -202,7 +202,7 @@ class Journal:
                 self._segment = self._files.take(0)
             if barrier and not (index and self._options.sync_data):
                 self._sync()
-        except Exception as error:  # whatever it is, the callbacks must run
+        except Exception as error:  # also after a defect the callbacks must run
             logger.error("journal write failed: %s", error, exc_info=not isinstance(error, OSError))
             if self._segment is not None:
                 # After a failed fdatasync the file's contents are unknown: never write there again.
@@ -260,7 +260,7 @@ class Journal:
         )
         self._is_end_marked = False
         if self._options.sync_data:
-            # All before it in the file was written so too.
+            # All earlier records of the file were also written durably.
             started = time.perf_counter()
             segment.file.write_durably(buffers, segment.offset)
             self._counts.sync_s = time.perf_counter() - started
@@ -281,7 +281,7 @@ class Journal:
 
 
 def _completions(group: list[Request], error: BookkeeperError | None) -> list[Completion]:
-    """The answers of a group: neighbouring runs of one ledger become one."""
+    """The completions of a group: adjacent runs of one ledger are joined."""
     completions: list[Completion] = []
     last_ledger, last_next = -1, -1
     for _, ledger_id, number, payload, _, done, failed in group:

@@ -1,4 +1,4 @@
-"""The files of one journal directory: made, reused, dropped behind the mark (spec BK-01)."""
+"""The files of one journal directory: created, reused, removed before the mark (spec BK-01)."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _MARK = struct.Struct("<4sIQQI")
 _MARK_MAGIC = b"GMRK"
 _MARK_VERSION = 1
 _READ_BYTES = 256 * 1024
-"""Of a used file at once, so that no thread waits long for the interpreter lock."""
+"""Bytes of a used file read at once, so that no thread waits long for the interpreter lock."""
 _DRAFT_NAME = "next.tmp"
 SPARE_BYTES = 4 * 1024 * 1024
-"""So much must be free beside a file that is made ready."""
+"""Space that must remain free beside a prepared file."""
 
 
 def journal_name(journal_id: int) -> str:
@@ -55,7 +55,7 @@ def journal_ids(disk: Disk, directory: Path) -> list[int]:
 
 
 def read_mark(disk: Disk, directory: Path) -> JournalPosition | None:
-    """Up to where everything is in its place beside the journal; None if there is no valid mark."""
+    """The position up to which entries are in entry logs; None if there is no valid mark."""
     data = read_file(disk, directory / MARK_NAME)
     if data is None or len(data) != _MARK.size:
         return None
@@ -66,7 +66,7 @@ def read_mark(disk: Disk, directory: Path) -> JournalPosition | None:
 
 
 def write_mark(disk: Disk, directory: Path, mark: JournalPosition) -> None:
-    """Durably. Raises OSError."""
+    """Write the mark durably. Raises OSError."""
     data = _MARK.pack(_MARK_MAGIC, _MARK_VERSION, *mark, 0)[:-4]
     replace_file(disk, directory / MARK_NAME, data + crc32c(data).to_bytes(4, "little"))
 
@@ -85,12 +85,12 @@ class Segment:
         self.sequence = 0
 
     def room_for(self, size_bytes: int) -> bool:
-        """Whether so much can be written behind the last record."""
+        """Whether that many bytes fit after the last record."""
         return self.offset + size_bytes <= self.capacity_bytes
 
     def mark_end(self) -> None:
-        """Say that all records so far are on disk. Not synced, and no error if it fails: without
-        the mark a damaged last record is harder to tell from an unfinished one."""
+        """Mark that all records so far are on disk. Not synced, and a failure is not raised:
+        without the mark it is just harder to tell a damaged last record from an unfinished one."""
         if not self.room_for(PAGE_BYTES):
             return
         mark = encode_end_mark(self.journal_id, self.salt, self.sequence)
@@ -101,7 +101,7 @@ class Segment:
 
 
 class JournalFiles:
-    """Hands out segments; the next one is made ready in the background while the last is filled."""
+    """Provides segments; the next one is prepared in the background while the last is filled."""
 
     def __init__(
         self,
@@ -125,8 +125,8 @@ class JournalFiles:
         self._maker: Work | None = None
 
     def take(self, needed_bytes: int) -> Segment:
-        """A segment with room for `needed_bytes`: the one made ready, or a small one at once.
-        Raises OSError."""
+        """A segment with room for `needed_bytes`: the prepared one, or a small one at once. Raises
+        OSError."""
         if self._maker is not None:
             self._maker.join()
             self._maker = None
@@ -141,9 +141,8 @@ class JournalFiles:
         return segment
 
     def spoil(self, journal_id: int) -> None:
-        """A write or sync of that file failed. What can be read there need not be on the disk, so
-        the file is not used again: its next use would take for earlier content what vanishes with
-        the power."""
+        """A write or sync of that file failed: its readable content may not be on disk. So it is
+        not reused, as the next use would record content that a power failure may remove."""
         with self._lock:
             self._spoiled.add(journal_id)
 
@@ -160,7 +159,7 @@ class JournalFiles:
                 logger.warning("no journal file made ready in %s: %s", self._directory, error)
 
     def _make(self, size_bytes: int, needed_bytes: int) -> Segment:
-        """A new file; on a full disk an old one behind the mark, backup or not."""
+        """A new file; on a full disk an old one before the mark, even a backup."""
         try:
             file = self._disk.open(self._draft, create=True)
             return self._prepare(file, size_bytes)
@@ -170,7 +169,7 @@ class JournalFiles:
             return self._prepare(self._disk.open(self._draft), 0)
 
     def _prepare(self, file: DiskFile, reserve_bytes: int) -> Segment:
-        """Make the draft a journal file with room for so many bytes; 0: of the size that it has."""
+        """Turn the draft into a journal file with room for that many bytes; 0: its size."""
         try:
             earlier: list[int] = []
             if reserve_bytes:
@@ -193,18 +192,18 @@ class JournalFiles:
             self._disk.sync_directory(self._directory)
         except OSError:
             file.close()
-            # What is left of it would keep the room that others need on a full disk.
+            # On a full disk others need the draft's space.
             self._disk.remove(self._draft)
             raise
-        # Only now: a number that no file has would look like a lost journal at the next start.
+        # Only now: a number without a file would look like a lost journal at the next start.
         self._next_id = header.journal_id + 1
         return Segment(header, file)
 
     def _read_earlier(self, file: DiskFile, size_bytes: int) -> list[int]:
-        """Checksums of what an earlier use left, so that the next start can tell it from damage.
+        """Checksums of an earlier use's content, so that the next start can tell it from damage.
 
-        No pauses: a journal that takes 200 MB/s would wait for its next file. Each read releases
-        the interpreter lock.
+        Without pauses: a journal with 200 MB/s would wait for its next file. Each read releases the
+        interpreter lock.
         """
         earlier: list[int] = []
         for offset in range(0, size_bytes, _READ_BYTES):
@@ -213,13 +212,13 @@ class JournalFiles:
         return earlier
 
     def _check_room(self, size_bytes: int) -> None:
-        """A file made ready may not fill the disk: others need room for what is more urgent."""
+        """A prepared file must not fill the disk: others need the space more urgently."""
         if self._disk.usage(self._directory).free_bytes < size_bytes + SPARE_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._directory))
 
     def _recycle(self, size_bytes: int, needed_bytes: int, backups: int) -> bool:
-        """Turn the oldest file behind the mark and beyond the backups into the draft; False if
-        there is none, or it is too small: then it is gone."""
+        """Turn the oldest file before the mark, except backups, into the draft; False if there is
+        none, or if it is too small: then it is removed."""
         with self._lock:
             behind = self._behind_mark()
             while len(behind) > backups and behind[0] in self._spoiled:
@@ -242,7 +241,7 @@ class JournalFiles:
         return [journal_id for journal_id in ids if journal_id < self._mark.journal_id]
 
     def set_mark(self, mark: JournalPosition) -> None:
-        """Write the mark; remove files behind it, but backups and one for reuse. Raises OSError."""
+        """Write the mark; remove older files, except backups and one for reuse. Raises OSError."""
         write_mark(self._disk, self._directory, mark)
         with self._lock:
             self._mark = mark
@@ -255,7 +254,7 @@ class JournalFiles:
         self._spoiled.discard(journal_id)
 
     def close(self) -> None:
-        """Wait for the maker and close what was made ready."""
+        """Wait for the preparing task, and close the prepared file."""
         if self._maker is not None:
             self._maker.join()
         if self._ready is not None:

@@ -1,8 +1,8 @@
-"""What a reading of one journal file found beside its items, and the verdict on it (spec BK-02).
+"""Findings of a journal file's scan beside its items, and the verdict on them (spec BK-02).
 
-Three things prove that a place was on disk, and so acknowledged: a later record of the same file
-(a record is begun when all before it are durable), an end mark, and the end that the next file
-names. What stands behind the last proof is judged by its pages.
+Three things prove that a place was on disk, and so acknowledged: a later record of the same file (a
+record is begun after all before it are durable), an end mark, and the end named by the next file.
+Content after the last proof is judged by its pages.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from geminga_bookie.storage.journal_format import JournalPosition
 
 
 class Doubt(NamedTuple):
-    """A place behind the last proof that isn't a whole record."""
+    """A place after the last proof that isn't a whole record."""
 
     offset: int
     end: int
     text: str
     damaged: bool
-    """It was written whole and changed later; else a crash may have left it so."""
+    """Whether it was written whole and changed later; else a crash may have left it so."""
 
 
 @dataclass(slots=True)
 class FileFindings:
-    """One file's."""
+    """The findings of one file."""
 
     journal_id: int
     path: Path
     records: int = 0
-    """Whole ones."""
+    """Number of whole records."""
     proven_end: int = 0
-    """Everything in front of it was acknowledged."""
+    """All before it was acknowledged."""
     predecessor: JournalPosition | None = None
-    """The file that was written before, and its end, as the first record says."""
+    """The preceding file and its end, named by the first record."""
     notes: list[str] = field(default_factory=list)
-    """Damage that loses nothing."""
+    """Damage without loss."""
     damages: list[str] = field(default_factory=list)
-    """What was acknowledged and can't be read."""
+    """Acknowledged content that can't be read."""
     doubts: list[Doubt] = field(default_factory=list)
 
     def prove(self, end: int) -> None:
-        """Everything in front of `end` was acknowledged: what was doubtful there is damage."""
+        """All before `end` was acknowledged: doubts there are damage."""
         self.proven_end = max(self.proven_end, end)
         self.damages += [doubt.text for doubt in self.doubts if doubt.offset < end]
         self.doubts = [doubt for doubt in self.doubts if doubt.offset >= end]
@@ -54,7 +54,7 @@ class FileFindings:
         if named_end is not None:
             read_to = max([self.proven_end, *(doubt.end for doubt in self.doubts)])
             self.prove(named_end)
-            # Behind the named end nothing was acknowledged.
+            # Nothing was acknowledged after the named end.
             self.doubts = []
             if read_to < named_end:
                 self.damages.append(

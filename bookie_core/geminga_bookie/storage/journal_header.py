@@ -12,7 +12,7 @@ FILE_MAGIC = b"GEMJ"
 FILE_VERSION = 2
 OLD_VERSION = 1
 SECTOR_BYTES = 512
-"""Of each page so many bytes are compared: what a disk writes whole, and where a record begins."""
+"""The bytes compared of each page: a disk writes them atomically, and a record begins there."""
 _ZERO_SECTOR = bytes(SECTOR_BYTES)
 _START = struct.Struct("<4sIQI")
 _REST = struct.Struct("<QQII")
@@ -21,21 +21,21 @@ _TABLE_ENTRY_BYTES = 4
 
 
 class FileHeader(NamedTuple):
-    """What a journal file says of itself."""
+    """A journal file's header."""
 
     version: int
     journal_id: int
     salt: int
     capacity_bytes: int
-    """Size of the file when it was made."""
+    """Size of the file at its creation."""
     first_offset: int
-    """Where records begin."""
+    """Offset of the first record."""
     earlier: Sequence[int] | None
     """CRC32C of each page's first sector before this use; empty: zeros. None: not known."""
 
     def is_unwritten(self, sector: bytes, offset: int) -> bool:
-        """Whether the page at `offset`, which begins with `sector`, is as it was before this use,
-        or behind the file's end. False where that isn't known and there is something."""
+        """Whether the page at `offset`, which begins with `sector`, is unchanged since before this
+        use, or after the file's end. False for content if the earlier content isn't known."""
         if self.earlier and sector:
             number = offset // PAGE_BYTES
             return number < len(self.earlier) and crc32c(sector) == self.earlier[number]
@@ -43,7 +43,7 @@ class FileHeader(NamedTuple):
 
 
 def first_offset(capacity_bytes: int, *, recycled: bool) -> int:
-    """Where records begin: behind the header's page and, in a reused file, its table."""
+    """Offset of the first record: after the header's page and, in a reused file, its table."""
     table_bytes = _TABLE_ENTRY_BYTES * (capacity_bytes // PAGE_BYTES) if recycled else 0
     return PAGE_BYTES + page_round(table_bytes)
 
@@ -66,7 +66,7 @@ def encode_header(header: FileHeader) -> bytes:
 
 
 def parse_version(page: bytes) -> tuple[int, int]:
-    """Version and number, which stand at the same place in all versions. Raises DamagedRecord."""
+    """Version and number, which all versions have at the same place. Raises DamagedRecord."""
     if len(page) < _HEADER_BYTES:
         raise DamagedRecord("the file is shorter than its header")
     magic, version, journal_id, checksum = _START.unpack_from(page)

@@ -1,4 +1,4 @@
-"""Reading one journal file: every whole record, and what became of the others (spec BK-02)."""
+"""Reads one journal file: every whole record, and findings about the others (spec BK-02)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SEARCH_BYTES = 1024 * 1024
 def scan(
     file: DiskFile, journal_id: int, start: int, findings: FileFindings
 ) -> Iterator[JournalItem]:
-    """Items of every whole record from `start` on (0: from the first); everything else goes to
+    """Items of every whole record from `start` on (0: from the first); other content is noted in
     `findings`. Raises DataDirError for a file of another version, OSError."""
     header = _header(file, journal_id, findings)
     if header is None:
@@ -76,7 +76,7 @@ def _header(file: DiskFile, journal_id: int, findings: FileFindings) -> FileHead
 def _header_by_records(
     file: DiskFile, journal_id: int, findings: FileFindings, damage: DamagedRecord
 ) -> FileHeader | None:
-    """The first record names file and salt too, so that a damaged header alone loses nothing."""
+    """The first record also has file number and salt, so that a damaged header loses nothing."""
     size = file.size()
     note = f"{findings.path}: {damage}; its records are read without"
     for recycled in (False, True):
@@ -97,16 +97,16 @@ def _header_by_records(
 
 
 class _Rest(NamedTuple):
-    """What stands behind a place without a record."""
+    """The content after a place without a record."""
 
     found: tuple[int, RecordHead] | None
-    """The next header of this file, and where."""
+    """The next record header of this file, with its offset."""
     is_written: bool
-    """Whether any page up to there, or to the end, was written."""
+    """Whether any page before it, or before the end, was written."""
 
 
 class _Scan:
-    """One reading of a file of version 2."""
+    """One scan of a file of version 2."""
 
     def __init__(self, file: DiskFile, header: FileHeader, findings: FileFindings) -> None:
         self._file = file
@@ -128,7 +128,7 @@ class _Scan:
                 self._findings.doubts.append(self._hole(offset, rest.found))
                 offset = rest.found[0]
                 continue
-            # A record is begun when all before it are on disk.
+            # A record is begun after all before it are on disk.
             self._findings.prove(offset)
             self._next_sequence = head.sequence + 1
             end = offset + head.total_bytes
@@ -151,7 +151,7 @@ class _Scan:
         return self._own_head(self._file.read(RECORD_HEADER_BYTES, offset))
 
     def _own_head(self, data: bytes) -> RecordHead | None:
-        """A header of this file that can stand behind those read."""
+        """A record header of this file that may follow those read."""
         try:
             head = parse_record_head(data)
         except DamagedRecord:
@@ -188,7 +188,7 @@ class _Scan:
         return _Rest(None, is_written)
 
     def _judge_end(self, offset: int, mark: RecordHead | None, rest: _Rest) -> None:
-        """No record stands at `offset` or behind it."""
+        """There is no record at or after `offset`."""
         if mark is not None:
             self._findings.prove(offset)
             return
@@ -227,7 +227,7 @@ class _Scan:
         return Doubt(offset, end, text, damaged=not self._has_unwritten_page(offset, end))
 
     def _has_unwritten_page(self, offset: int, end: int) -> bool:
-        """Whether a crash in mid-write can have left it so."""
+        """Whether a crash during the write may have left it so."""
         if self._header.earlier is None:
             return True
         return any(

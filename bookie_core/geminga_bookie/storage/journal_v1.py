@@ -1,7 +1,7 @@
 """Records of journal files of version 1, for reading only (docs/DATA_FILES.md).
 
-They carry no salt, and their file's header names no earlier content, so what stands behind the
-last whole record can't be told from an earlier use of the file for certain.
+They have no salt, and their file's header has no earlier content, so content after the last whole
+record can't be distinguished from an earlier use of the file with certainty.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def scan(
 
 
 def starts_with_record(file: DiskFile, journal_id: int) -> bool:
-    """Whether the first record's header is one of this version and of that file."""
+    """Whether the first record's header is of this version and that file."""
     try:
         return _parse_head(file.read(RECORD_HEADER_BYTES, PAGE_BYTES))[2] == journal_id
     except DamagedRecord:
@@ -98,7 +98,7 @@ def _read_record(
 
 
 def _is_record_start(file: DiskFile, offset: int, journal_id: int) -> bool:
-    """Whether something was being written there: not zeros, and not an older use's record."""
+    """Whether a write was begun there: neither zeros nor a record of an older use."""
     data = file.read(PAGE_BYTES, offset)
     if not data.strip(b"\0"):
         return False
@@ -127,7 +127,7 @@ def _find_record(
 
 
 def _items(body: bytes) -> Iterator[JournalItem]:
-    """Items of a body whose checksum was right. Raises DamagedRecord if it was written wrongly."""
+    """Items of a body with a correct checksum. Raises DamagedRecord if it is invalid."""
     offset, end = 0, len(body)
     while offset < end:
         if end - offset < ITEM_BYTES:

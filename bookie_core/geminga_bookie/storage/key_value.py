@@ -1,6 +1,6 @@
-"""What the index is kept in: keys in order, batches that are written whole; RocksDB in production.
+"""The index's store: ordered keys, atomic batches; RocksDB in production.
 
-The seam beneath `LocationIndex`, so that a simulated disk can lose its unsynced batches
+An interface below `LocationIndex`, so that a simulated disk can lose unsynced batches
 (docs/decisions/0021).
 """
 
@@ -28,12 +28,12 @@ OPEN_FILES_MAX = 128
 
 
 class Batch:
-    """Changes that are written together, in this order."""
+    """Changes that are written atomically, in this order."""
 
     def __init__(self) -> None:
         self.changes: list[tuple[bytes, bytes | None, bytes | None]] = []
-        """Key and value of a put; key, None, None of a delete; first and last key, the last not
-        included, around a None of a delete of a range."""
+        """(key, value, None): put; (key, None, None): delete; (first, None, end): delete from
+        `first` to before `end`."""
 
     def put(self, key: bytes, value: bytes) -> None:
         """Set a key."""
@@ -49,59 +49,59 @@ class Batch:
 
 
 class Cursor(Protocol):
-    """A place in the order of keys. Sees what was there when it was made."""
+    """A position in the order of keys, over a snapshot from its creation."""
 
     def seek(self, key: bytes) -> None:
-        """To that key or the next one."""
+        """Move to that key or the next one."""
 
     def seek_for_prev(self, key: bytes) -> None:
-        """To that key or the one before."""
+        """Move to that key or the one before."""
 
     def next(self) -> None:
-        """One on."""
+        """Move to the next key."""
 
     def prev(self) -> None:
-        """One back."""
+        """Move to the previous key."""
 
     def valid(self) -> bool:
-        """Whether it stands on a key: not at an end, nor at damage (see `status`)."""
+        """Whether it is at a key: neither at an end nor at damage (see `status`)."""
 
     def status(self) -> None:
         """Raises if the cursor met damage."""
 
     def key(self) -> bytes:
-        """Where it stands."""
+        """The current key."""
 
     def value(self) -> bytes:
-        """What is there."""
+        """The current value."""
 
 
 class KeyValueStore(Protocol):
-    """An open one. Methods raise any Exception: RocksDB's have no type."""
+    """An open store. Methods raise any Exception: RocksDB's have no specific type."""
 
     def get(self, key: bytes) -> bytes | None:
         """The value of a key."""
 
     def cursor(self) -> Cursor:
-        """Not at any key yet."""
+        """A new cursor, not at a key yet."""
 
     def write(self, batch: Batch, *, sync: bool) -> None:
-        """All of it or nothing; with `sync` it is on disk on return, and so is all before it.
-        After a failure nothing can be written before it was opened again."""
+        """Write atomically; with `sync` it is on disk on return, and so are earlier batches. After
+        a failure nothing can be written until it is reopened."""
 
     def close(self) -> None:
         """Idempotent."""
 
 
 class KeyValueStores(Protocol):
-    """Where they are opened."""
+    """Opens stores."""
 
     def open(self, directory: Path, *, read_only: bool = False) -> KeyValueStore:
-        """Open, and make if it isn't there. Raises any Exception; its text has "Corruption" if
-        the files are damaged."""
+        """Open a store, created if missing. Raises any Exception; its text has "Corruption" if the
+        files are damaged."""
 
     def free_bytes(self, directory: Path) -> int:
-        """Room on its file system. Raises OSError."""
+        """Free space on its file system. Raises OSError."""
 
 
 class RocksStore:

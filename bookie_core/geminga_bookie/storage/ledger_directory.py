@@ -33,14 +33,14 @@ from geminga_bookie.storage.write_cache import CachedRun, WriteCache
 logger = logging.getLogger(__name__)
 
 SPARE_BYTES = 1024 * 1024
-"""So much must be free beside what a flush writes."""
+"""Space that must remain free beside a flush's writes."""
 
 LOOKUPS_MAX = 3
-"""How often a lookup is repeated when compaction moved the block meanwhile."""
+"""Bound of repeated lookups after compaction moved the block."""
 
 
 class Sealed(NamedTuple):
-    """What a flush writes: a sealed half and the ledger records that changed."""
+    """The content of a flush: a sealed half and the changed ledger records."""
 
     cache: WriteCache
     records: list[LedgerRecord]
@@ -58,7 +58,7 @@ class LedgerDirectory:
         number: int = 0,
     ) -> None:
         self.number = number
-        """Of the directory, among those of the bookie."""
+        """The directory's number in the bookie."""
         self.logs = EntryLogs(disk, directory)
         self.index = index
         self.active = WriteCache()
@@ -73,7 +73,7 @@ class LedgerDirectory:
     def cached(
         self, ledger_id: int, entry_id: int, entries_max: int, bytes_max: int
     ) -> list[bytes] | None:
-        """From the write caches, else from the read cache; None if it must be read."""
+        """Packets from the write caches, else from the read cache; None if they must be read."""
         found = self.active.get(ledger_id, entry_id, entries_max, bytes_max)
         if found is None and self.sealed is not None:
             found = self.sealed.cache.get(ledger_id, entry_id, entries_max, bytes_max)
@@ -82,24 +82,23 @@ class LedgerDirectory:
         return found
 
     def last_cached(self, ledger_id: int) -> int:
-        """The highest entry id in the write caches, -1 if there is none."""
+        """The highest entry id in the write caches; -1 if there is none."""
         last = self.active.last_entry(ledger_id)
         return last if self.sealed is None else max(last, self.sealed.cache.last_entry(ledger_id))
 
     def swap(self, records: list[LedgerRecord]) -> Sealed:
-        """Seal the active half for a flush, together with the records. Only when none is sealed."""
+        """Seal the active half for a flush, with the records. Only if none is sealed."""
         assert self.sealed is None, "the other half is still being flushed"
         self.sealed = Sealed(self.active, records)
         self.active = WriteCache()
         return self.sealed
 
     def flushed(self) -> None:
-        """The sealed half is in its place."""
+        """The sealed half is flushed."""
         self.sealed = None
 
     def forget(self, ledger_id: int) -> None:
-        """Drop a deleted ledger from the caches, and from what is still to be flushed. Only while
-        no flush is at work."""
+        """Drop a deleted ledger from the caches, and from the sealed half. Not during a flush."""
         self.active.drop(ledger_id)
         if self.sealed is not None:
             self.sealed.cache.drop(ledger_id)
@@ -108,10 +107,10 @@ class LedgerDirectory:
         self.read_cache.drop(ledger_id)
 
     def flush(self, sealed: Sealed) -> None:
-        """Entry logs, synced; then the index, synced (BK-03). The caller moves the mark. Raises
+        """Write and sync entry logs, then the index (BK-03). The caller moves the mark. Raises
         OSError.
 
-        Repeated after a failure it writes everything again, into a new log.
+        A retry after a failure writes everything again, into a new log.
         """
         if not sealed.cache and not sealed.records:
             return
@@ -126,7 +125,7 @@ class LedgerDirectory:
         self.index.write(locations, sealed.records)
 
     def _check_room(self, sealed: Sealed) -> None:
-        """A flush that fills the disk first takes the room that a fence or metadata need there."""
+        """Fail early on a nearly full disk: a fence or metadata need the remaining space."""
         free_bytes = self.logs.disk.usage(self.logs.directory).free_bytes
         if free_bytes < sealed.cache.size_bytes + self._spare_bytes:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.logs.directory))
@@ -151,10 +150,10 @@ class LedgerDirectory:
     def load(
         self, ledger_id: int, entry_id: int, ahead_bytes: int, ahead_entries: int
     ) -> list[CachedBlock]:
-        """Read the entry, and with it what follows, up to the bounds (read-ahead).
+        """Read the entry and following ones, up to the bounds (read-ahead).
 
-        Blocks break at damaged entries. Raises NoSuchEntry, DigestMismatch if that very entry is
-        damaged, StorageFailed.
+        Blocks are split at damaged entries. Raises NoSuchEntry, DigestMismatch if the requested
+        entry is damaged, StorageFailed.
         """
         failure = ""
         for _ in range(LOOKUPS_MAX):
@@ -187,7 +186,7 @@ class LedgerDirectory:
                     for location in group:
                         blocks += _whole_parts(location.first, next(parsed))
             except (DamagedBlock, OSError):
-                # What is ahead may fail when it is asked for; the entry itself fails now.
+                # Fail now only for the requested entry; errors of later ones are raised on request.
                 if not _holds(blocks, entry_id):
                     raise
                 return blocks
@@ -198,7 +197,7 @@ class LedgerDirectory:
     def _adjacent(
         self, start: Location, bytes_max: int, entries_max: int
     ) -> Iterator[list[Location]]:
-        """Blocks from `start` on, up to the bounds, in groups that one read can fetch."""
+        """Blocks from `start` on, up to the bounds, in groups for one read each."""
         group = [start]
         size, entries = start.size_bytes, start.entries
         if size < bytes_max and entries < entries_max:
@@ -218,19 +217,19 @@ class LedgerDirectory:
         yield group
 
     def close(self) -> None:
-        """Seal the log and close all files. Everything must have been flushed."""
+        """Seal the log and close all files. Everything must be flushed before."""
         if self._writer is not None:
             writer, self._writer = self._writer, None
             try:
                 writer.seal()
-            except OSError as error:  # only the ledger map is missing: it is made again by reading
+            except OSError as error:  # only the ledger map is missing: a scan replaces it
                 logger.warning("%s: not sealed: %s", writer.path, error)
         self.logs.close()
         self.index.close()
 
 
 def split_run(run: CachedRun) -> Iterator[tuple[int, Sequence[bytes]]]:
-    """A run in parts that are blocks."""
+    """Split a run into blocks."""
     packets = run.packets
     ends = list(accumulate(map(len, packets)))
     start = size = 0

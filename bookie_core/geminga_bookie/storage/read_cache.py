@@ -1,4 +1,4 @@
-"""The read cache (spec BK-05): blocks that were read ahead, by ledger, bounded in bytes. Pure."""
+"""The read cache (spec BK-05): read-ahead blocks by ledger, bounded in bytes. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import NamedTuple
 from geminga_bookie.storage.write_cache import take_bounded
 
 IDLE_CACHES = 8
-"""A ledger has no reader any more if so many caches full were loaded since its last read."""
+"""A ledger counts as no longer read after this many cache sizes were loaded since its last read."""
 
 
 class CachedBlock(NamedTuple):
-    """Consecutive entries as they came from an entry log."""
+    """Consecutive entries, as read from an entry log."""
 
     first: int
     packets: list[bytes]
@@ -42,11 +42,11 @@ class _LedgerBlocks:
 
 
 class ReadCache:
-    """Blocks, evicted so that a ledger's catch-up reading costs its own older blocks first.
+    """Blocks, evicted so that a ledger's catch-up reading evicts its own older blocks first.
 
-    Ledgers that are no longer read go first. Then a ledger that holds more than its equal share
-    gives up its oldest block, but for its last two windows: a reader is still in the one when the
-    other is loaded. Otherwise the ledger that was read longest ago does.
+    First, ledgers that are no longer read. Then the oldest block of a ledger above its equal share,
+    except its last two windows, as a reader is still in one when the other is loaded. Otherwise the
+    least recently read ledger's.
     """
 
     def __init__(self, size_bytes_max: int) -> None:
@@ -58,7 +58,7 @@ class ReadCache:
     def get(
         self, ledger_id: int, entry_id: int, entries_max: int, bytes_max: int
     ) -> list[bytes] | None:
-        """Packets from that entry on, across blocks, at least one; None if the entry isn't here."""
+        """Packets from that entry on, across blocks, at least one; None if it isn't cached."""
         ledger = self._ledgers.get(ledger_id)
         if ledger is None:
             return None
@@ -92,19 +92,19 @@ class ReadCache:
         self._ledgers.move_to_end(ledger_id)
 
     def window_end(self, ledger_id: int) -> int:
-        """The entry after the last one that was read ahead; -1 if nothing was."""
+        """The entry after the last read-ahead one; -1 if there is none."""
         ledger = self._ledgers.get(ledger_id)
         return -1 if ledger is None else ledger.read_to
 
     def is_near_end(self, ledger_id: int, entry_id: int) -> bool:
-        """Whether a reader at that entry is in the second half of what was read ahead last."""
+        """Whether a reader at that entry is in the second half of the last window."""
         ledger = self._ledgers.get(ledger_id)
         if ledger is None:
             return False
         return (ledger.window_from + ledger.read_to) // 2 <= entry_id <= ledger.read_to
 
     def put(self, ledger_id: int, blocks: list[CachedBlock]) -> None:
-        """Take what was read ahead."""
+        """Add read-ahead blocks."""
         ledger = self._ledgers.get(ledger_id)
         if ledger is None:
             ledger = self._ledgers[ledger_id] = _LedgerBlocks()
@@ -129,7 +129,7 @@ class ReadCache:
                 del self._ledgers[victim]
 
     def _victim(self, ledger_id: int, needed_bytes: int) -> int:
-        """Whose oldest block makes room for what was loaded, so many bytes for that ledger."""
+        """The ledger whose oldest block is evicted for blocks of that size of `ledger_id`."""
         oldest, unused = next(iter(self._ledgers.items()))
         if self._loaded_bytes - unused.used_at > IDLE_CACHES * self._size_bytes_max:
             return oldest

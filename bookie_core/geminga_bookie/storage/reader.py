@@ -1,4 +1,4 @@
-"""The read path behind the caches (spec BK-05): threads read ahead, one load a ledger at a time."""
+"""The read path after the caches (spec BK-05): threads read ahead, one load per ledger at once."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from geminga_bookie.workers import Workers
 
 READ_THREADS = 2
 FIRST_READ_AHEAD_DIVISOR = 8
-"""A read that follows nothing reads a smaller part of the window ahead than a sequential one."""
+"""A nonsequential read's read-ahead is the window divided by this."""
 
 
 class Reader:
-    """Loads blocks into the read caches; reads ahead while the caller works on what it has."""
+    """Loads blocks into the read caches; reads ahead while the caller processes earlier ones."""
 
     def __init__(self, table: LedgerTable, workers: Workers, options: BookieOptions) -> None:
         self._table = table
@@ -37,7 +37,7 @@ class Reader:
         entries_max: int,
         bytes_max: int,
     ) -> list[bytes]:
-        """An entry that no cache has, and what follows. Raises as `LedgerDirectory.load`."""
+        """An uncached entry, and following ones. Raises as `LedgerDirectory.load`."""
         loading = self._loading.get(ledger_id)
         if loading is not None:
             await loading.wait()
@@ -80,7 +80,7 @@ class Reader:
         return blocks
 
     def served(self, store: LedgerDirectory, ledger_id: int, next_entry_id: int) -> None:
-        """All before `next_entry_id` was read: past the middle of the window fetch the next."""
+        """Entries before `next_entry_id` were read: in the window's second half, load the next."""
         end = store.read_cache.window_end(ledger_id)
         if end < 0 or ledger_id in self._loading or ledger_id in self._wanted:
             return
@@ -89,7 +89,7 @@ class Reader:
             self._wake.set()
 
     async def run(self) -> None:
-        """Fetch windows ahead of readers."""
+        """Load windows ahead of readers."""
         async with trio.open_nursery() as nursery:
             while True:
                 await self._wake.wait()

@@ -1,5 +1,5 @@
-"""The write cache (spec BK-03): entries that are in no entry log yet, by ledger, as runs; and adds
-that wait for room in it (BK-10).
+"""The write cache (spec BK-03): runs of entries that are not in an entry log yet, by ledger; and
+adds that wait for room in it (BK-10).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from geminga_bookie.errors import TooManyRequests
 
 
 class CachedRun:
-    """Consecutive entries of one ledger; the packets are the very objects that were handed in."""
+    """Consecutive entries of one ledger; the packets are not copied."""
 
     __slots__ = ("first", "packets")
 
@@ -23,14 +23,14 @@ class CachedRun:
 
 
 class WriteCache:
-    """One half, filled by the loop only. Once sealed it changes by `drop` only."""
+    """One half, filled by the loop only. Once sealed, only `drop` changes it."""
 
     def __init__(self) -> None:
         self._ledgers: dict[int, list[CachedRun]] = {}
         self.size_bytes = 0
 
     def put(self, ledger_id: int, first: int, packets: Sequence[bytes], size_bytes: int) -> None:
-        """Add a run. Costs by run, not by entry."""
+        """Add a run. The cost is per run, not per entry."""
         self.size_bytes += size_bytes
         runs = self._ledgers.get(ledger_id)
         if runs is None:
@@ -45,9 +45,9 @@ class WriteCache:
     def get(
         self, ledger_id: int, entry_id: int, entries_max: int, bytes_max: int
     ) -> list[bytes] | None:
-        """Packets from that entry on within one run, at least one; None if the entry isn't here.
+        """Packets from that entry on within one run, at least one; None if it isn't here.
 
-        Of overlapping runs, the youngest counts.
+        Of overlapping runs, the newest counts.
         """
         runs = self._ledgers.get(ledger_id)
         if runs is None:
@@ -59,16 +59,16 @@ class WriteCache:
         return None
 
     def __iter__(self) -> Iterator[int]:
-        """Ids of the ledgers that have entries here."""
+        """Ids of the ledgers with entries here."""
         return iter(self._ledgers)
 
     def entry_ids(self, ledger_id: int) -> Iterator[int]:
-        """Ids held, in no order, perhaps more than once."""
+        """A ledger's entry ids, unordered, perhaps with duplicates."""
         for run in self._ledgers.get(ledger_id, ()):
             yield from range(run.first, run.first + len(run.packets))
 
     def last_entry(self, ledger_id: int) -> int:
-        """The highest id held of a ledger, -1 if there is none."""
+        """A ledger's highest entry id; -1 if there is none."""
         runs = self._ledgers.get(ledger_id, ())
         return max((run.first + len(run.packets) - 1 for run in runs), default=-1)
 
@@ -78,7 +78,7 @@ class WriteCache:
             self.size_bytes -= sum(map(len, run.packets))
 
     def sorted_runs(self) -> Iterator[tuple[int, CachedRun]]:
-        """All runs by ledger and first entry; of equal ones, older before younger."""
+        """All runs by ledger and first entry; equal ones from old to new."""
         for ledger_id in sorted(self._ledgers):
             for run in sorted(self._ledgers[ledger_id], key=_first_of):
                 yield ledger_id, run
@@ -108,11 +108,11 @@ def take_bounded(
 
 
 PendingAdd = Callable[[TooManyRequests | None], bool]
-"""Tries the add again and says whether it went in; given an error, it fails the add."""
+"""Retries the add, and returns whether it succeeded; with an error, fails the add."""
 
 
 class Throttle:
-    """Loop only. While it defers anything, later adds queue behind: order must hold."""
+    """Loop only. While it defers an add, later ones queue behind it: order must hold."""
 
     def __init__(self, bytes_max: int, wait_max_s: float) -> None:
         self._bytes_max = bytes_max
@@ -126,7 +126,7 @@ class Throttle:
         return len(self._pending)
 
     def defer(self, size_bytes: int, add: PendingAdd) -> bool:
-        """Keep an add for later; False if the bound is reached."""
+        """Defer an add; False if the bound is reached."""
         if self._pending and self._bytes + size_bytes > self._bytes_max:
             self.rejected += 1
             return False
@@ -136,12 +136,12 @@ class Throttle:
         return True
 
     def release(self) -> None:
-        """Room was made: adds go in, in order, until one doesn't."""
+        """There is room: retry adds in order, until one fails."""
         while self._pending and self._pending[0][2](None):
             self._bytes -= self._pending.popleft()[1]
 
     async def run(self) -> None:
-        """Reject what has waited for too long."""
+        """Reject adds that have waited too long."""
         while True:
             if not self._pending:
                 self._filled = trio.Event()

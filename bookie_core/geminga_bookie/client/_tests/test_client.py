@@ -29,7 +29,7 @@ from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 
 class FlakyBookie(MemoryBookie):
-    """Holds back or fails answers to adds, and answers reads of an entry with an error."""
+    """Holds back or fails the results of adds, and fails reads of an entry."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -273,7 +273,7 @@ async def test_two_recoveries_and_the_writer_agree(world: World) -> None:
 
 
 async def test_a_writer_that_heard_less_does_not_close_over_a_recovery(world: World) -> None:
-    """It would take away entries that the ledger's new owner has read."""
+    """It would remove entries that the ledger's new owner has read."""
     writer = await written(world, [b"a"])
     world.bookie.held = []
     writer.append([(b"b",)], Answers())

@@ -25,7 +25,7 @@ __all__ = ["world"]
 
 
 async def held(world: World, payloads: list[bytes]) -> tuple[LedgerWriter, Answers]:
-    """A writer whose entries are stored, each appended by itself, and not answered."""
+    """A writer whose entries are stored, each appended separately, without results."""
     writer = await world.client.create(LedgerOptions())
     world.bookie.held = []
     answers = Answers()
@@ -59,7 +59,7 @@ async def test_an_answer_out_of_order_fails_all_that_wait(world: World) -> None:
 
 @pytest.mark.parametrize("number", [0, 1])
 async def test_answers_after_a_failure_confirm_nothing(world: World, number: int) -> None:
-    """Their appends were refused, so that their producer sends them again."""
+    """Their appends failed, so that their producer resends them."""
     writer, answers = await held(world, [b"a", b"b"])
     writer.abandon(StorageFailed("given up"))
     answer(world, number)
@@ -70,7 +70,7 @@ async def test_answers_after_a_failure_confirm_nothing(world: World, number: int
 
 
 async def test_a_damaged_entry_is_not_recovered(world: World) -> None:
-    """It would be written again as if it were whole."""
+    """It would be rewritten as if it were intact."""
     writer, _ = await held(world, [b"a", b"b", b"c"])
     world.bookie.held = None
     entries = world.bookie._ledgers[writer.ledger_id].entries
