@@ -121,7 +121,7 @@ class Receipt(Handed, eq=False, gc=False):
     async def wait(self) -> MessageId:
         """Wait until the broker has stored the message; returns its id, or raises its error.
 
-        A cancelled wait doesn't withdraw the message.
+        Giving up the wait doesn't withdraw the message.
         """
         if not self.is_done:
             session = self._home

@@ -17,12 +17,12 @@ import geminga.blocking
 RENAMED = {"aclose": "close", "aenter": "enter", "aexit": "exit", "aiter": "iter", "anext": "next"}
 OWN_DOCS = {
     "connect": "A client for the brokers at `pulsar://host:port[,host:port...]`",
-    "Client": "Makes producers, consumers and readers, which share its connections and ",
+    "Client": "Creates producers, consumers and readers, which share its connections and ",
     "Consumer.receive": "The next message. Raises OperationTimeoutError after `timeout_s` seconds",
-    "Producer.submit": "Hand a message over for sending; wait only while there is no room",
-    "Producer.send_nowait": "The same without ever waiting. Raises ProducerQueueFullError or ",
-    "Receipt.message_id": "The message's id; raises what it failed with, ",
-    "Receipt.wait": "The message's id once the broker has stored it; raises what it failed with.",
+    "Producer.submit": "Queue a message for sending; wait only while there is no room for it.",
+    "Producer.send_nowait": "`submit` without waiting. Also raises ProducerQueueFullError or ",
+    "Receipt.message_id": "The message's id; raises its error, or InvalidStateError ",
+    "Receipt.wait": "Wait until the broker has stored the message; returns its id, or raises its",
     "Receipt.add_done_callback": "Call `callback(receipt)` in the ",
 }
 """Docstrings of the asyncio face that aren't the Trio face's: the words that both begin with."""
