@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import replace
 from typing import Any
 
 import h11
 import hypercorn.protocol
+import hypercorn.protocol.h11
 import hypercorn.trio.run
 import hypercorn.trio.tcp_server
 import trio
 from hypercorn.config import Config
 from hypercorn.events import Closed, Event, RawData
+from hypercorn.protocol.events import Body, Data, Request, StreamClosed
+from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.protocol.ws_stream import WSStream
 from hypercorn.trio.task_group import TaskGroup, _handle
@@ -27,8 +31,14 @@ SEND_S = 30.0
 """Time to send a part of a response; WebSockets have their own."""
 SEND_BYTES = 64 * 1024
 """Bytes of such a part."""
+WEBSOCKET_BYTES = 4 * 1024
+"""Bytes of a WebSocket that are handled in one turn: some hundred small frames."""
+CLOSE_S = 1.0
+"""Time for a client to learn that its message was too large."""
 QUEUE_MAX = 2
 """Reads of a body, or messages of a WebSocket, that wait for the application."""
+
+_EXTENSIONS = b"sec-websocket-extensions"
 
 Message = MutableMapping[str, Any]
 
@@ -115,6 +125,37 @@ class _Http1(H11Protocol):
             await super()._create_stream(request)
 
 
+class _WebSocket(WSStream):
+    """Serves others between frames, and ends after a message that is too large: hypercorn goes on
+    collecting it. Refuses compression: few bytes may become a thousand times as many, all at once.
+    """
+
+    _is_over = False
+
+    async def handle(self, event: StreamEvent) -> None:
+        """Handle an event of the connection."""
+        if isinstance(event, Request):
+            kept = [header for header in event.headers if header[0].lower() != _EXTENSIONS]
+            await super().handle(replace(event, headers=kept))
+        elif isinstance(event, (Body, Data)) and self.handshake.accepted:
+            for at in range(0, len(event.data), WEBSOCKET_BYTES):
+                if self.closed or self._is_over:
+                    return
+                await super().handle(replace(event, data=event.data[at : at + WEBSOCKET_BYTES]))
+                if self.buffer.length > self.buffer.max_length:
+                    self._is_over = True
+                    self.buffer.clear()
+                    self.task_group.spawn(self._close_soon)
+                await trio.lowlevel.checkpoint()
+        else:
+            await super().handle(event)
+
+    async def _close_soon(self) -> None:
+        await trio.sleep(CLOSE_S)
+        if not self.closed:
+            await self.send(StreamClosed(stream_id=self.stream_id))
+
+
 class _Tasks(TaskGroup):
     """Applications whose queues don't block after their end: hypercorn waits for ever to put the
     rest of a body, and its end, into the queue of an application that doesn't read.
@@ -167,3 +208,4 @@ class _Tasks(TaskGroup):
 vars(hypercorn.trio.run)["TCPServer"] = Connection
 vars(hypercorn.trio.tcp_server)["TaskGroup"] = _Tasks
 vars(hypercorn.protocol)["H11Protocol"] = _Http1
+vars(hypercorn.protocol.h11)["WSStream"] = _WebSocket

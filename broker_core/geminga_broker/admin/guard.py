@@ -61,7 +61,7 @@ async def _admit(
     need = needs["GET" if request.method == "HEAD" else request.method]
     if need.scope is not Scope.PUBLIC or _is_guarded_metrics(service, request):
         try:
-            _, caller = await identify(service, request, dict(request.headers))
+            _, caller = await identify(service, request, headers_of(request))
         except InvalidRoles as error:
             # As in Apache, the status is that of a missing right.
             status, _ = refusal(need, _place(need.scope, request), None, None)
@@ -104,7 +104,7 @@ def unknown_to(service: BrokerService) -> Callable[[Request, Exception], Awaitab
         path = str(request.scope["path"])
         if service.authenticator is not None and path.startswith(_GUARDED):
             try:
-                await identify(service, request, dict(request.headers))
+                await identify(service, request, headers_of(request))
             except rest.RestError as refused:
                 return await rest.on_rest_error(request, refused)
         return PlainTextResponse(error.detail, error.status_code, headers=error.headers)
@@ -118,6 +118,14 @@ _GUARDED = ("/admin", "/lookup")
 def _is_guarded_metrics(service: BrokerService, request: Request) -> bool:
     settings = service.authorizer.settings
     return settings.authenticate_metrics and request.url.path.startswith("/metrics")
+
+
+def headers_of(request: HTTPConnection) -> dict[str, str]:
+    """The headers, the first of each name. (`dict` would look for each among all.)"""
+    found: dict[str, str] = {}
+    for name, value in request.headers.raw:
+        found.setdefault(name.decode("latin-1"), value.decode("latin-1"))
+    return found
 
 
 async def identify(

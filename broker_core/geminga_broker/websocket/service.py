@@ -22,7 +22,7 @@ import geminga
 from geminga._connection.service_url import parse
 from geminga.client import open_client
 from geminga.options import ClientOptions
-from geminga_broker.admin.guard import identify
+from geminga_broker.admin.guard import headers_of, identify
 from geminga_broker.admin.rest import RestError
 from geminga_broker.authz.authorizer import Caller
 from geminga_broker.service import BrokerService
@@ -180,7 +180,7 @@ class _Handler:
         """Raises Refused 401."""
         if self._service.authenticator is None:
             return Caller(None), None
-        headers = dict(self._websocket.headers)
+        headers = headers_of(self._websocket)
         if token := query.get("token"):
             # Browsers can't send headers with a WebSocket.
             headers["authorization"] = f"Bearer {token}"
