@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from geminga_protocol.encode import varint
+from geminga_protocol.encode import ack_frame, varint
 
 ACK_BYTES_MIN = 128
 """Smaller commands are parsed as fast."""
@@ -57,6 +57,11 @@ def ids_of_run(ledger_id: int, first_entry_id: int, count: int) -> bytes:
         pieces.append(made)
         entry_id += stretch
     return b"".join(pieces)
+
+
+def ack_of_run(consumer_id: int, ledger_id: int, first_entry_id: int, count: int) -> bytes:
+    """The frame of an ACK for consecutive whole entries, as `encode.individual_acks` makes it."""
+    return ack_frame(consumer_id, ids_of_run(ledger_id, first_entry_id, count))
 
 
 def cut_ack(data: bytes, start: int, end: int) -> AckIds | None:

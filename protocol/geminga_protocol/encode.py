@@ -151,7 +151,7 @@ def individual_acks(consumer_id: int, ids: Iterable[tuple[int, int, Sequence[int
     """An ACK frame for single entries: ledger, entry, and the ack set of its batch (PIP-54), empty
     for a whole entry.
     """
-    parts = [b"\x08" + varint(consumer_id) + b"\x10\x00"]
+    parts: list[bytes] = []
     append = parts.append
     known_ledger_id: int | None = None  # an id may be (-1, -1): the earliest one
     known_high = 0
@@ -173,7 +173,12 @@ def individual_acks(consumer_id: int, ids: Iterable[tuple[int, int, Sequence[int
         place = ledger + varint(entry_id)
         place += b"".join([b"\x28" + varint(word) for word in ack_set])
         append(b"\x1a" + varint(len(place)) + place)
-    body = b"".join(parts)
+    return ack_frame(consumer_id, b"".join(parts))
+
+
+def ack_frame(consumer_id: int, ids: bytes) -> bytes:
+    """An ACK frame for encoded ids of single entries."""
+    body = b"\x08" + varint(consumer_id) + b"\x10\x00" + ids
     command = b"\x08\x0a\x52" + varint(len(body)) + body
     return _pack_lengths(len(command) + 4, len(command)) + command
 

@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geminga_protocol.acks import ACK_BYTES_MIN, ACK_IDS_MAX, AckIds, cut_ack, ids_of_run
+from geminga_protocol.acks import (
+    ACK_BYTES_MIN,
+    ACK_IDS_MAX,
+    AckIds,
+    ack_of_run,
+    cut_ack,
+    ids_of_run,
+)
 from geminga_protocol.commands import consuming
 from geminga_protocol.encode import individual_acks
 from geminga_protocol.frames import BROKEN, Frame, FrameReader
@@ -42,6 +49,7 @@ def test_ids_of_a_run_are_those_of_one_after_the_other(
     entry_ids = list(range(first, first + count))
     data = ack_frame(consumer_id, ledger_id, entry_ids)
     assert data.endswith(ids_of_run(ledger_id, first, count))
+    assert ack_of_run(consumer_id, ledger_id, first, count) == data
     found = cut_ack(data, 8, len(data))
     if len({len(ids_of_run(ledger_id, each, 1)) for each in entry_ids}) == 1:
         assert found == AckIds(consumer_id, ledger_id, first, count)

@@ -22,6 +22,7 @@ from geminga._entries.chunks import Chunks
 from geminga._entries.entry import Entry
 from geminga.errors import AlreadyClosedError, GemingaError, from_broker
 from geminga.options import ConsumerOptions
+from geminga_protocol.acks import ack_of_run
 from geminga_protocol.commands import consuming as commands
 from geminga_protocol.encode import individual_acks
 from geminga_protocol.message_id import MessageId
@@ -262,11 +263,13 @@ class Acknowledger:
                     await promise.wait()
 
     def _command(self, group: AckGroup, request_id: int | None) -> bytes:
+        if request_id is None and group.run is not None:
+            return ack_of_run(self._target.consumer_id, *group.run)
         if request_id is None and not group.cumulative:
             return individual_acks(self._target.consumer_id, group.ids)
         ids = [
             MessageId(ledger_id, entry_id, ack_set=ack_set)
-            for ledger_id, entry_id, ack_set in group.ids
+            for ledger_id, entry_id, ack_set in group.all_ids()
         ]
         return commands.ack(
             self._target.consumer_id, ids, cumulative=group.cumulative, request_id=request_id
@@ -289,7 +292,7 @@ class Acknowledger:
 
     def _failed(self, group: AckGroup, error: GemingaError) -> None:
         """Handle an error receipt for a group."""
-        self._counts.acks_failed += len(group.ids)
+        self._counts.acks_failed += len(group.all_ids())
 
     async def _ask(self, connection: Connection, group: AckGroup) -> None:
         answer = await connection.request(

@@ -19,11 +19,27 @@ UNACKED_BATCHES_MAX = 100_000
 one may be redelivered (at least once holds)."""
 
 
+RUN_IDS_MIN = 16
+"""Shorter runs are sent with the other ids."""
+_NO_RUN = -1 << 70
+"""No id on the wire is so low."""
+
+
 class AckGroup(NamedTuple):
-    """One ACK command: positions, each with its batch's unacknowledged messages (empty: none)."""
+    """One ACK command: positions, each with its batch's unacknowledged messages (empty: none); or a
+    run of whole entries that follow one another: ledger, first entry, number of entries.
+    """
 
     cumulative: bool
     ids: list[tuple[int, int, AckSet]]
+    run: tuple[int, int, int] | None = None
+
+    def all_ids(self) -> list[tuple[int, int, AckSet]]:
+        """The positions, those of a run too."""
+        if self.run is None:
+            return self.ids
+        ledger_id, first, count = self.run
+        return [(ledger_id, entry_id, ()) for entry_id in range(first, first + count)]
 
 
 class BatchAcks:
@@ -87,17 +103,33 @@ class AckTracker:
         self._states: AckStates = {}
         self._individual: dict[Position, BatchAcks | None] = {}
         self._cumulative: tuple[int, int, AckSet] | None = None
+        # Whole entries that were acknowledged one after the other; none is in `_individual`.
+        self._run_ledger = self._run_first = self._run_end = _NO_RUN
 
     def __len__(self) -> int:
         """Positions waiting to be sent."""
-        return len(self._individual) + (self._cumulative is not None)
+        run = self._run_end - self._run_first
+        return len(self._individual) + (self._cumulative is not None) + run
 
     def add(self, ledger_id: int, entry_id: int) -> None:
         """Acknowledge a whole entry."""
-        position = ledger_id, entry_id
-        self._individual[position] = None
+        if entry_id == self._run_end and ledger_id == self._run_ledger:
+            self._run_end = entry_id + 1
+            if not self._individual and not self._states:
+                return
+            # What waits of a part of it is told with the whole.
+            self._individual.pop((ledger_id, entry_id), None)
+        elif self._run_ledger == _NO_RUN and ledger_id >= 0 and entry_id >= 0:
+            self._run_ledger, self._run_first = ledger_id, entry_id
+            self._run_end = entry_id + 1
+            self._individual.pop((ledger_id, entry_id), None)
+        elif not self._is_in_run(ledger_id, entry_id):
+            self._individual[ledger_id, entry_id] = None
         if self._states:
-            self._drop(position)
+            self._drop((ledger_id, entry_id))
+
+    def _is_in_run(self, ledger_id: int, entry_id: int) -> bool:
+        return ledger_id == self._run_ledger and self._run_first <= entry_id < self._run_end
 
     def add_all(self, positions: Iterable[Position]) -> None:
         """Acknowledge whole entries."""
@@ -130,7 +162,7 @@ class AckTracker:
         return self._note(position, state, indexes, states)
 
     def _waits_whole(self, position: Position) -> bool:
-        return position in self._individual and self._individual[position] is None
+        return self._individual.get(position, position) is None or self._is_in_run(*position)
 
     @staticmethod
     def _state(
@@ -205,12 +237,26 @@ class AckTracker:
     def is_acked(self, ledger_id: int, entry_id: int) -> bool:
         """Whether the whole entry is acknowledged, sent or not."""
         position = ledger_id, entry_id
+        if self._is_in_run(ledger_id, entry_id):
+            return True
         if position in self._individual:
             return self._individual[position] is None
         reached = self._cumulative
         if reached is None:
             return False
         return position < reached[:2] or (position == reached[:2] and not reached[2])
+
+    def fresh_from(self, ledger_id: int) -> int | None:
+        """The ledger's entries from that one on are not acknowledged, as far as is known here; None
+        if each has to be asked about.
+        """
+        reached = self._cumulative
+        if self._individual or (reached is not None and reached[0] > ledger_id):
+            return None
+        fresh = self._run_end if self._run_ledger == ledger_id else 0
+        if reached is not None and reached[0] == ledger_id:
+            fresh = max(fresh, reached[1] + 1)
+        return fresh
 
     def deliver(self, delivery: Delivery) -> bytearray | None:
         """Note a delivered entry. For a batch that is partly acknowledged over this connection,
@@ -240,15 +286,20 @@ class AckTracker:
             # Forget it once sent: if the broker loses it, it redelivers, and needs it again.
             groups.append(AckGroup(True, [self._cumulative]))
             self._cumulative = None
-        if self._individual:
-            ids = [
-                (ledger_id, entry_id, () if state is None else state.ack_set())
-                for (ledger_id, entry_id), state in self._individual.items()
-            ]
-            self._individual = {}
-            groups += [
-                AckGroup(False, ids[at : at + ids_max]) for at in range(0, len(ids), ids_max)
-            ]
+        ids = [
+            (ledger_id, entry_id, () if state is None else state.ack_set())
+            for (ledger_id, entry_id), state in self._individual.items()
+        ]
+        self._individual = {}
+        ledger_id, first, end = self._run_ledger, self._run_first, self._run_end
+        self._run_ledger = self._run_first = self._run_end = _NO_RUN
+        if end - first < RUN_IDS_MIN:
+            ids += [(ledger_id, entry_id, ()) for entry_id in range(first, end)]
+        else:
+            for at in range(first, end, ids_max):
+                run = ledger_id, at, min(ids_max, end - at)
+                groups.append(AckGroup(False, [], run))
+        groups += [AckGroup(False, ids[at : at + ids_max]) for at in range(0, len(ids), ids_max)]
         return groups
 
     def detached(self) -> None:
@@ -263,3 +314,4 @@ class AckTracker:
         self.detached()
         self._individual = {}
         self._cumulative = None
+        self._run_ledger = self._run_first = self._run_end = _NO_RUN

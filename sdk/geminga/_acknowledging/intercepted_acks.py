@@ -53,7 +53,7 @@ class InterceptedAcknowledger(Acknowledger):
         tell = self._interceptors.acknowledged
         if group.cumulative:
             tell = self._interceptors.acknowledged_cumulative
-        for ledger_id, entry_id, _ in group.ids:
+        for ledger_id, entry_id, _ in group.all_ids():
             tell(self._target.topic, MessageId(ledger_id, entry_id, self._target.partition), error)
 
     def _before_redelivery(self, refused: list[Position], timed_out: list[Position]) -> None:

@@ -40,17 +40,24 @@ class Broker:
 
     def take(self, groups: list[AckGroup]) -> None:
         for group in groups:
-            for _, entry, left in group.ids:
+            for _, entry, left in group.all_ids():
                 if group.cumulative:
                     self.acked |= {(e, n) for e in range(entry) for n in range(SIZE)}
                 bits = to_bits(left)
                 self.acked |= {(entry, n) for n in range(SIZE) if not bits >> n & 1}
 
 
-@given(STEPS, st.booleans())
+@pytest.mark.parametrize("run_ids_min", [1, 2, 1000])
+@given(steps=STEPS, batch_index_ack=st.booleans())
 def test_the_broker_learns_what_it_may_and_no_more(
-    steps: list[tuple[str, int, int]], batch_index_ack: bool
+    run_ids_min: int, steps: list[tuple[str, int, int]], batch_index_ack: bool
 ) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_acks, "RUN_IDS_MIN", run_ids_min)
+        the_broker_learns(steps, batch_index_ack)
+
+
+def the_broker_learns(steps: list[tuple[str, int, int]], batch_index_ack: bool) -> None:
     tracker = AckTracker(batch_index_ack=batch_index_ack)
     broker = Broker()
     acked: set[tuple[int, int]] = set()
@@ -123,7 +130,9 @@ def test_groups_are_bounded_and_reset_forgets() -> None:
     for entry in range(25):
         tracker.add(1, entry)
     tracker.add_in_batch((2, 0), 0, SIZE)
-    assert [len(group.ids) for group in tracker.take(10)] == [10, 10, 6]
+    groups = tracker.take(10)
+    assert [len(group.all_ids()) for group in groups] == [10, 10, 5, 1]
+    assert [group.run for group in groups] == [(1, 0, 10), (1, 10, 10), (1, 20, 5), None]
     tracker.add_cumulative(3, 3)
     tracker.reset()
     assert len(tracker) == 0
@@ -208,3 +217,25 @@ def test_with_batch_indexes_every_message_is_news() -> None:
     tracker = AckTracker(batch_index_ack=True)
     assert tracker.add_in_batch((1, 1), 0, 3)
     assert tracker.add_in_batch((1, 1), 1, 3)
+
+
+def test_a_whole_entry_is_told_once() -> None:
+    for begins in (0, 1):
+        tracker = AckTracker(batch_index_ack=True)
+        for entry in range(begins):
+            tracker.add(1, entry)
+        assert tracker.add_in_batch((1, begins), 0, SIZE)
+        tracker.add(1, begins)
+        tracker.add(1, begins)
+        assert len(tracker) == begins + 1
+        assert not tracker.add_in_batch((1, begins), 1, SIZE)
+        assert tracker.take() == [AckGroup(False, [(1, n, ()) for n in range(begins + 1)])]
+        assert not tracker.is_acked(1, begins)
+
+
+def test_ids_of_nothing_are_in_no_run() -> None:
+    tracker = AckTracker(batch_index_ack=False)
+    ids = [(-1, -1), (-2, -2), (3, -1), (3, 0), (3, 1)]
+    tracker.add_all(ids)
+    assert len(tracker) == len(ids)
+    assert [each[:2] for group in tracker.take() for each in group.all_ids()] == ids
