@@ -5,13 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from geminga._acknowledging.acknowledger import Acknowledger
+from geminga._acknowledging.acks import AckTracker
 from geminga._consuming.start import Start
 from geminga._entries.batch_index import compacted_out
-from geminga._entries.entry import Entry
+from geminga._entries.entry import Entry, Source
+from geminga._entries.plain import open_plain
 from geminga.options import ConsumerOptions
 from geminga_protocol.ack_set import to_bits
+from geminga_protocol.arrivals import MessageRun
 
 _SINGLE = (-1,)
+
+
+def plain_entries(
+    source: Source, run: MessageRun, start: Start, acks: AckTracker
+) -> Sequence[Entry]:
+    """The first entries of the run that are plain messages, all of which the program is to get."""
+    fresh_from = acks.fresh_from(run.ledger_id)
+    if fresh_from is None or run.ack_set or not start.wants_all:
+        return ()
+    return open_plain(source, run, fresh_from)
 
 
 def deliverable(

@@ -50,7 +50,7 @@ class Flow:
         if self._paused_permits is not None:
             self._paused_permits += permits
         elif self._connection is not None:
-            self._connection.write(commands.flow(self._consumer_id, permits))
+            self._connection.write_now(commands.flow(self._consumer_id, permits))
 
     def pause(self) -> None:
         """Grant no more permits; requested messages may still arrive."""

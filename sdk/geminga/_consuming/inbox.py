@@ -117,6 +117,15 @@ class Inbox:
         if self._bytes is not None:
             self._bytes += entry.size_between(0, len(entry.indexes))
 
+    def put_all(self, entries: Sequence[Entry]) -> None:
+        """The same for entries of one message each."""
+        if self._parked:
+            self._unpark()
+        self._entries.extend(entries)
+        self.messages += len(entries)
+        if self._bytes is not None:
+            self._bytes += sum(len(each.payload) for each in entries)
+
     def has(self, messages: int, size_bytes: float) -> bool:
         """Whether it has that many messages, or bytes of payload."""
         if self.messages >= messages or size_bytes == math.inf:
@@ -158,6 +167,14 @@ class Inbox:
         except IndexError:
             entry = self._unpark()[0]
         self.messages -= 1
+        if entry.bounds is None:
+            # One message, and most of those that aren't in batches.
+            self._entries.popleft()
+            entry.at = 1
+            if self._bytes is not None:
+                self._leave(entry)
+            entry.source.taken(entry)
+            return Message(entry, -1)
         at = entry.at
         message = Message(entry, entry.indexes[at])
         entry.at = at = at + 1

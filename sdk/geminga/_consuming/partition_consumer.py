@@ -15,11 +15,11 @@ from geminga._acknowledging.nacks import redeliveries
 from geminga._connection.connection import Connection
 from geminga._connection.connection_handler import ConnectionHandler
 from geminga._consuming.context import ConsumerContext
-from geminga._consuming.deliverable import deliverable
+from geminga._consuming.deliverable import deliverable, plain_entries
 from geminga._consuming.events import Events
 from geminga._consuming.flow import Flow
 from geminga._consuming.inbox import Permits
-from geminga._consuming.start import Start
+from geminga._consuming.start import Start, last_and_mark_delete
 from geminga._consuming.statistics import ConsumerCounts, ConsumerStatistics
 from geminga._dead_letter.dead_letters import DeadLetters
 from geminga._entries.crypto import Opener
@@ -107,7 +107,12 @@ class PartitionConsumer:
         # Entries sent before the broker got our request to redeliver all come again: drop these.
         is_old = run.epoch is not None and run.epoch < self._consumer_epoch
         messages = 0
-        for place in run.places:
+        if not is_old and self._dead_letters is None:
+            plain = plain_entries(self, run, self._start, self.acknowledger.acks)
+            if messages := len(plain):
+                self._permits.used(messages)
+                self.inbox.put_all(plain)
+        for place in run.places[messages:]:
             try:
                 entry = decode(self, run, place, self.acknowledger.chunks, trio.current_time)
             except UndecodableEntry as error:
@@ -255,12 +260,7 @@ class PartitionConsumer:
         answer = await self._core.with_retries(
             lambda: self._request(lambda n: commands.get_last_message_id(self._id, n))
         )
-        found = answer.getLastMessageIdResponse
-        last = MessageId.from_wire(found.last_message_id)
-        last.partition = self.partition
-        if not found.HasField("consumer_mark_delete_position"):
-            return last, None
-        return last, MessageId.from_wire(found.consumer_mark_delete_position)
+        return last_and_mark_delete(answer.getLastMessageIdResponse, self.partition)
 
     async def has_message_available(self) -> bool:
         """Whether there is a message after the last one that the program took."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from geminga._entries.entry import Entry
 from geminga_protocol.ack_set import from_bits
 from geminga_protocol.message_id import EARLIEST_ID, LATEST_ID, MessageId
+from geminga_protocol.pb.pulsar_api_pb2 import CommandGetLastMessageIdResponse
 
 
 class Start:
@@ -83,6 +84,11 @@ class Start:
         """Whether the program has taken messages up to that entry."""
         taken = self._taken
         return taken is not None and (ledger_id, entry_id) <= taken[:2]
+
+    @property
+    def wants_all(self) -> bool:
+        """Whether all that comes is wanted, from its first message on."""
+        return self._first is None and self._behind is None
 
     def first_of(self, entry: Entry) -> int:
         """Index of the entry's first message to deliver; its size if there is none."""
@@ -167,3 +173,14 @@ class Start:
         if mark_delete is None:
             return first != LATEST_ID
         return newest[:2] > (mark_delete.ledger_id, mark_delete.entry_id)
+
+
+def last_and_mark_delete(
+    answer: CommandGetLastMessageIdResponse, partition: int
+) -> tuple[MessageId, MessageId | None]:
+    """Id of the topic's last message, and the mark-delete position if the broker tells."""
+    last = MessageId.from_wire(answer.last_message_id)
+    last.partition = partition
+    if not answer.HasField("consumer_mark_delete_position"):
+        return last, None
+    return last, MessageId.from_wire(answer.consumer_mark_delete_position)

@@ -5,7 +5,7 @@ SDK-41; MultiVersionSchemaInfoProvider of the Java client).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from geminga._connection.core import Core
@@ -102,6 +102,11 @@ class TypedInbox(Inbox):
                 return
             held = self._held[entry.source] = deque()
         held.append(entry)
+
+    def put_all(self, entries: Sequence[Entry]) -> None:
+        """As Inbox.put_all, maybe later."""
+        for entry in entries:
+            self.put(entry)
 
     def _go_on(self) -> None:
         let_through = 0

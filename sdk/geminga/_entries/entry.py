@@ -44,7 +44,7 @@ CHUNKS_MAX = 1 << 20
 
 ValidationError = CommandAck.ValidationError
 _VARINT = rb"[\x80-\xff]{0,9}[\x00-\x7f]"
-_match_plain = re.compile(
+match_plain = re.compile(
     rb"\x10" + _VARINT + rb"\x18" + _VARINT + rb"(?:\x48" + _VARINT + rb")?", re.DOTALL
 ).fullmatch
 """The metadata after the producer's name of a message with a payload only: sequence id, time and
@@ -277,7 +277,7 @@ def _opened(data: bytes, begin: int, end: int) -> tuple[MessageMetadata | bytes,
         checked = memoryview(data)[begin + 6 : end]
         if magic == MAGIC_CRC32C and at <= end and crc32.iscsi(checked) == checksum:
             encoded = data[begin + 10 : at]
-            if size > 2 and encoded[0] == 10 and _match_plain(encoded, 2 + encoded[1]):
+            if size > 2 and encoded[0] == 10 and match_plain(encoded, 2 + encoded[1]):
                 return encoded, data[at:end], b""
             return decode_metadata(encoded), data[at:end], b""
     view = memoryview(data)[begin:end]

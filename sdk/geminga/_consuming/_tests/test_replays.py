@@ -172,3 +172,54 @@ async def test_what_waits_to_be_acknowledged_does_not_come_again(autojump_clock:
         assert numbers(await take(consumer, 1)) == [2]
         with pytest.raises(geminga.OperationTimeoutError):
             await consumer.receive(5)
+
+
+@pytest.mark.parametrize("kind", [ConsumerType.EXCLUSIVE, ConsumerType.SHARED])
+async def test_single_messages_that_wait_to_be_acknowledged_do_not_come_again(
+    kind: ConsumerType, autojump_clock: MockClock
+) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        producer = await client.create_producer("t", batching_enabled=False)
+        for number in range(40):
+            await producer.send(b"%d" % number)
+        consumer = await client.subscribe(
+            "t", "s", ack_grouping_time_s=60, consumer_type=kind, **EARLIEST
+        )
+        messages = await take(consumer, 40)
+        for message in messages[10:30]:
+            await consumer.acknowledge(message)
+        [sender] = broker.topic("t").subscriptions["s"].consumers
+        for entry in range(40):
+            sender.deliver(entry)
+        again = await take(consumer, 20)
+        assert numbers(again) == [*range(10), *range(30, 40)]
+        for message in (messages[5], *messages[30:35], messages[38]):
+            await consumer.acknowledge(message)
+        for entry in (*range(36, 40), *range(36)):
+            sender.deliver(entry)
+        assert numbers(await take(consumer, 13)) == [
+            36, 37, 39, 0, 1, 2, 3, 4, 6, 7, 8, 9, 35,
+        ]  # fmt: skip
+        with pytest.raises(geminga.OperationTimeoutError):
+            await consumer.receive(5)
+        await consumer.aclose()
+        assert acked(broker) == {5, *range(10, 35), 38}
+
+
+async def test_single_messages_up_to_one_that_is_acknowledged_do_not_come_again(
+    autojump_clock: MockClock,
+) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        producer = await client.create_producer("t", batching_enabled=False)
+        for number in range(9):
+            await producer.send(b"%d" % number)
+        consumer = await client.subscribe("t", "s", ack_grouping_time_s=60, **EARLIEST)
+        messages = await take(consumer, 9)
+        await consumer.acknowledge(messages[1])
+        await consumer.acknowledge_cumulative(messages[5])
+        [sender] = broker.topic("t").subscriptions["s"].consumers
+        for entry in range(3, 9):
+            sender.deliver(entry)
+        assert numbers(await take(consumer, 3)) == [6, 7, 8]
+        with pytest.raises(geminga.OperationTimeoutError):
+            await consumer.receive(5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from fastcrc import crc32
 from hypothesis import given
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from geminga._entries.chunks import Chunks
 from geminga._entries.entry import Entry, UndecodableEntry, decode
+from geminga._entries.plain import open_plain
 from geminga.message import Message
 from geminga_protocol.arrivals import ArrivalReader, MessageRun
 from geminga_protocol.encode import MessageHeader
@@ -19,7 +21,7 @@ from geminga_protocol.payload import (
     build,
     decode_metadata,
 )
-from geminga_protocol.pb.pulsar_api_pb2 import CommandAck, MessageMetadata
+from geminga_protocol.pb.pulsar_api_pb2 import CommandAck, MessageMetadata, SingleMessageMetadata
 
 U64 = st.integers(0, (1 << 64) - 1)
 
@@ -55,6 +57,65 @@ def metadata(draw: st.DrawFn) -> MessageMetadata:
     if draw(st.integers(0, 3)) == 0:
         made.event_time = draw(U64)
     return made
+
+
+ENTRIES = st.lists(
+    st.tuples(
+        st.sampled_from(["plain", "plain", "plain", "described", "batch", "prefixed", "damaged"]),
+        st.binary(max_size=20),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(ENTRIES, st.integers(0, 9), st.integers(0, 2))
+def test_plain_entries_of_a_run_are_those_that_are_opened_one_by_one(
+    entries: list[tuple[str, bytes]], fresh_from: int, generation: int
+) -> None:
+    header = MessageHeader(1, 3)
+    frames = []
+    for number, (kind, payload) in enumerate(entries):
+        described = MessageMetadata(producer_name="p", sequence_id=number, publish_time=1 << 40)
+        if kind == "described":
+            described.properties.add(key="k", value="v")
+        elif kind == "batch":
+            described.num_messages_in_batch = 1
+            single = SingleMessageMetadata(payload_size=len(payload)).SerializeToString()
+            payload = len(single).to_bytes(4, "big") + single + payload
+        data = build(described, payload)
+        if kind == "prefixed":
+            data = broker_entry_prefix(123, 45) + data
+        elif kind == "damaged":
+            data = data[:-1] + bytes((data[-1] ^ 1,))
+        frames.append(header.build(7, 130 + number, len(data), 2) + data)
+    source = Part()
+    source.generation = generation
+    kinds = [kind for kind, _ in entries]
+    runs = [each for each in ArrivalReader().feed(b"".join(frames)) if isinstance(each, MessageRun)]
+    found = [each for run in runs for each in open_plain(source, run, 130)]
+    assert [each.entry_id for each in found] == [
+        130 + n for n, kind in enumerate(kinds) if kind == "plain" and same_run(runs, kinds, n)
+    ]
+    chunks = Chunks(1, 1.0, False, int)
+    for run in runs:
+        plain = open_plain(source, run, 130 + fresh_from)
+        if run.places[0][0] < 130 + fresh_from:
+            assert plain == []
+        for entry, place in zip(plain, run.places, strict=False):
+            one = decode(source, run, place, chunks, float)
+            assert one is not None
+            one.generation = generation
+            assert msgspec.structs.asdict(entry) == msgspec.structs.asdict(one)
+
+
+def same_run(runs: list[MessageRun], kinds: list[str], number: int) -> bool:
+    """Whether all entries before that one in its run are plain."""
+    for run in runs:
+        ids = [place[0] - 130 for place in run.places]
+        if number in ids:
+            return all(kinds[each] == "plain" for each in ids[: ids.index(number)])
+    raise AssertionError("it was not received")
 
 
 @given(metadata(), st.binary(max_size=50), st.booleans())
