@@ -99,21 +99,20 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-def access_options(*url_names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def access_options(command: Callable[..., None]) -> Callable[..., None]:
     """Decorate a command: it has these options, and gets one `access` for them."""
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        @functools.wraps(command)
-        def wrapped(*args: Any, **given: Any) -> None:
-            own = {name: given.pop(name) for name in ("service_url", "config", *_KEYS)}
-            command(*args, access=_access(**own), **given)
+    @functools.wraps(command)
+    def wrapped(*args: Any, **given: Any) -> None:
+        own = {name: given.pop(name) for name in ("service_url", "config", *_KEYS)}
+        command(*args, access=_access(**own), **given)
 
-        url = click.option(*url_names, "service_url", help=f"Default: {URL_DEFAULT}")
-        for option in reversed((url, *_OPTIONS)):
-            option(wrapped)
-        return wrapped
-
-    return decorate
+    # As pulsar-client and pulsar-perf name it; each is taken everywhere.
+    names = "-u", "--service-url", "--url"
+    url = click.option(*names, "service_url", help=f"Default: {URL_DEFAULT}")
+    for option in reversed((url, *_OPTIONS)):
+        option(wrapped)
+    return wrapped
 
 
 def _access(service_url: str | None, config: Path | None, **given: str | bool | None) -> Access:

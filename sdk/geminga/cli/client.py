@@ -80,7 +80,7 @@ def decrypts(
 
 
 @click.group()
-@access_options("--url")
+@access_options
 @click.option(
     "--listener-name", help="Listener that the brokers should name (advertisedListeners)."
 )

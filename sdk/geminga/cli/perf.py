@@ -143,7 +143,7 @@ def _topics(topic: str, count: int) -> list[str]:
 
 @perf.command("produce")
 @click.argument("topic")
-@access_options("-u", "--service-url")
+@access_options
 @click.option(
     "-r",
     "--rate",
@@ -288,7 +288,7 @@ async def _produce(producers: list[Producer], load: ProduceLoad, figures: Figure
 
 @perf.command("consume")
 @click.argument("topic")
-@access_options("-u", "--service-url")
+@access_options
 @click.option("-t", "--num-topics", default=1, type=click.IntRange(1))
 @click.option("-n", "--num-consumers", default=1, type=click.IntRange(1), help="Per subscription.")
 @click.option("-ns", "--num-subscriptions", default=1, type=click.IntRange(1), help="Per topic.")

@@ -14,7 +14,7 @@ import click
 from pyspark_pulsar.cli._options import ROWS_MAX, connector_options
 
 _FILE = click.Path(exists=True, dir_okay=False)
-_SERVICE_URL = click.option("--service-url", "-u", default="pulsar://127.0.0.1:6650",
+_SERVICE_URL = click.option("--service-url", "--url", "-u", default="pulsar://127.0.0.1:6650",
                             show_default=True, help="Service URL of the brokers.")  # fmt: skip
 _OPTIONS_FILE = click.option(
     "--options-file", type=_FILE, help="File of such options, one a line; use it for secrets."

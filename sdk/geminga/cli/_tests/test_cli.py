@@ -50,6 +50,16 @@ def test_what_only_the_client_finds_wrong(
     assert result.output.splitlines()[-1].startswith(f"Error: {sentence}")
 
 
+@pytest.mark.parametrize("name", ["-u", "--url", "--service-url"])
+def test_each_command_takes_each_name_of_the_url(name: str) -> None:
+    for group, command in (
+        (client, [name, "ftp://x", "produce", "t", "-m", "x"]),
+        (perf, ["produce", "t", name, "ftp://x"]),
+        (perf, ["consume", "t", name, "ftp://x"]),
+    ):
+        assert "service_url must begin with" in CliRunner().invoke(group, command).output
+
+
 def test_a_rate_below_zero_is_refused() -> None:
     # A port without a server: the old command tried to connect.
     result = CliRunner().invoke(

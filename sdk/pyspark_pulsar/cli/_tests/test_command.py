@@ -25,6 +25,7 @@ from pyspark_pulsar.cli import sql
         (["--format", "xml"], "'xml' is not one of"),
         (["--file", "no-such-file"], "does not exist"),
         (["--service-url", "ftp://x"], "service"),
+        (["--url", "ftp://x"], "service"),
         (["--thrift-server", "-e", "select 1"], "--thrift-server runs no statements"),
     ],
 )
