@@ -1,5 +1,5 @@
-"""Entries as producers of any kind write them, for tests: every field set or not, batches or single
-messages, compressed or not, with messages that compaction took out; and what received ones tell.
+"""Entries of any kind of producer, for tests: every field set or not, batches or single messages,
+compressed or not, with messages removed by compaction; and the fields of received ones.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ COMPRESSIONS = st.sampled_from([None, CompressionType.LZ4, CompressionType.ZLIB]
 
 
 def chunks_of(uuid: str, *parts: bytes) -> list[bytes]:
-    """One message in several entries."""
+    """One message as several entries."""
     return [
         build(
             MessageMetadata(
@@ -133,7 +133,7 @@ def chunks_of(uuid: str, *parts: bytes) -> list[bytes]:
 
 @st.composite
 def entries(draw: st.DrawFn, *, chunked_max: int = 2) -> list[bytes]:
-    """Some entries of a topic, with up to so many messages in chunks between them."""
+    """Some entries of a topic, with up to `chunked_max` chunked messages between them."""
     made: list[bytes] = []
     for n in range(draw(st.integers(1, 6))):
         kind = draw(st.sampled_from([PLAIN, NUMBERED, KEYED, ANY]))
@@ -141,7 +141,7 @@ def entries(draw: st.DrawFn, *, chunked_max: int = 2) -> list[bytes]:
         if draw(st.booleans()):
             messages = draw(st.lists(kind, min_size=1, max_size=8))
             if all(each.is_compacted_out for each in messages):
-                # Compaction leaves no batch in which nothing is left.
+                # Compaction removes empty batches.
                 messages.append(Made(b"left"))
             made.append(batch(messages, sequence_id=100 * n, compression=compression))
         else:
@@ -155,7 +155,7 @@ def entries(draw: st.DrawFn, *, chunked_max: int = 2) -> list[bytes]:
 
 
 Told = tuple[object, ...]
-"""All that a message tells of itself."""
+"""All fields of a message."""
 
 
 def told_by_message(message: Message) -> Told:

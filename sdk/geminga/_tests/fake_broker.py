@@ -1,4 +1,4 @@
-"""A broker in memory with Pulsar's semantics as far as the SDK sees them, and faults at will."""
+"""A broker in memory with Pulsar's semantics, as far as the SDK needs them, and with faults."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class FakeBroker:
         return open_client(parse(URL), ClientOptions(**options), self.connector)
 
     def cut(self) -> None:
-        """All connections break."""
+        """Break all connections."""
         for session in list(self.sessions):
             session.stream.abort("cut")
 

@@ -15,7 +15,7 @@ LEDGER = 7
 
 
 class FakeSubscription:
-    """Entries by index; a consumer's own pending ones go back when it leaves."""
+    """Entries by index; a leaving consumer's pending ones are redelivered."""
 
     def __init__(self, topic: FakeTopic, name: str, next_entry: int, durable: bool) -> None:
         self.topic = topic

@@ -1,5 +1,5 @@
-"""Wrong arguments raise at the call and are named; what the broker refuses has its own error, which
-names the topic.
+"""Wrong arguments raise at the call, naming the argument; the broker's refusals have specific
+errors, which name the topic.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ async def test_a_connection_that_is_refused(autojump_clock: MockClock) -> None:
 
 
 async def test_refused_after_the_connection_was_lost(autojump_clock: MockClock) -> None:
-    """Everything pending fails with it, and everything to come."""
+    """All pending and later messages fail with it."""
     for code, kind in REFUSED[:4:2] + REFUSED[3:4]:
         async with fake_broker() as broker, broker.client() as client:
             producer = await client.create_producer("t", batching_enabled=False)
@@ -232,7 +232,7 @@ async def test_refused_after_the_connection_was_lost(autojump_clock: MockClock) 
 async def test_quota_exceeded_after_the_connection_was_lost(
     holds: bool, autojump_clock: MockClock
 ) -> None:
-    """With `producer_request_hold` what is pending waits, else it fails; the producer lives on."""
+    """With `producer_request_hold` pending messages wait, else fail; the producer continues."""
     codes = {
         True: ServerError.ProducerBlockedQuotaExceededError,
         False: ServerError.ProducerBlockedQuotaExceededException,

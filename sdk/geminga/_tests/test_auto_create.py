@@ -1,4 +1,4 @@
-"""`auto_create=False`: readers and consumers that never make a topic."""
+"""`auto_create=False`: readers and consumers that never create a topic."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What `import geminga` costs, in a fresh interpreter; the bounds are looser than the aim (0.15 s,
-40 MB), for a machine that has other work and no compiled modules.
+"""The cost of `import geminga` in a new interpreter; the bounds are looser than the aim (0.15 s,
+40 MB), for a busy machine without compiled modules.
 """
 
 from __future__ import annotations

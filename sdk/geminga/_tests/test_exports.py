@@ -1,4 +1,4 @@
-"""The public API is this list; what isn't here is private."""
+"""The public API is this list; all other names are private."""
 
 from __future__ import annotations
 

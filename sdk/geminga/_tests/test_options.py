@@ -19,7 +19,7 @@ PAIRS = [
 @pytest.mark.parametrize(("made", "keywords"), PAIRS)
 def test_keywords_are_the_fields(made: type, keywords: type) -> None:
     hints = get_type_hints(made)
-    # The schema stands in the calls themselves: what they answer is of its type.
+    # The schema is a parameter of the calls themselves: their result has its type.
     hints.pop("schema", None)
     fields = {field.name for field in dataclasses.fields(made)} - {"schema"}
     assert fields == set(get_type_hints(keywords))

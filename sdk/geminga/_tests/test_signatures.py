@@ -1,4 +1,4 @@
-"""What a running program sees of the package: names, options, and errors for the wrong face."""
+"""The package at run time: names, options, and errors for the wrong face."""
 
 from __future__ import annotations
 

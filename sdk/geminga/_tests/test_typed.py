@@ -210,7 +210,7 @@ async def test_table_view_of_values(autojump_clock: MockClock) -> None:
 
 
 async def test_letters_are_read_as_the_messages_were(autojump_clock: MockClock) -> None:
-    """Retry letters come by another topic, where the schema has a version of its own."""
+    """Retry letters have another topic, where the schema has its own version."""
     async with fake_broker() as broker, broker.client() as client:
         pair = schema.KeyValue(schema.String(), schema.Avro(Order), SEPARATED)
         consumer = await client.subscribe(
@@ -276,7 +276,7 @@ async def test_values_that_an_interceptor_changed(autojump_clock: MockClock) -> 
 
 
 class Waiting:
-    """Lets a consumer wait for a schema until it is told."""
+    """Makes a consumer wait for a schema until it is released."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.go_on = trio.Event()
@@ -328,7 +328,7 @@ async def test_nothing_that_waits_comes_twice(
 async def test_chunks_that_wait_for_their_schema_are_asked_for_again(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A reader was further than their first one when the connection was lost."""
+    """A reader was past their first one when the connection was lost."""
     async with fake_broker() as broker, broker.client() as client:
         broker.max_message_size = 500
         waiting = Waiting(monkeypatch)

@@ -1,4 +1,4 @@
-"""Acknowledgements that can't be sent any more: the program hears of it."""
+"""Acknowledgements that can't be sent any more raise an error."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_each_way_raises(autojump_clock: MockClock) -> None:
 
 
 async def test_while_it_closes(autojump_clock: MockClock) -> None:
-    """What was acknowledged before goes; what comes later is told."""
+    """Earlier acknowledgements are sent; later ones raise an error."""
     async with consuming(10, batching=False, ack_receipt_enabled=True) as (broker, _, consumer):
         messages = await take(consumer, 10)
         outcomes: list[object] = []

@@ -1,4 +1,4 @@
-"""What a failed message says about the next one: no more than the Trio producer says."""
+"""A failed message affects later ones only as in the Trio producer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_failure_that_passes_leaves_nothing(
 def test_a_router_that_raises(
     url: BrokerUrl, topic: str, partitioned: Callable[[str, int], str]
 ) -> None:
-    """Its error comes out at the call, and the message takes no room any more."""
+    """Its error is raised at the call, and the message frees its room."""
     with gb.connect(url) as client:
         sending = client.create_producer(
             partitioned(topic, 2), message_router=lambda m, n: 1 // 0, max_pending_messages=1

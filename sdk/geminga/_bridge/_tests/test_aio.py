@@ -1,4 +1,4 @@
-"""What `geminga.aio` alone has: turns of tasks, cancellation at any moment, loops that end."""
+"""Specific to `geminga.aio`: turns of tasks, cancellation at any moment, loops that end."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_other_tasks_get_their_turn(url: str, topic: str) -> None:
 @pytest.mark.parametrize("turns", [1, 2, 3])
 @in_asyncio
 async def test_a_close_that_is_cancelled_leaves_the_topic(url: str, topic: str, turns: int) -> None:
-    """Even before the loop has begun it: the name is free, and so is the subscription."""
+    """Even before the loop has begun it: name and subscription are free."""
 
     async def cancelled(close: Callable[[], Awaitable[None]]) -> None:
         closing = asyncio.ensure_future(close())
@@ -127,7 +127,7 @@ async def test_cancelled_receives_lose_nothing(url: str, topic: str) -> None:
 
 
 def test_program_that_leaves_without_closing(url: str, topic: str) -> None:
-    """The loop is gone while the client is still open: nobody is told, nothing hangs."""
+    """The loop ends while the client is still open: nothing hangs."""
 
     async def main() -> object:
         opening = ga.connect(url)

@@ -1,4 +1,4 @@
-"""Clients without a block: awaited, left open, made where they can't be."""
+"""Clients without a block: awaited, left open, created in the wrong surroundings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `geminga.blocking` alone has: calls from threads, and callbacks in the client's own."""
+"""Specific to `geminga.blocking`: calls from threads, and callbacks in the client's own thread."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def client(url: str) -> Iterator[gb.Client]:
 
 def test_a_listener_can_be_no_coroutine_function(client: gb.Client, topic: str) -> None:
     async def listener(consumer: gb.Consumer, message: gb.Message) -> None:
-        """Nobody would await it in a thread."""
+        """Can't be awaited in a thread."""
 
     with pytest.raises(gb.InvalidArgumentError, match="message_listener"):
         client.subscribe(topic, "t", message_listener=listener)
@@ -47,7 +47,7 @@ def test_callbacks_must_not_wait(client: gb.Client, topic: str) -> None:
 
 
 def test_abandoned_openings_are_closed(client: gb.Client, topic: str) -> None:
-    """What is opened by a call that nobody waits for any more doesn't stay open."""
+    """An object opened by an abandoned call doesn't stay open."""
     session = client._session
     opened = threading.Event()
 

@@ -40,7 +40,7 @@ async def texts(consumer: Any, count: int) -> list[str]:
 
 
 async def fill(client: Any, topic: str, count: int, **options: Any) -> list[geminga.MessageId]:
-    """Send so many numbers."""
+    """Send `count` numbers."""
     async with client.create_producer(topic, **options) as producer:
         receipts = await producer.submit_many(b"%d" % n for n in range(count))
         return [await each.wait() for each in receipts]
@@ -176,7 +176,7 @@ async def test_wrong_arguments_of_consumers(face: Face, url: str, topic: str) ->
 async def test_sends_keep_their_order(
     face: Face, url: str, topic: str, batching_enabled: bool
 ) -> None:
-    """Whichever way they go, with room for few of them."""
+    """By any method, with room for few of them."""
     async with face.connect(url) as client:
         consumer = await client.subscribe(topic, "s")
         producer = await client.create_producer(
@@ -250,7 +250,7 @@ async def test_bounds(
         receipts = [await producer.submit(b"%d" % n) for n in range(1000)]
         await producer.flush()
         assert all(each.error is None for each in receipts)
-        # All of one key go to one partition, which is full before the whole producer is.
+        # Messages of one key go to one partition, which is full before the whole producer is.
         receipts = [await producer.submit(b"%d" % n, partition_key="k") for n in range(200)]
         ids = [await each.wait() for each in receipts]
         assert ids == sorted(ids)
@@ -303,7 +303,7 @@ async def test_a_router_that_fails(
 
 
 class Marks(geminga.ProducerInterceptor):
-    """Marks each message, and counts what it is told."""
+    """Marks each message, and counts its calls."""
 
     def __init__(self) -> None:
         self.stored: list[tuple[bytes, geminga.MessageId | None]] = []

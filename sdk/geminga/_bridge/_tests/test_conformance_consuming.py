@@ -1,4 +1,4 @@
-"""All three faces receive alike: each script runs on all of them, against a real broker."""
+"""All three faces receive equally: each script runs on all of them, against a real broker."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ async def test_iterating(face: Face, url: str, topic: str) -> None:
 
 @on_all_faces
 async def test_listeners(face: Face, url: str, topic: str) -> None:
-    """In order, one call at a time; what raises comes again; closing waits for the call."""
+    """In order, one call at a time; after an error a message is redelivered; closing waits."""
     seen: list[tuple[int, int]] = []
     running: list[object] = []
 

@@ -1,4 +1,4 @@
-"""All three faces read, close and fail alike: each script runs on all of them."""
+"""All three faces read, close and fail equally: each script runs on all of them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_reading_whole_batches(face: Face, url: str, topic: str) -> None:
 @pytest.mark.parametrize("at", [0, 1, 70, 299])
 @on_all_faces
 async def test_messages_and_entries_in_turn(face: Face, url: str, topic: str, at: int) -> None:
-    """What was taken ahead for `read_next` comes before what is behind it."""
+    """Messages prefetched for `read_next` come before later ones."""
     async with face.connect(url) as client:
         await fill(client, topic, 300, batching_max_messages=100)
         reader = await client.create_reader(topic, geminga.EARLIEST)
@@ -154,7 +154,7 @@ async def test_closing_wakes_who_waits(face: Face, url: str, topic: str) -> None
 
 @on_all_faces
 async def test_calls_that_are_given_up(face: Face, url: str, topic: str) -> None:
-    """They end in the loop too, and lose nothing."""
+    """They also end in the loop, and lose nothing."""
     if not face.cancels:
         return
     exclusive = geminga.ProducerAccessMode.EXCLUSIVE
@@ -203,7 +203,7 @@ async def test_an_ended_partition_ends_no_other(
         for _ in range(2):
             with pytest.raises(geminga.TopicTerminatedError):
                 await sending.send(b"g", partition_key="0")
-        # It is known that none is left: a message that is only handed over is refused at the call.
+        # The producer has ended: a submitted message is refused at the call.
         with pytest.raises(geminga.TopicTerminatedError):
             sending.send_nowait(b"h", partition_key="0")
         with pytest.raises(geminga.TopicTerminatedError):

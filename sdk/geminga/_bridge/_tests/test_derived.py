@@ -1,4 +1,4 @@
-"""The faces follow the Trio classes: names, signatures and docstrings can't be older."""
+"""The faces follow the Trio classes: names, signatures and docstrings can't differ."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ OWN_DOCS = {
     "Receipt.wait": "Wait until the broker has stored the message; returns its id, or raises its",
     "Receipt.add_done_callback": "Call `callback(receipt)` in the ",
 }
-"""Docstrings of the asyncio face that aren't the Trio face's: the words that both begin with."""
+"""Docstrings of the asyncio face that differ from the Trio face's: their common beginning."""
 
 
 def works_in_the_loop(name: str) -> bool:
-    """Whether a public name has to be another one in each face."""
+    """Whether a public name must have its own implementation in each face."""
     if name.startswith("Authentication"):
-        # Called by the client, in its loop: one kind does for all faces.
+        # Called by the client, in its loop: the same for all faces.
         return False
     value = getattr(geminga, name)
     return name == "connect" or (
@@ -97,7 +97,7 @@ def check_docs(name: str, trio: object, aio: object) -> None:
 
 @pytest.mark.parametrize("name", OWN)
 def test_docs_of_asyncio_are_those_of_trio(name: str) -> None:
-    """Those of threads are made from asyncio's."""
+    """Those of threads are generated from asyncio's."""
     trio, aio = getattr(geminga, name), getattr(geminga.aio, name)
     check_docs(name, trio, aio)
     if name == "connect":

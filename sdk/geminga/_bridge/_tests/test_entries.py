@@ -1,4 +1,4 @@
-"""Entries through the blocking and the asyncio face."""
+"""Entries in the blocking and the asyncio face."""
 
 from __future__ import annotations
 
@@ -62,15 +62,15 @@ async def test_a_call_that_is_given_up_loses_nothing(url: str, topic: str) -> No
 def test_a_reader_keeps_what_it_took_when_the_connection_breaks(
     url: BrokerUrl, topic: str, ahead: str
 ) -> None:
-    """The broker goes on behind what left the queue, so that what is on its way must not be thrown
-    away.
+    """The broker continues after the entries that left the queue, so prefetched ones must not be
+    dropped.
     """
     publish(url, topic, 400)
     with gb.connect(url) as client:
         reader = client.create_reader(topic, gb.EARLIEST)
         got = [int(reader.read_next(60).data)] if ahead == "messages" else []
         if ahead == "entries":
-            # As a call leaves them that was given up when they were there.
+            # As left by a call that was abandoned when they had arrived.
             receiver = reader._receiver
             receiver.session.call(lambda: receiver.fill_entries(100, 5))
             assert receiver._entries
@@ -106,7 +106,7 @@ def test_a_seek_recalls_what_is_on_its_way(url: BrokerUrl, topic: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_in_a_forked_child(url: BrokerUrl, topic: str) -> None:
-    """Nothing of the parent's is handed out there."""
+    """The child gets none of the parent's entries."""
     publish(url, topic, 10)
     with gb.connect(url) as client:
         reader = client.create_reader(topic, gb.EARLIEST)
@@ -122,7 +122,7 @@ def test_in_a_forked_child(url: BrokerUrl, topic: str) -> None:
 
 
 def test_messages_taken_ahead_are_for_all_threads_that_wait(url: BrokerUrl, topic: str) -> None:
-    """One thread's call takes a whole entry ahead, and may never call again."""
+    """One thread's call prefetches a whole entry, and it may never call again."""
     with gb.connect(url) as client:
         consumer = client.subscribe(topic, "s")
         got: list[gb.Message] = []

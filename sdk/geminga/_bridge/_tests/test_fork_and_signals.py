@@ -19,11 +19,11 @@ import geminga.blocking as gb
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 CHILD_TIMEOUT_S = 60
 INTERRUPTED_ANYWHERE = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-"""An interruption may also hit a finalizer, where Python only reports it."""
+"""An interruption may also occur in a finalizer, where Python only reports it."""
 
 
 def in_child(function: Callable[[], None]) -> None:
-    """Run it in a forked child, which has CHILD_TIMEOUT_S."""
+    """Run it in a forked child, with CHILD_TIMEOUT_S."""
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -65,7 +65,7 @@ def test_child_gets_an_error_and_may_make_its_own(url: str, topic: str) -> None:
             ):
                 with pytest.raises(gb.ForkError, match="before the fork"):
                     call()
-            # Leaving what the parent opened is quiet: there is nothing to close.
+            # Leaving the parent's blocks has no effect: there is nothing to close.
             consumer.close()
             producer.close()
             client.close()
@@ -80,7 +80,7 @@ def test_child_gets_an_error_and_may_make_its_own(url: str, topic: str) -> None:
 
 
 def test_forks_while_everything_runs(url: str, topic: str) -> None:
-    """Whatever lock is held at that moment."""
+    """Regardless of the locks held at that moment."""
     with gb.connect(url) as client:
         producer = client.create_producer(topic)
         over = False
@@ -124,8 +124,9 @@ def test_multiprocessing(url: str, topic: str, method: str) -> None:
 
 
 def interrupted(function: Callable[[], bool], for_s: float) -> int:
-    """Call it until it answers False or so long, interrupting it every 0.7 ms by KeyboardInterrupt;
-    answers how often. A busy machine may get nothing done between two interruptions.
+    """Call it until it returns False or for that time, interrupting it every 0.7 ms by
+    KeyboardInterrupt; returns the number of interruptions. A busy machine may make no progress
+    between two interruptions.
     """
     count = 0
     until_s = time.monotonic() + for_s
@@ -241,7 +242,7 @@ def test_ctrl_c(url: str, topic: str, wait: str) -> None:
 
 
 def test_program_that_leaves_its_client_open(url: str, topic: str) -> None:
-    """What waits is still sent when the program ends."""
+    """Pending messages are still sent at the program's end."""
     code = (
         "import sys, geminga.blocking as gb\n"
         "client = gb.connect(sys.argv[1])\n"

@@ -1,5 +1,5 @@
-"""The background loop ends, which it should not: all who wait on it get an error, and the next
-client has another.
+"""The background loop ends by a defect: all waiting calls get an error, and the next client has a
+new loop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is asked of a consumer comes behind the acknowledgements that were handed over before."""
+"""A consumer's calls run after earlier acknowledgements."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Steps = list[str]
 
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> Steps:
-    """What reaches a partition's consumer, in that order."""
+    """The calls of a partition's consumer, in order."""
     seen: Steps = []
 
     def watch(kind: type, name: str, step: str) -> None:

@@ -1,7 +1,7 @@
-"""Signal handlers that use the client, run wherever the interrupted frame stands: never a deadlock.
+"""Signal handlers that use the client, at any place of the interrupted frame: never a deadlock.
 
-Each program raises a real signal in the middle of a call of the client. It is a process of its own:
-only the main thread runs handlers, and one that hangs has to be ended.
+Each program raises a real signal during a call of the client. It has its own process: only the main
+thread runs handlers, and a hanging one must be killed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The three faces behind one: a script is a coroutine function that each face runs as its own.
+"""One interface for the three faces: a script is a coroutine function that runs on each.
 
-For the blocking face every object is wrapped: its calls are awaited like the others', and have
-returned before anything could wait for them.
+For the blocking face every object is wrapped: its calls can be awaited, but have returned before.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ RENAMED = {"aclose": "close"}
 
 
 class Face(ABC):
-    """How programs of one face run, wait and do several things at once."""
+    """How programs of one face run, wait and run concurrently."""
 
     module: ModuleType
     cancels = True
-    """Whether a call can be given up from outside."""
+    """Whether a call can be cancelled from outside."""
 
     @abstractmethod
     def run(self, script: Script) -> Any:
@@ -43,11 +42,11 @@ class Face(ABC):
 
     @abstractmethod
     async def together(self, *scripts: Script) -> None:
-        """Run them at the same time, until all have ended."""
+        """Run them concurrently, until all have ended."""
 
     @abstractmethod
     async def pause(self) -> None:
-        """Let others run for a little."""
+        """Let others run for a moment."""
 
     @abstractmethod
     async def give_up(self, script: Script) -> None:
@@ -69,7 +68,7 @@ class Face(ABC):
         return self.module.Client(url, **options)
 
     def listener(self, listener: Callable[[Any, geminga.Message], Awaitable[None]]) -> Any:
-        """A message listener as the face takes it."""
+        """A message listener in the face's form."""
         return listener
 
 
@@ -161,7 +160,7 @@ class BlockingFace(Face):
 
 
 def drive(coroutine: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine that waits for nothing."""
+    """Run a coroutine that never suspends."""
     try:
         coroutine.send(None)
     except StopIteration as done:
@@ -170,7 +169,7 @@ def drive(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 class Done(AbstractAsyncContextManager[Any]):
-    """A call of the blocking face, made when it is awaited or entered."""
+    """A call of the blocking face, executed when it is awaited or entered."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self._call = call
@@ -240,7 +239,7 @@ class Wrapped:
 
 
 def wrapped(value: Any) -> Any:
-    """What a call of the blocking face returns, as a script sees it."""
+    """The result of a blocking call, wrapped for a script."""
     if isinstance(value, list):
         return [wrapped(each) for each in value]
     for name in KINDS:
@@ -250,7 +249,7 @@ def wrapped(value: Any) -> Any:
 
 
 def heard(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A script's callback: it gets what scripts see."""
+    """A script's callback, which gets wrapped objects."""
     return lambda *args: function(*map(wrapped, args))
 
 

@@ -37,7 +37,7 @@ async def test_kinds_of_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, k
 async def test_a_token_file_that_is_away_for_a_moment(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As while it is written anew: connections don't end for that."""
+    """As during its renewal: connections don't end because of that."""
     file = tmp_path / "token"
     file.write_text(SECRET)
     who = AuthenticationToken(file)
@@ -107,7 +107,7 @@ async def test_a_client_without_credentials_is_told_so(autojump_clock: MockClock
 
 
 class Renewed(Authentication):
-    """Another secret each time, and none in the end."""
+    """Another secret each time, and finally none."""
 
     def __init__(self) -> None:
         super().__init__("token")
@@ -129,7 +129,7 @@ async def test_refreshed_when_the_broker_asks(autojump_clock: MockClock) -> None
             await trio.sleep(1)
             assert broker.auth[-1] == ("token", secret)
             await producer.send(b"still here")
-        # With none left the connection is given up, and then the producer.
+        # Without a secret the connection is closed, and then the producer.
         broker.sessions[0].challenge()
         await trio.sleep(5)
         with pytest.raises(geminga.AuthenticationError, match="no token is left"):

@@ -1,4 +1,4 @@
-"""Authentication as configurations of Apache's clients name it, and the commands that take it."""
+"""Authentication by the configuration of Apache's clients, and the commands that use it."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_wrong_options_are_one_sentence(options: list[str], text: str) -> None:
     ):
         result = CliRunner().invoke(group, command)
         assert result.exit_code == 2, result.output
-        # Below the usage stands one sentence.
+        # One sentence follows the usage.
         (sentence,) = [line for line in result.output.splitlines() if line.startswith("Error: ")]
         assert result.output.endswith(f"\n{sentence}\n")
         assert text in sentence

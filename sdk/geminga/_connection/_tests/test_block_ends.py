@@ -1,4 +1,4 @@
-"""How blocks end: cancelled, failing while they open, or not at all."""
+"""Ends of blocks: cancelled, failing while they open, or never."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from geminga_runtime.stream import FramedStream
 
 
 async def current_after(steps: list[tuple[float, set[int]]], **delays: float) -> list[int]:
-    """The cluster in use after each look, given the time and which are reachable."""
+    """The cluster in use after each check, by the time and the reachable clusters."""
     state = FailoverState(AutoClusterFailover(["pulsar://b", "pulsar://c"], **delays))
     seen = []
     for now_s, up in steps:
@@ -39,16 +39,16 @@ async def current_after(steps: list[tuple[float, set[int]]], **delays: float) ->
 async def test_states() -> None:
     delays = {"failover_delay_s": 10.0, "switch_back_delay_s": 20.0}
     all_up = {0, 1, 2}
-    # Down for a moment is not down.
+    # Unreachable for a moment: no change.
     steps = [(0.0, all_up), (5.0, {1, 2}), (10.0, all_up), (14.0, {1, 2}), (20.0, {1, 2})]
     assert await current_after(steps, **delays) == [0] * 5
-    # The first that is up; nothing changes while none is.
+    # The first reachable one; no change while none is.
     steps = [(0.0, {2}), (9.9, {2}), (10.0, set()), (11.0, {2}), (12.0, {1, 2})]
     assert await current_after(steps, **delays) == [0, 0, 0, 2, 2]
-    # Back after a while without interruption.
+    # Back after a time without interruption.
     steps = [(0.0, {1}), (10.0, {1}), (11.0, {0, 1}), (20.0, {1}), (25.0, {0, 1}), (44.9, all_up)]
     assert await current_after([*steps, (45.0, all_up)], **delays) == [0, 1, 1, 1, 1, 1, 0]
-    # The second one fails too: the primary is asked first.
+    # The second one also fails: the primary is checked first.
     steps = [(0.0, {1}), (10.0, {1}), (11.0, {2}), (21.0, {0, 2})]
     assert await current_after(steps, **delays) == [0, 1, 1, 0]
 
@@ -70,7 +70,7 @@ async def test_there_and_back(autojump_clock: MockClock) -> None:
         at = {"a": 0, "b": 0}
 
         async def connector(host: str, port: int, deadline: float) -> FramedStream:
-            # Lookups answer one name for both: what is asked last is where we are.
+            # Lookups return one name for both: the last one that got a request is in use.
             broker = brokers[host] if host in brokers else brokers[max(at, key=at.__getitem__)]
             if host in down:
                 await trio.lowlevel.checkpoint()

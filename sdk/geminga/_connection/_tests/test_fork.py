@@ -1,5 +1,5 @@
-"""Forks, other processes and Ctrl-C beside the Trio face: an error or a fresh client, never a
-deadlock, and nothing of the parent's is touched.
+"""Forks, other processes and Ctrl-C with the Trio face: an error or a new client, never a deadlock,
+and no effect on the parent.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def ended(pid: int) -> int:
 
 
 async def in_child(check: Callable[[], Awaitable[None]]) -> None:
-    """Run it in a fork of this very task."""
+    """Run it in a fork of this task."""
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -94,7 +94,7 @@ async def test_a_forked_task_is_told(url: BrokerUrl, topic: str) -> None:
 
 
 def produce_by(face: str, url: str, topic: str) -> None:
-    """A client of the child's own."""
+    """Send with the child's own client."""
 
     async def by_trio() -> None:
         async with geminga.connect(url) as client:
@@ -120,7 +120,7 @@ FACES = ["trio", "aio", "blocking"]
 
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 async def test_children_make_their_own(url: BrokerUrl, topic: str, method: str) -> None:
-    """Forked by a thread, so that no running loop is copied into them."""
+    """Forked by a thread, so that they have no copy of a running loop."""
     context = multiprocessing.get_context(method)
 
     def run() -> list[int | None]:
@@ -180,7 +180,7 @@ except KeyboardInterrupt:
     "wait", ["await producer.flush()", "await producer.send(b'0')", "await receipts[-1].wait()"]
 )
 async def test_ctrl_c_while_sending(url: BrokerUrl, topic: str, wait: str) -> None:
-    """What was handed over is sent all the same, and nothing that is stored is told as failed."""
+    """Submitted messages are sent nevertheless, and no stored one is reported as failed."""
     async with geminga.connect(url) as client:
         consumer = await client.subscribe(topic, "s")
         child = subprocess.Popen(  # noqa: ASYNC220
@@ -198,5 +198,5 @@ async def test_ctrl_c_while_sending(url: BrokerUrl, topic: str, wait: str) -> No
         found: set[bytes] = set()
         while len(found) < int(count):
             found |= {each.data for each in await consumer.receive_batch(wait_s=60)}
-        # One may have been handed over whose receipt never came to the program.
+        # One may have been submitted without returning its receipt to the program.
         assert found - {count.encode()} == {b"%d" % n for n in range(int(count))}

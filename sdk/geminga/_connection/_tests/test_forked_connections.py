@@ -1,4 +1,4 @@
-"""A child made by fork keeps none of its parent's connections open, and breaks none."""
+"""A forked child keeps none of its parent's connections open, and breaks none."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def url() -> Iterator[BrokerUrl]:
 
 
 class Relay:
-    """Stands between a client and the broker, and sees the client's end of each connection."""
+    """Relays between a client and the broker, and notes the client's end of each connection."""
 
     def __init__(self, url: BrokerUrl) -> None:
         self._broker = urlsplit(str(url)).hostname, urlsplit(str(url)).port
@@ -59,7 +59,7 @@ class Relay:
             self.ended.release()
 
     def close(self) -> None:
-        """Take no more connections."""
+        """Accept no more connections."""
         self._listening.close()
 
 
@@ -72,7 +72,7 @@ def relay(url: BrokerUrl) -> Iterator[Relay]:
 
 @contextmanager
 def idle_child() -> Iterator[None]:
-    """A forked child that lives on and does nothing."""
+    """A forked child that stays alive and does nothing."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:

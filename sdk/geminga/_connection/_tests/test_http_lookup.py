@@ -23,7 +23,7 @@ PARTITIONS = "/admin/v2/persistent/public/default/t/partitions?checkAllowAutoCre
 
 
 class Web:
-    """Web services by `host:port/path`; a status and what is answered."""
+    """Web services by `host:port/path`; a status and a body."""
 
     def __init__(self, broker: FakeBroker) -> None:
         self.broker = broker
@@ -110,7 +110,7 @@ async def test_credentials_go_to_trusted_brokers_only(autojump_clock: MockClock)
     assert await sent("http://web:8080", "one.brokers.example:81", **trusts) == [True, True]
     assert await sent("http://web:8080", "10.0.0.1:81", **trusts) == [True, True]
     assert await sent("http://web:8080", "10.0.0.1:82", **trusts) == [True, False]
-    # A stranger that asks for them is told of, by the option's name.
+    # If an untrusted host asks for them, the error names the option.
     async with web_client(authentication=who) as (web, client):
         web.answers[f"web:8080{LOOKUP}"] = (307, "http://evil:81/x")
         web.answers["evil:81/x"] = (401, {})

@@ -105,7 +105,7 @@ async def test_fetched_kept_and_renewed(
     assert await who.data() == b"t0k3n-1"
     who.now_s = 90.0
     assert await who.data() == b"t0k3n-2"
-    # The broker asks: a new one, but one for all connections that are asked at the same moment.
+    # After a challenge: a new one, but one for all connections challenged at the same moment.
     who.now_s = 91.0
     assert await who.renewed() == b"t0k3n-2"
     who.now_s = 90.0 + FRESH_S

@@ -1,4 +1,4 @@
-"""What happens in the same turn of the loop, or to somebody else, while something ends."""
+"""Events in the same turn of the loop as an end, and effects of an end on others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALL = {"initial_position": InitialPosition.EARLIEST}
 async def test_closed_when_the_answer_is_there(
     kind: str, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
-    """The broker took it in again; nothing of it stays there."""
+    """The broker had registered it again; it doesn't stay registered."""
     answered = BaseCommand.PRODUCER_SUCCESS if kind == "producer" else BaseCommand.SUCCESS
     request = Connection.request
     closing = False
@@ -53,7 +53,7 @@ async def test_closed_when_the_answer_is_there(
 
 
 async def test_closing_wakes_those_who_wait_for_memory(autojump_clock: MockClock) -> None:
-    """The memory is another producer's, which may never give it back."""
+    """Another producer uses the memory, and may never release it."""
     async with fake_broker() as broker, broker.client(memory_limit_bytes=10) as client:
         broker.hold_receipts = True
         other = await client.create_producer("other")
@@ -68,7 +68,7 @@ async def test_closing_wakes_those_who_wait_for_memory(autojump_clock: MockClock
 
 
 async def test_a_place_that_is_not_taken_is_the_next_ones(autojump_clock: MockClock) -> None:
-    """Who was woken for it waits for memory then, and gives up."""
+    """The woken waiter then waits for memory, and gives up."""
     async with fake_broker() as broker, broker.client(memory_limit_bytes=10) as client:
         broker.hold_receipts = True
         other = await client.create_producer("other")
@@ -179,7 +179,7 @@ async def test_seeks_at_once_follow_one_another(autojump_clock: MockClock) -> No
 
 @pytest.mark.parametrize("size", [2, 50])
 async def test_ids_that_tell_a_wrong_size(size: int, autojump_clock: MockClock) -> None:
-    """They were made up by the program; the client lives on, and the batch comes again whole."""
+    """Made by the program; the client continues, and the whole batch is redelivered."""
     async with fake_broker() as broker, broker.client() as client:
         producer = await client.create_producer("t", batching_max_publish_delay_s=1)
         consumer = await client.subscribe(

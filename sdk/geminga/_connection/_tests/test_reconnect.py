@@ -26,7 +26,7 @@ COMMANDS = ["connect", "lookupTopic", "partitionMetadata", "producer", "send", "
 async def test_cut_at_each_command(
     command: str, before: bool, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
-    """The connection breaks when the broker gets the command: before or after it acts on it."""
+    """The connection breaks when the broker gets the command: before or after its execution."""
     left = 3
     handle = FakeSession.handle
 
@@ -160,7 +160,7 @@ async def test_first_attempt_goes_on_until_its_deadline(autojump_clock: MockCloc
 
 
 async def test_first_attempts_share_the_operation_timeout(autojump_clock: MockClock) -> None:
-    """A broker that falls silent in the middle takes no second timeout."""
+    """A broker that becomes silent in between doesn't cost a second timeout."""
     async with fake_broker() as broker, broker.client(operation_timeout_s=20) as client:
         handle = FakeSession.handle
         began_s = 0.0
@@ -182,7 +182,7 @@ async def test_first_attempts_share_the_operation_timeout(autojump_clock: MockCl
 
 
 async def test_a_last_attempt_cut_short_tells_what_was_answered(autojump_clock: MockClock) -> None:
-    """Between the last refusal and the deadline there is no time for another answer."""
+    """Between the last refusal and the deadline there is no time for another response."""
     async with fake_broker() as broker, broker.client(operation_timeout_s=20) as client:
         handle = FakeSession.handle
         await client.create_producer("warm")

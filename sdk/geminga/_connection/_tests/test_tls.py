@@ -35,7 +35,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 class TlsSession(FakeSession):
-    """Tells where the broker is with TLS, and a plain address where nobody is."""
+    """Returns the broker's TLS address, and a plain address without a server."""
 
     def on_lookupTopic(self, body: Any, frame: Frame) -> None:
         self.broker.certificates.append(self.stream.peer_certificate)
@@ -69,7 +69,7 @@ def server_tls(leaf: Leaf, **options: object) -> ServerTls:
 
 async def test_produce_and_consume(authority: Authority) -> None:
     async with tls_broker(server_tls(authority.server())) as broker:
-        # Several hosts, the first of which nobody serves.
+        # Several hosts, the first one without a server.
         url = broker.url.replace("://", "://127.0.0.1:1,")
         ca = str(authority.certificate)
         async with geminga.connect(url, tls_trust_certs_file_path=ca, **QUICK) as client:

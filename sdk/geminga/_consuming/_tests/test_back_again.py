@@ -1,4 +1,4 @@
-"""A broker that was away is back: how long a sender still waits."""
+"""A broker is reachable again: how long a sender still waits."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def test_others_hear_of_it(autojump_clock: MockClock) -> None:
 async def test_killed_again_when_it_was_back(
     command: str, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
-    """The waits begin anew once a connection could be opened."""
+    """The back-off restarts after a connection was opened."""
     handle = FakeSession.handle
     killed = trio.Event()
     is_back = False

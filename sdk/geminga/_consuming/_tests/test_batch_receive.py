@@ -83,7 +83,7 @@ async def test_a_large_message_comes_alone(autojump_clock: MockClock) -> None:
 async def test_a_whole_queue_without_a_time(
     taken: int, scaled: bool, autojump_clock: MockClock
 ) -> None:
-    """What the queue takes always comes, whatever the permits withheld before."""
+    """A whole queue always arrives, even with permits withheld before."""
     policy = BatchReceivePolicy(1000, None, None)
     options = {"auto_scaled_receiver_queue_size_enabled": scaled}
     async with consuming(policy, **options) as (_, _, producer, consumer):

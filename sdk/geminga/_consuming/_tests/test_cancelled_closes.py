@@ -1,4 +1,4 @@
-"""A consumer whose closing is cancelled leaves its topics all the same."""
+"""A consumer leaves its topics even if its closing is cancelled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is cancelled or interrupted, and wherever, no message is lost that was not returned."""
+"""A cancellation or interruption, at any place, loses no message that was not returned."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ TAKES = [receive, receive_with_timeout, receive_three, receive_batch, iterate]
 async def sending(
     count: int, *, batching: bool, interval_s: float, fills: bool = True, **options: Any
 ) -> AsyncIterator[tuple[FakeBroker, geminga.Consumer]]:
-    """A consumer of messages that come while it is used, with a policy for its batches or none."""
+    """A consumer of messages that arrive meanwhile, with or without a batch policy."""
     policy = BatchReceivePolicy(4, timeout_s=0.02) if fills else None
     async with fake_broker() as broker, broker.client() as client:
         consumer = await client.subscribe("t", "s", batch_receive_policy=policy, **options)
@@ -136,7 +136,7 @@ class Interrupter:
 
 
 def interrupt(take: Take, at: int, batching: bool) -> bool:
-    """Answers whether the interruption came before all was received."""
+    """Returns whether the interruption came before the last message."""
     interrupted = False
     interrupter = Interrupter(at)
 
@@ -182,7 +182,7 @@ def test_interrupted_anywhere(take: Take, batching: bool) -> None:
 
 @pytest.mark.parametrize("after_s", [0.001, 0.0105, 0.0207])
 async def test_a_listener_that_is_cancelled(after_s: float, autojump_clock: MockClock) -> None:
-    """What it was called with and has not acknowledged comes again."""
+    """Its unacknowledged messages are redelivered."""
     done: list[int] = []
 
     async def listener(consumer: geminga.Consumer, message: geminga.Message) -> None:

@@ -103,7 +103,7 @@ async def test_cut_while_chunks_are_on_their_way(autojump_clock: MockClock) -> N
         broker.hold_receipts = True
         receipt = await producer.submit(LARGE)
         await trio.sleep(0.01)
-        # Receipts of the first two get through; the others are sent again.
+        # Receipts of the first two arrive; the others are resent.
         held, broker.held = broker.held, []
         for answer in held[:2]:
             answer()

@@ -1,4 +1,4 @@
-"""Wrong arguments of consumers, readers and table views raise at the call and are named."""
+"""Wrong arguments of consumers, readers and table views raise at the call, naming the argument."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ Heard = list[tuple[Any, ...]]
 
 
 class Listening(ConsumerInterceptor):
-    """Notes all it hears, and puts its name behind the payload."""
+    """Notes its calls, and appends its name to the payload."""
 
     def __init__(self, name: str, heard: Heard) -> None:
         self.name = name
@@ -46,7 +46,7 @@ class Listening(ConsumerInterceptor):
 
 
 class Failing(ConsumerInterceptor):
-    """Raises whatever it hears."""
+    """Raises an error in each call."""
 
     def __getattribute__(self, name: str) -> Any:
         if name.startswith("__"):

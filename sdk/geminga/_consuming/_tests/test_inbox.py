@@ -25,7 +25,7 @@ def entry_of(entry_id: int, size: int = 0, source: Counter | None = None) -> Ent
 
 
 class Counter:
-    """A source that gives permits as a partition's consumer does."""
+    """A source that grants permits like a partition's consumer."""
 
     topic = "topic"
     partition = -1
@@ -74,7 +74,7 @@ def test_permits_are_exact(queue_size: int, steps: list[int | str]) -> None:
         assert inbox.messages == sent - taken - dropped
     while inbox.take() is not None:
         pass
-    # With all taken the broker may send at least half the queue again: it never stops for good.
+    # With all taken the broker may send at least half the queue again: it never stalls.
     assert source.broker > queue_size - source.permits.threshold
 
 

@@ -173,7 +173,7 @@ async def test_leaving_the_client_waits_too(autojump_clock: MockClock) -> None:
 
 
 async def test_messages_thrown_away_are_not_handed_over(autojump_clock: MockClock) -> None:
-    """Those that wait for their key come again after a lost connection: once, and in order."""
+    """Those that wait for their key are redelivered after a lost connection: once, in order."""
     seen: list[int] = []
 
     async def listener(consumer: geminga.Consumer, message: geminga.Message) -> None:

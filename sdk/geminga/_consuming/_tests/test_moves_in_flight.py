@@ -1,4 +1,4 @@
-"""What is on its way while a consumer seeks, has all redelivered, or loses its connection."""
+"""Messages in flight during a seek, a redelivery of all, or a loss of the connection."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEXTS = [b"0", b"1", b"2"]
 
 
 class SlowSeeks(FakeSession):
-    """Closes the consumer of a SEEK at once, moves and answers when a test lets it."""
+    """Closes the consumer of a SEEK at once, but moves and responds when a test lets it."""
 
     go: trio.Event
 
@@ -37,7 +37,7 @@ class SlowSeeks(FakeSession):
 
 
 class LateMessages(FakeSession):
-    """What was sent before a consumer asked for all again comes after it has asked."""
+    """Messages sent before a consumer's request to redeliver all arrive after it."""
 
     def on_redeliverUnacknowledgedMessages(self, body: Any, frame: Frame) -> None:
         consumer = self.consumers[body.consumer_id]
@@ -77,7 +77,7 @@ async def all_of(consumer: Consumer[bytes]) -> list[bytes]:
 async def test_a_consumer_does_not_come_back_before_its_seek_is_answered(
     autojump_clock: MockClock,
 ) -> None:
-    """It would be sent messages of the old place, and take them for those of the new one."""
+    """It would get messages of the old position, and consider them those of the new one."""
     async with filled(SlowSeeks) as (broker, consumer):
         assert await all_of(consumer) == TEXTS
         async with trio.open_nursery() as nursery:
@@ -92,7 +92,7 @@ async def test_a_consumer_does_not_come_back_before_its_seek_is_answered(
 async def test_what_is_acknowledged_during_a_seek_is_of_the_old_place(
     autojump_clock: MockClock,
 ) -> None:
-    """Told to the broker after the seek, it would take messages away from the new place."""
+    """Sent after the seek, it would acknowledge messages at the new position."""
     async with filled(SlowSeeks) as (broker, consumer):
         first = await consumer.receive(1)
         async with trio.open_nursery() as nursery:

@@ -23,7 +23,7 @@ MANY = re.compile(f"{BASE}many-.*")
 
 
 class TopicSession(FakeSession):
-    """A session that knows lists of topics, watchers, and topics that aren't to be made."""
+    """A session with lists of topics, watchers, and topics that must not be created."""
 
     watching = True
 
@@ -78,7 +78,7 @@ def tell_watchers(new: Sequence[str] = (), gone: Sequence[str] = ()) -> None:
 
 
 def partition(broker: FakeBroker, name: str, count: int) -> None:
-    """Make a topic with partitions, or give it more."""
+    """Create a topic with partitions, or add partitions."""
     broker.partitions[f"{BASE}{name}"] = count
     for n in range(count):
         broker.topic(f"{name}-partition-{n}")
@@ -222,7 +222,7 @@ async def test_wrong_arguments(autojump_clock: MockClock) -> None:
 
 
 class SlowSession(TopicSession):
-    """Answers what it is asked about partitions after a second."""
+    """Responds to requests for partitions after a second."""
 
     def on_partitionMetadata(self, body: Any, frame: Frame) -> None:
         self.broker.nursery.start_soon(self.answer_late, body, frame)
@@ -233,7 +233,7 @@ class SlowSession(TopicSession):
 
 
 async def test_only_what_changed_is_asked_for(autojump_clock: MockClock) -> None:
-    """Topics without partitions aren't even asked about; of others only those that changed."""
+    """Requests go only to changed partitioned topics."""
     async with topics(*(f"many-{n}" for n in range(50)), kind=SlowSession) as (broker, client):
         for n in range(50):
             partition(broker, f"many-p{n}", 2)
@@ -263,14 +263,14 @@ async def test_only_what_changed_is_asked_for(autojump_clock: MockClock) -> None
         await trio.sleep(2)
         assert len(consumer.topics) == 151
         assert "getTopicsOfNamespace" not in broker.seen
-        # A look at all finds what nobody told of.
+        # A whole search finds unreported changes.
         partition(broker, "many-p3", 4)
         await trio.sleep(70)
         assert len(consumer.topics) == 153
 
 
 async def test_other_domains_are_looked_for_whole(autojump_clock: MockClock) -> None:
-    """Watchers tell of persistent topics only."""
+    """Watchers report persistent topics only."""
     async with topics("many-1") as (broker, client):
         mode = RegexSubscriptionMode.ALL_TOPICS
         consumer = await client.subscribe(MANY, "s", regex_subscription_mode=mode)

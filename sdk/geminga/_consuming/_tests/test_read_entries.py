@@ -1,4 +1,4 @@
-"""Whole entries: their columns tell what messages tell, and they come as messages come."""
+"""Whole entries: columns equal to the messages' fields, and the same delivery."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def all_messages(made: list[bytes], start: MessageId, **options: Any) -> l
             try:
                 told.append(told_by_message(await reader.read_next(1)))
             except geminga.OperationTimeoutError:
-                # What is left of the last batch was taken out.
+                # The rest of the last batch was removed.
                 break
         return told
 
@@ -83,8 +83,8 @@ def test_as_one_by_one(
     queue_size: int,
     compacted: bool,
 ) -> None:
-    """Whatever the batches, the start, the limits and the connection do, entries and messages in
-    any mixture are what messages alone would have been.
+    """With any batches, start, limits and connection, a mixture of entries and messages equals the
+    messages alone.
     """
     options = {"start_message_id_inclusive": inclusive, "read_compacted": compacted}
 
@@ -122,7 +122,7 @@ def test_as_one_by_one(
 @given(entries(chunked_max=0), st.data())
 @settings(max_examples=60, deadline=None)
 def test_after_seeks(made: list[bytes], data: st.DataObject) -> None:
-    """What was there is dropped, within a batch too, and what follows the place comes."""
+    """Received messages are dropped, also within a batch; those after the position arrive."""
 
     async def main() -> None:
         expected = await all_messages(made, geminga.EARLIEST)
@@ -188,7 +188,7 @@ async def test_keys_as_bytes() -> None:
 
 
 async def test_permits_are_given_back(autojump_clock: MockClock) -> None:
-    """Entries leave the queue whole: the broker never stops, and sends no more than it may."""
+    """Entries leave the queue whole: the broker never stalls, nor exceeds its permits."""
     made = [batch([Made(b"%d" % n)] * 7) for n in range(40)]
     async with topic_of(made, receiver_queue_size=10) as (broker, reader):
         got = 0
@@ -200,7 +200,7 @@ async def test_permits_are_given_back(autojump_clock: MockClock) -> None:
             in_queue = consumer.messages_sent - got
             assert consumer.permits_given <= got + 10
             assert in_queue <= 10 + 6
-        # All was acknowledged on the way, so that figures of the broker are true.
+        # All was acknowledged meanwhile, so that the broker's statistics are right.
         await trio.sleep(1)
         assert subscription.mark_delete == 39
         statistics = reader._consumer.statistics()
@@ -223,7 +223,7 @@ async def test_cancelled_it_takes_nothing(autojump_clock: MockClock) -> None:
 
 
 async def test_what_came_last_is_told(autojump_clock: MockClock) -> None:
-    """Also where no message came of it; what a lost connection takes along comes again."""
+    """Also an entry without a message; those lost with a connection come again."""
     damaged = single(Made(b"x"))[:-1] + b"!"
     async with topic_of([single(Made(b"a")), damaged]) as (broker, reader):
         (entry,) = await reader.read_batches(5)
@@ -239,7 +239,7 @@ async def test_what_came_last_is_told(autojump_clock: MockClock) -> None:
 
 
 async def test_chunks(autojump_clock: MockClock) -> None:
-    """A message in chunks is where its last one is; one without its beginning is told of."""
+    """A chunked message is at its last chunk; one without its beginning is reported."""
     one, two = chunks_of("a", b"1", b"2", b"3"), chunks_of("b", b"4", b"5")
     made = [one[0], two[0], one[1], batch([Made(b"x")] * 3), one[2], two[1]]
     async with topic_of(made) as (_, reader):
@@ -263,7 +263,7 @@ async def test_chunks(autojump_clock: MockClock) -> None:
 async def test_chunks_around_what_was_read_when_the_connection_breaks(
     autojump_clock: MockClock, there: int, cuts: int, taken: int
 ) -> None:
-    """Whether their messages are whole then or not: they come, and what was read doesn't."""
+    """Complete or not, their messages arrive, and read ones don't come again."""
     one, two = chunks_of("a", b"1", b"2", b"3"), chunks_of("b", b"4", b"5")
     made = [one[0], two[0], batch([Made(b"x")]), one[1], one[2], two[1]]
     async with topic_of(made[:there]) as (broker, reader):
@@ -314,7 +314,7 @@ async def test_what_can_not_be_read() -> None:
 async def test_compacted_out_is_no_message_of_a_subscription_either(
     autojump_clock: MockClock,
 ) -> None:
-    """It is acknowledged with the others of its batch."""
+    """A removed message is acknowledged with the others of its batch."""
     async with fake_broker() as broker, broker.client() as client:
         broker.topic("t").entries = [
             batch([Made(b"1"), Made(is_compacted_out=True), Made(b"3")]),

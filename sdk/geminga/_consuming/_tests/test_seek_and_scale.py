@@ -44,7 +44,7 @@ async def test_seek_by_function(autojump_clock: MockClock) -> None:
 
 
 async def test_what_a_seek_passes_is_acknowledged(autojump_clock: MockClock) -> None:
-    """The broker begins at the entry that was named; it must not stay in the backlog."""
+    """The broker begins at the entry of the id; it must not stay in the backlog."""
     async with fake_broker() as broker, broker.client() as client:
         producer = await client.create_producer("t", batching_max_messages=2)
         receipts = [await producer.submit(b"%d" % n) for n in range(4)]

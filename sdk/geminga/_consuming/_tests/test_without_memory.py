@@ -1,5 +1,5 @@
-"""Subscriptions that the broker doesn't remember: when the connection is lost, they go on behind
-what the program took last.
+"""Non-durable subscriptions: after a lost connection, they continue after the last message that the
+program took.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from geminga._tests.fake_broker import FakeBroker, fake_broker
 
 
 async def lose(broker: FakeBroker, added: int = 0) -> None:
-    """The connection, for long enough that messages come in between."""
+    """Lose the connection, for long enough that messages are added meanwhile."""
     topic = broker.topic("t")
     topic.entries += topic.entries[:added]
     broker.cut()

@@ -1,5 +1,5 @@
-"""Without a queue only who waits asks for a message: whenever the permit given for it is used up
-without one, or gone with the connection, another is asked for.
+"""Without a queue only a waiting caller requests a message: if its permit is used up without one,
+or lost with the connection, another one is granted.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ async def test_what_was_sent_before_all_were_refused(autojump_clock: MockClock) 
 
         async def refuse() -> None:
             await trio.testing.wait_all_tasks_blocked()
-            # On its way when the program wants everything again.
+            # In flight when the program requests redelivery of all.
             topic.entries.append(topic.entries[0])
             topic.subscriptions["s"].dispatch()
             consumer.redeliver_unacknowledged_messages()

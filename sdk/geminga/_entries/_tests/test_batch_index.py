@@ -82,7 +82,7 @@ def test_a_lying_count_costs_nothing() -> None:
     )
 )
 def test_finds_them_behind_keys_and_properties(messages: list[tuple[str, int, int]]) -> None:
-    """Also where not only the sizes differ from one message to the next."""
+    """Also if more than the sizes differ between messages."""
     items = [
         (at, bytes(size), Extras({f"p{n}": key for n in range(properties)}, key or None))
         for at, (key, properties, size) in enumerate(messages)
@@ -97,7 +97,7 @@ def test_finds_them_behind_keys_and_properties(messages: list[tuple[str, int, in
 
 @pytest.mark.parametrize("size", [b"\xff" * 9 + b"\x01", b"\xff" * 5, b"\xff" * 20])
 def test_sizes_that_can_not_be(size: bytes) -> None:
-    """Of the second message, which isn't read whole: negative, cut off, too long."""
+    """In the second message, which isn't fully parsed: negative, truncated, too long."""
     first = batch_of([(1, False, False)], 0)
     metadata = b"\x12\x01k\x18" + size
     with pytest.raises(RemoteProtocolError):
@@ -111,7 +111,7 @@ BYTES = st.one_of(st.integers(0, 255), st.sampled_from([0x0A, 0x12, 0x18, 0x20, 
 def test_what_is_found_is_what_the_metadata_say(
     messages: list[tuple[int, bool, bool]], damage: list[tuple[int, int]], data: st.DataObject
 ) -> None:
-    """Wherever a batch is damaged: sizes that were read in one look are those of the metadata."""
+    """Wherever a batch is damaged, quickly read sizes equal those of the parsed metadata."""
     small = [(min(size, 200), repeated, described) for size, repeated, described in messages]
     payload = bytearray(batch_of(small, data.draw(st.sampled_from([0, 127, 1 << 40]))))
     for at, byte in damage:
@@ -125,9 +125,9 @@ def test_what_is_found_is_what_the_metadata_say(
         try:
             single = single_metadata(found[bounds[2 * n] : bounds[2 * n + 1]])
         except RemoteProtocolError:
-            # Only the first one's are read whole.
+            # Only the first one's are fully parsed.
             assert n
             continue
         if len(single.SerializePartialToString()) == bounds[2 * n + 1] - bounds[2 * n]:
-            # Not one whose fields are there twice, of which the last one would count.
+            # Except with duplicate fields, of which the last one would count.
             assert single.payload_size == bounds[2 * n + 2] - 4 - bounds[2 * n + 1]

@@ -50,7 +50,7 @@ def test_what_is_remembered_of_whole_messages(monkeypatch: pytest.MonkeyPatch) -
         ((1, 3), (1, 4)),
         ((1, 6), (1, 7)),
     ]
-    # The connection is lost: what was handed out can still be acknowledged.
+    # The connection is lost: delivered messages can still be acknowledged.
     desk.chunks.clear()
     assert desk.chunks.earlier((1, 5)) == ((1, 3), (1, 4))
     desk.chunks.forget_up_to((1, 7))
@@ -78,7 +78,7 @@ def test_the_oldest_is_given_up(oldest: bool) -> None:
     desk.feed("c", 0)
     assert desk.given_up() == ([0, 1] if oldest else [])
     assert desk.chunks.dropped == 1
-    # What comes of it later is not for us, but not for nobody either until it has expired.
+    # Its later chunks are dropped, but not acknowledged until it has expired.
     assert desk.feed("a", 2) is None
     assert desk.given_up() == []
     assert [desk.feed("b", 1), desk.feed("b", 2)] == [None, b"012"]
@@ -118,7 +118,7 @@ def test_sent_twice_and_redelivered() -> None:
 
 
 def test_two_lives_of_a_producer() -> None:
-    """Their messages have the same uuids; what comes again of the first life comes between."""
+    """Their messages have the same uuids; redelivered ones of the first life come in between."""
     desk = Desk()
     for at in (10, 11):
         desk.feed("a", at - 10, at=at, published_ms=999_900)
@@ -142,7 +142,7 @@ def test_a_new_life_does_not_end_the_messages_of_the_one_before() -> None:
 
 
 def test_chunks_of_another_life_are_not_acknowledged() -> None:
-    """Neither those of which the first one is missed, nor those that stand in the place of ours."""
+    """Neither those without their first chunk, nor those in the place of ours."""
     desk = Desk()
     for n in range(3):
         desk.feed("a", n, at=n)
@@ -158,7 +158,7 @@ def test_chunks_of_another_life_are_not_acknowledged() -> None:
 
 @pytest.mark.parametrize("first_try", [0, 1])
 def test_the_first_try_comes_again(first_try: int) -> None:
-    """While the second, of the same message, isn't whole yet."""
+    """While the second try, of the same message, is incomplete."""
     desk = Desk()
     desk.feed("a", 0, at=10)
     for n in range(first_try + 1):
@@ -171,7 +171,7 @@ def test_the_first_try_comes_again(first_try: int) -> None:
 
 
 def test_each_chunk_with_a_time_of_its_own() -> None:
-    """No known client publishes so; it is put together all the same."""
+    """No known client publishes so; it is assembled nevertheless."""
     desk = Desk()
     fed = [desk.feed("a", n, published_ms=999_000 + n) for n in (0, 2, 1, 2)]
     assert fed == [None, None, None, b"012"]
@@ -218,7 +218,7 @@ def test_never_wrong_bytes_nor_more_than_allowed(
 
 
 def test_what_is_incomplete_is_told() -> None:
-    """By the last chunk, however the message was lost; what was whole before isn't incomplete."""
+    """By its last chunk, regardless of the cause; a message completed before isn't incomplete."""
     desk = Desk(messages_max=1)
     desk.feed("began before us", 1)
     desk.feed("began before us", 2)

@@ -1,6 +1,4 @@
-"""End-to-end encryption on a broker in memory: what is on the wire, and what becomes of messages
-whose keys aren't there.
-"""
+"""End-to-end encryption with a broker in memory: bytes on the wire, and missing keys."""
 
 from __future__ import annotations
 
@@ -117,7 +115,7 @@ async def test_reader_and_table_view(autojump_clock: MockClock) -> None:
 
 
 async def test_many_partitions_and_topics(autojump_clock: MockClock) -> None:
-    """Each partition has a data key of its own, those that start with their first message too."""
+    """Each partition has its own data key, also one started by its first message."""
     async with fake_broker() as broker, broker.client() as client:
         broker.partitions["persistent://public/default/many"] = 3
         consumer = await client.subscribe(["many", "one"], "s", crypto_key_reader=READER)
@@ -140,7 +138,7 @@ async def test_many_partitions_and_topics(autojump_clock: MockClock) -> None:
 async def test_a_producer_without_its_keys(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """FAIL: it can't be made. SEND: it sends plain."""
+    """FAIL: it can't be created. SEND: it sends unencrypted."""
     reader = CountingReader()
     reader.fails = True
     async with fake_broker() as broker, broker.client() as client:
@@ -168,8 +166,8 @@ async def test_a_producer_without_its_keys(
 async def test_a_consumer_without_key_fails(
     autojump_clock: MockClock, kind: ConsumerType, batched: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """They stay unacknowledged, and come again to those who have the key; what is readable comes at
-    once, even past more of them than the queue takes.
+    """They stay unacknowledged, and are redelivered to consumers with the key; readable messages
+    arrive at once, even after more unreadable ones than the queue's size.
     """
     async with fake_broker() as broker, broker.client() as client:
         consumer = await client.subscribe(
@@ -225,7 +223,7 @@ async def test_discard(autojump_clock: MockClock, batched: bool) -> None:
 
 
 async def test_consume_hands_out_what_the_broker_has(autojump_clock: MockClock) -> None:
-    """Enough to decrypt it: a batch is one message, and it is acknowledged whole."""
+    """With all data for its decryption; a batch is one message, acknowledged as a whole."""
     async with fake_broker() as broker, broker.client() as client:
         consumer = await client.subscribe(
             "t", "s", crypto_failure_action=OnRead.CONSUME, receiver_queue_size=2
@@ -254,7 +252,7 @@ async def test_consume_hands_out_what_the_broker_has(autojump_clock: MockClock) 
 
 
 async def test_letters(autojump_clock: MockClock) -> None:
-    """Encrypted anew if the policy says so; what couldn't be decrypted is no letter."""
+    """Encrypted again if the policy has keys; undecryptable messages don't become letters."""
     async with fake_broker() as broker, broker.client() as client:
         policy = DeadLetterPolicy(encryption_keys=["rsa"])
         consumer = await client.subscribe(
@@ -279,7 +277,7 @@ async def test_letters(autojump_clock: MockClock) -> None:
 async def test_a_subscription_goes_on_with_the_key_it_began_with(
     autojump_clock: MockClock,
 ) -> None:
-    """After a cut everything comes again, decrypted by the same key."""
+    """After a lost connection all messages come again, decrypted with the same key."""
     reader = CountingReader()
     async with fake_broker() as broker, broker.client() as client:
         consumer = await client.subscribe(

@@ -1,4 +1,4 @@
-"""Where keys come from, when they are asked for, and what is said when they can't be had."""
+"""Sources of keys, times of their reads, and errors for missing ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata
 
 
 class Sealed:
-    """A sealer with a clock of its own."""
+    """A sealer with its own clock."""
 
     def __init__(self, reader: geminga.CryptoKeyReader, action: OnSend = OnSend.FAIL) -> None:
         self.now_ms = 5_000_000
@@ -160,7 +160,7 @@ ENCRYPTED = st.tuples(
 def test_whatever_a_producer_writes(
     keys: list[tuple[str, bytes, bytes]], iv: bytes, payload: bytes, goes: bool
 ) -> None:
-    """It is read, or there is a CryptoError; keys of others, and such nonsense, don't matter."""
+    """It is read, or raises CryptoError; other keys, even invalid ones, have no effect."""
     metadata, sealed = sealed_by(["ec"])
     good = metadata.encryption_keys[0]
     nonsense = MessageMetadata(encryption_param=metadata.encryption_param if goes else iv)

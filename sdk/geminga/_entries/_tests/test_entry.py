@@ -1,4 +1,4 @@
-"""Entries are opened alike, whether their metadata are parsed at once or later."""
+"""Entries are decoded equally, whether their metadata are parsed at once or later."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ U64 = st.integers(0, (1 << 64) - 1)
 
 
 class Part:
-    """Where entries come from."""
+    """A source of entries."""
 
     topic = "topic"
     partition = 3

@@ -13,7 +13,7 @@ NOWHERE = (1 << 64) - 1
 
 
 class Desk:
-    """An outbox with a clock, and the frames that it handed out."""
+    """An outbox with a clock, and its sent frames."""
 
     def __init__(self, held: bool = False, **options: object) -> None:
         self.now_s = 100.0
@@ -33,7 +33,7 @@ class Desk:
         return [self.box.add(b"x" * size, extras, None) for size in sizes]
 
     def sent(self) -> list[tuple[int, int, int]]:
-        """(sequence id, highest, messages) of what was handed out, read back from the bytes."""
+        """(sequence id, highest, messages) of sent frames, decoded from the bytes."""
         found = []
         reader = FrameReader()
         for outgoing in self.box.take_unsent():

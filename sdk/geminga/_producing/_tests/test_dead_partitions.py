@@ -1,4 +1,4 @@
-"""Partitions that end while their producer lives on, and what a look for new ones may do."""
+"""Partitions that end while their producer continues, and searches for new ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOPIC = "persistent://public/default/p"
 
 
 class GoneSession(FakeSession):
-    """A session that doesn't make topics that were deleted, unless it is asked to."""
+    """A session that recreates deleted topics only on request."""
 
     def on_partitionMetadata(self, body: Any, frame: Frame) -> None:
         name = body.topic
@@ -129,7 +129,7 @@ async def test_a_look_for_partitions_makes_no_topic(
         broker.topics.pop(TOPIC, None)
         await trio.sleep(60)
         assert TOPIC not in broker.topics
-        # A topic of that name that is made anew is found.
+        # A recreated topic with that name is found.
         broker.partitions[TOPIC] = 3
         await trio.sleep(15)
         grown = broker.topics[f"{TOPIC}-partition-2"]

@@ -19,7 +19,7 @@ T = "persistent://public/default/t"
 
 
 class Notes(ProducerInterceptor):
-    """Adds its mark to every message and notes all that it is told."""
+    """Adds its mark to every message, and notes its calls."""
 
     def __init__(self, mark: bytes, only: bytes = b"") -> None:
         self.mark = mark
@@ -190,7 +190,7 @@ async def test_delays_pass(autojump_clock: MockClock) -> None:
 async def test_keys_of_bytes(
     changed: str | bytes | None, expected: bytes, autojump_clock: MockClock
 ) -> None:
-    """They pass interceptors as Base64 texts, and stay bytes."""
+    """Interceptors get them as Base64 texts, and they stay bytes."""
 
     class Changes(ProducerInterceptor):
         def before_send(self, message: ProducerMessage) -> ProducerMessage:

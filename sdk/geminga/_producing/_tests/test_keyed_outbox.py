@@ -26,7 +26,7 @@ def add(box: KeyedOutbox, key: str | None, data: bytes = b"x") -> Receipt:
 
 
 def sent(outgoing: Outgoing) -> tuple[bytes, list[int], int, bool]:
-    """Key, sequence ids of the messages, the command's own, and whether it tells a highest."""
+    """Key, sequence ids of the messages, the command's own, and whether it has a highest one."""
     (frame,) = FrameReader().feed(b"".join(outgoing.frame))
     assert frame.payload is not None
     metadata = parse_metadata(frame.payload)
@@ -81,7 +81,7 @@ def test_ordering_keys_go_before() -> None:
     st.integers(1, 5),
 )
 def test_order_of_each_key_and_nothing_twice(steps: list[str], messages_max: int) -> None:
-    """A broker that drops what it has by sequence id alone keeps all, in order for each key."""
+    """A broker that drops duplicates by sequence id only stores all, in order for each key."""
     box = new_box(batching_max_messages=messages_max)
     wire: list[Outgoing] = []
     stored: list[tuple[bytes, int]] = []

@@ -197,7 +197,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_whatever_happens_order_holds_and_nothing_is_lost(steps: list[str]) -> None:
-    """A broker that loses what is on the wire at each reconnect stores all, in order, once."""
+    """A broker that loses the bytes in flight at each reconnect stores all, in order, once."""
     desk = Desk(batching_max_messages=3, batching_max_bytes=50)
     wire: deque[tuple[int, int]] = deque()
     stored: list[int] = []
@@ -274,7 +274,7 @@ def test_numbered_from_where_the_broker_has_them() -> None:
 def test_no_message_is_dropped_with_a_duplicate(
     stored: int, late: bool, wanted: list[int | None]
 ) -> None:
-    """A broker that judges batches by their lowest sequence id takes each that it doesn't have."""
+    """A broker that checks batches by their lowest sequence id stores each new one."""
     desk = Desk(held=True, batching_max_messages=5, initial_sequence_id=0)
     if not late:
         desk.box.begin(stored)
@@ -302,7 +302,7 @@ def test_no_message_is_dropped_with_a_duplicate(
 
 
 def test_duplicates_that_are_answered_early() -> None:
-    """As Apache's broker does: at once, while what it stores is answered later."""
+    """As by Apache's broker: at once, while receipts of stored messages come later."""
     desk = Desk(batching_enabled=False)
     receipts = [desk.box.add(b"x", None, sequence_id) for sequence_id in (5, 2, 6, 3, 3, 7)]
     assert desk.box.on_receipt(2, NOWHERE, NOWHERE) is ReceiptVerdict.DONE
@@ -316,7 +316,7 @@ def test_duplicates_that_are_answered_early() -> None:
     assert desk.box.fail(6, errors.NotAllowedError("no"))
     assert [each.is_done for each in receipts] == [True] * 5 + [False]
     assert [each.message_id.entry_id for each in receipts[:2]] == [1, -1]
-    # A new attachment is told all of it again.
+    # A new connection gets all of it again.
     desk.box.add(b"x", None, 4)
     assert desk.box.on_receipt(4, NOWHERE, NOWHERE) is ReceiptVerdict.DONE
     assert [each.sequence_id for each in desk.box.resend()] == [7, 4]
@@ -330,8 +330,8 @@ def test_duplicates_that_are_answered_early() -> None:
 def test_chunks_of_duplicates_in_any_order(
     messages: list[tuple[int, bool]], data: st.DataObject
 ) -> None:
-    """(chunks, whether the broker has the message): only the last chunk of one is answered early,
-    as one stored nowhere; or each of them, in order.
+    """(chunks, whether it is a duplicate): only the last chunk of a duplicate gets an early receipt
+    with -1:-1; or each of them, in order.
     """
     options = ProducerOptions(
         batching_enabled=False, chunking_enabled=True, chunk_max_message_size_bytes=10

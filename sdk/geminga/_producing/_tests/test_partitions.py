@@ -106,7 +106,7 @@ async def test_exclusive_is_never_lazy(autojump_clock: MockClock) -> None:
 
 
 class Asked(FakeSession):
-    """Notes the partitions that are asked for, and answers for the first one a second late."""
+    """Notes the requested partitions, and responds for the first one a second late."""
 
     def on_producer(self, body: Any, frame: Frame) -> None:
         asked.append((trio.current_time(), body.topic[-1]))
@@ -128,7 +128,7 @@ asked: list[tuple[float, str]] = []
 async def test_who_has_the_first_partition_gets_the_others(
     mode: ProducerAccessMode, autojump_clock: MockClock
 ) -> None:
-    """Two that wait for all partitions at once would get some each."""
+    """Two producers that wait for all partitions at once would get some each."""
     asked.clear()
     async with fake_broker() as broker, broker.client() as client:
         broker.session_type = Asked

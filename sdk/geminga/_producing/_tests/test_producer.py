@@ -71,8 +71,8 @@ def counts(broker: FakeBroker) -> list[int]:
 
 
 async def test_who_sends_one_at_a_time_waits_for_no_turn(autojump_clock: MockClock) -> None:
-    """Only after a while, so that many tasks that begin at once share a batch; and no more once
-    several send.
+    """Only after some messages, so that many tasks that begin at once share a batch; and no longer
+    once several send.
     """
     async with producing() as (broker, producer):
         part = producer._parts[0]
@@ -102,7 +102,7 @@ async def test_batches_wait_while_something_is_in_flight(autojump_clock: MockClo
         await trio.sleep(1)
         assert stored(broker) == [b"first", b"second", b"third"]
         assert trio.current_time() - began_s == 5.5
-        # A receipt that empties the window lets the open batch go at once.
+        # A receipt that empties the window sends the open batch at once.
         await producer.submit(b"fourth")
         broker.release_receipts()
         await trio.sleep(0.1)
@@ -239,8 +239,8 @@ async def test_send_errors_that_are_overcome(code: ServerError, autojump_clock: 
         receipts = [await producer.submit(b"%d" % n) for n in range(5)]
         for receipt in receipts:
             await receipt.wait()
-        # Those behind the failed one may have been stored before it comes again; deduplication by
-        # sequence id keeps them single, and none is lost.
+        # Those after the failed one may have been stored before its resend; deduplication by
+        # sequence id drops duplicates, and none is lost.
         assert set(stored(broker)) >= {b"1", b"2", b"3", b"4"}
 
 
@@ -322,7 +322,7 @@ async def test_flushing_tells_how_many_failed(partitions: int, autojump_clock: M
             await producer.submit(b"%d" % n)
         with pytest.raises(geminga.OperationTimeoutError, match="6 messages failed, the first"):
             await producer.flush()
-        # What failed is told once, by the flush that waited for it.
+        # A failure is raised once, by the flush that waited for it.
         await producer.flush()
 
 

@@ -1,5 +1,5 @@
-"""Acknowledgements with receipts: whoever acknowledges hears what the broker says, and nothing
-overtakes them.
+"""Acknowledgements with receipts: a caller gets the broker's error, and later requests don't
+overtake them.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ async def test_more_than_one_command_takes(autojump_clock: MockClock) -> None:
         refuse(broker)
         with pytest.raises(geminga.ConsumerNotFoundError):
             await consumer.acknowledge_all(messages)
-        # Only what was in the command that was refused isn't acknowledged.
+        # Only the messages of the refused command aren't acknowledged.
         await trio.sleep(1)
         assert len(acked(broker)) in (1500, 2000)
 
@@ -60,7 +60,7 @@ async def test_more_than_one_command_takes(autojump_clock: MockClock) -> None:
 async def test_each_partition_is_heard(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
-    """Also one whose answer comes while another's is waited for."""
+    """Also one whose receipt arrives during the wait for another one."""
     on_ack = FakeSession.on_ack
 
     async def answer_later(session: FakeSession, body: Any, frame: Frame) -> None:
@@ -120,7 +120,7 @@ async def test_what_is_acknowledged_during_a_seek_is_answered(autojump_clock: Mo
 
 
 async def test_each_that_waits_raises_its_own_error(autojump_clock: MockClock) -> None:
-    """One batch failed: its messages share what happened, not the exception object."""
+    """One batch failed: its messages have equal errors, but not the same exception object."""
     async with fake_broker() as broker, broker.client() as client:
         broker.hold_receipts = True
         producer = await client.create_producer("t", send_timeout_s=1)

@@ -1,4 +1,4 @@
-"""What is done for many messages at once is what is done for each."""
+"""Processing many messages at once equals processing each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from geminga.options import ProducerOptions
 def test_a_run_of_receipts_is_as_each_by_itself(
     numbers: list[int | None], runs: list[tuple[int, int, int]]
 ) -> None:
-    """Also those of frames that aren't in flight any more, or not yet, and of duplicates."""
+    """Also receipts of frames not in flight, and of duplicates."""
     desks = [Desk(batching_enabled=False) for _ in range(2)]
     by_runs, one_by_one = desks
     for desk in desks:
@@ -53,7 +53,7 @@ def test_a_run_of_receipts_is_as_each_by_itself(
 
 
 def test_a_run_of_receipts_that_ends_in_the_middle_of_a_message() -> None:
-    """The first chunk's place is part of the message's id."""
+    """The first chunk's position is part of the message's id."""
     options = ProducerOptions(
         batching_enabled=False, chunking_enabled=True, chunk_max_message_size_bytes=10
     )
@@ -70,7 +70,7 @@ def test_a_run_of_receipts_that_ends_in_the_middle_of_a_message() -> None:
 
 
 def test_what_the_broker_may_have_does_not_join_a_batch() -> None:
-    """One opened before the broker told the last sequence id of the producer's name."""
+    """A batch opened before the broker sent the last sequence id of the producer's name."""
     desk = Desk(held=True)
     desk.box.add(b"x", None, 5)
     desk.add(1)
@@ -88,7 +88,7 @@ def test_what_the_broker_may_have_does_not_join_a_batch() -> None:
 def test_joining_the_open_batch_is_as_adding(
     steps: list[tuple[str, int]], messages_max: int, by_runs: bool
 ) -> None:
-    """Between messages with a key, and with sequence ids that leave some out."""
+    """Between messages with a key, and with gaps in the sequence ids."""
     options = {"batching_max_messages": messages_max, "batching_max_bytes": 100}
     joining, adding = Desk(**options), Desk(**options)
     for desk in (joining, adding):

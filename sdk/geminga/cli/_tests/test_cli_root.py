@@ -1,4 +1,4 @@
-"""The `geminga` command finds its sub-commands, and imports none that it wasn't asked for."""
+"""The `geminga` command finds its sub-commands, and imports only the called one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_nothing_heavy_is_imported() -> None:
 
 
 def without(modules: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command where these packages can't be imported."""
+    """The command without these packages."""
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({modules!r})); "
         f"from geminga.cli import main; main({arguments!r}, prog_name='geminga')"

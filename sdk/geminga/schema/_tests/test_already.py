@@ -1,4 +1,4 @@
-"""Payloads that the program encoded."""
+"""Payloads encoded by the program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Java client 4.0.7 says and writes, recorded by `Schemas.java`, and the same by ours."""
+"""Schemas and payloads of the Java client 4.0.7, recorded by `Schemas.java`, compared with ours."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_encoded_as_java(golden: dict[str, Any]) -> None:
     payload = bytes.fromhex(golden["payload"])
     outgoing = schema._outgoing(value)
     if golden["kind"] == "json":
-        # Java leaves out what is null and has fields as the class has them.
+        # Java omits nulls, and has the fields in the class's order.
         ours = {k: v for k, v in json.loads(outgoing.data).items() if v is not None}
         assert ours == json.loads(payload)
     else:

@@ -1,4 +1,4 @@
-"""Payloads that would lead fastavro's C code too far are refused, others pass."""
+"""Payloads that are dangerous for fastavro's C code are refused, others pass."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ class New:
 
 @given(st.integers(-(2**50), 2**50), st.text(), st.text())
 def test_resolution(number: int, text: str, gone: str) -> None:
-    """Promoted, made optional, left out, filled by defaults; under another name."""
+    """Promoted, made optional, omitted, filled by defaults; with another name."""
     writer = schema.Avro(Old)
     read = schema.Avro(New)._reader(writer.info)
     found = read(writer.encode(Old(number, text, gone)), None)

@@ -1,4 +1,4 @@
-"""The broker for tests: real, quick, several at once, gone afterwards."""
+"""The broker for tests: real, quick, several at once, stopped afterwards."""
 
 from __future__ import annotations
 
