@@ -202,7 +202,7 @@ def _object(params: str) -> dict[str, str]:
     except ValueError:
         found = None
     if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
-        raise InvalidArgumentError("auth params: they must be a JSON object of texts")
+        raise InvalidArgumentError("auth params must be a JSON object of texts")
     return found
 
 
@@ -211,7 +211,7 @@ def _pairs(params: str) -> dict[str, str]:
     for pair in params.split(","):
         key, colon, value = pair.partition(":")
         if not colon:
-            raise InvalidArgumentError("auth params: they must be key:value,key:value")
+            raise InvalidArgumentError("auth params must be key:value,key:value")
         found[key.strip()] = value.strip()
     return found
 

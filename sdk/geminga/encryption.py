@@ -163,7 +163,7 @@ class ProducerCryptoOptions:
     crypto_failure_action: ProducerCryptoFailureAction = ProducerCryptoFailureAction.FAIL
 
     def check_crypto(self) -> None:
-        """Raises InvalidArgumentError, naming what is wrong."""
+        """Raises InvalidArgumentError, naming the option."""
         check_key_names(self.encryption_keys)
         check_reader(self.crypto_key_reader)
         of_enum(self, "crypto_failure_action", ProducerCryptoFailureAction)
@@ -209,7 +209,7 @@ class ConsumerCryptoOptions:
         self.check_crypto()
 
     def check_crypto(self) -> None:
-        """Raises InvalidArgumentError, naming what is wrong."""
+        """Raises InvalidArgumentError, naming the option."""
         check_reader(self.crypto_key_reader)
         of_enum(self, "crypto_failure_action", ConsumerCryptoFailureAction)
 

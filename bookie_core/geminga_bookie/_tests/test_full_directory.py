@@ -94,8 +94,8 @@ async def test_new_ledgers_go_to_directories_with_room(
             await add(bookie, ledger_id, range(20, 25), recovery=True)
         copy_files(tmp_path / "a", tmp_path / "b")
         await _until(disk, port)
-        assert caplog.text.count("l1 takes no writes, others do") == 1
-        assert caplog.text.count("l1 takes writes again") == 1
+        assert caplog.text.count("l1 is read-only, others are writable") == 1
+        assert caplog.text.count("l1 is writable again") == 1
         await add(bookie, 0, range(20, 25))
         await add(bookie, 6, range(25, 30), recovery=True)
     for directory, last in ((tmp_path / "a", 29), (tmp_path / "b", 24)):

@@ -75,8 +75,8 @@ class LedgerReader:
         return self.last_add_confirmed
 
     def _confirmed_before(self, answer: LacAnswer) -> int:
-        """The LAC that a damaged last packet tells. It is good enough to read by, since each entry
-        that is read is checked; a recovery doesn't go by it. Raises DigestMismatch.
+        """The LAC in a damaged last packet. It is sufficient for reading, since each read entry is
+        checked; a recovery doesn't use it. Raises DigestMismatch.
         """
         try:
             ledger_id, entry_id, lac, _ = packets.header(answer.last_packet or b"")

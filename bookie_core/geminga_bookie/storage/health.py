@@ -110,9 +110,9 @@ class Health:
         for part in self._parts:
             where = self._parts[part][0]
             if part in found and part not in self._said:
-                logger.warning("%s takes no writes, others do: %s", where, found[part])
+                logger.warning("%s is read-only, others are writable: %s", where, found[part])
             elif part in self._said and part not in found:
-                logger.warning("%s takes writes again", where)
+                logger.warning("%s is writable again", where)
 
     def full(self) -> dict[Part, str]:
         """Parts without room for writes, with the reasons. Blocks: call it in a thread."""

@@ -156,7 +156,7 @@ class JournalFiles:
                 self._ready = self._make(size_bytes, 0)
         except OSError as error:
             if not is_full(error):  # the disk check reports that
-                logger.warning("no journal file made ready in %s: %s", self._directory, error)
+                logger.warning("no journal file prepared in %s: %s", self._directory, error)
 
     def _make(self, size_bytes: int, needed_bytes: int) -> Segment:
         """A new file; on a full disk an old one before the mark, even a backup."""

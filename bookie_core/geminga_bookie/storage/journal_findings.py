@@ -59,7 +59,7 @@ class FileFindings:
             if read_to < named_end:
                 self.damages.append(
                     f"{self.path}: {named_end - read_to} bytes at {read_to} are missing, "
-                    "the next journal says that they were written"
+                    "although the next journal has them as written"
                 )
             return []
         self.damages += [doubt.text for doubt in self.doubts if doubt.damaged]

@@ -20,7 +20,7 @@ class LogError(Exception):
 
 
 class LogFenced(LogError):
-    """Another broker owns the log now; this one must be given up."""
+    """Another broker owns the log now; this object is unusable."""
 
 
 class LogTerminated(LogError):
@@ -106,7 +106,7 @@ class Ack(NamedTuple):
 
 
 class AckRun(Sequence[Ack]):
-    """Individual acknowledgements of so many whole entries of a ledger, from the first on."""
+    """Individual acknowledgements of consecutive whole entries of a ledger."""
 
     __slots__ = ("entries", "first", "ledger_id")
 

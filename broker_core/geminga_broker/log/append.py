@@ -144,7 +144,7 @@ class LogAppender:
         await self._open_next()
 
     async def finish(self, state: LogState) -> None:
-        """Close the open ledger for good, entering TERMINATED or CLOSED; the caller holds the
+        """Close the open ledger finally, entering TERMINATED or CLOSED; the caller holds the
         mutex.
 
         Appends that wait for a ledger fail. Raises LogFenced, BookkeeperError, MetadataError.

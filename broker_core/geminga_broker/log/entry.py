@@ -58,7 +58,7 @@ class LogEntry(msgspec.Struct, gc=False, eq=False):
         return self._metadata or self._parse(decode_head)
 
     def _parse(self, decode: Callable[[memoryview], MessageMetadata]) -> MessageMetadata:
-        """Parse, and keep what is small: the cache doesn't count it."""
+        """Parse, and keep small metadata, as the cache doesn't count them."""
         encoded = payload.encoded_metadata(self.data)
         found = decode(encoded)
         if len(encoded) <= SMALL_BYTES_MAX:

@@ -40,7 +40,7 @@ def parse_pattern(pattern: re.Pattern[str]) -> TopicPattern:
             rest = f"public/default/{rest}"
     parts = rest.split("/", 2)
     if len(parts) != 3 or not all(parts):
-        raise InvalidArgumentError(f"topic: {text!r} is no [domain://]tenant/namespace/regex")
+        raise InvalidArgumentError(f"topic: {text!r} is not [domain://]tenant/namespace/regex")
     return TopicPattern(f"{parts[0]}/{parts[1]}", f"{domain}://{rest}")
 
 

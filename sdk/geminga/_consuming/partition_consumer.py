@@ -181,7 +181,7 @@ class PartitionConsumer:
         self._ask_again()
 
     def taken(self, entry: Entry) -> int:
-        """Messages were handed to the program."""
+        """Count messages that the program took."""
         at = entry.at
         taken = at - entry.released
         counts = self.counts

@@ -113,7 +113,7 @@ class Window:
         self.last_sequence_id = max(self.last_sequence_id, run[-1].highest_sequence_id)
         self.pending_messages -= messages
         self.pending_bytes -= size_bytes
-        # Counted before anybody is told: another thread may look at the numbers at once.
+        # Counted before the callbacks: another thread may read the counters at once.
         self._settled(run, messages, size_bytes)
         left = iter(run)
         try:
@@ -189,7 +189,7 @@ class Window:
     def _settle(self, outgoing: Outgoing, error: GemingaError | None) -> None:
         self.pending_messages -= outgoing.count
         self.pending_bytes -= outgoing.size_bytes
-        # Counted before anybody is told: another thread may look at the numbers at once.
+        # Counted before the callbacks: another thread may read the counters at once.
         outgoing.error = error
         self._settled((outgoing,), outgoing.count, outgoing.size_bytes)
         outgoing.settle(error)

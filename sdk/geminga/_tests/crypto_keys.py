@@ -29,7 +29,7 @@ READER = DefaultCryptoKeyReader(public_keys=PUBLIC, private_keys=PRIVATE)
 
 
 class CountingReader(geminga.CryptoKeyReader):
-    """Notes what is asked for; `fails` says whether there are keys."""
+    """Notes its calls; with `fails` it has no keys."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, dict[str, str]]] = []

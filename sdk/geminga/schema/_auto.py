@@ -45,7 +45,7 @@ class AutoProduce(Schema[bytes]):
         try:
             return Checked(info)
         except Exception as error:
-            raise InvalidSchemaError(f"the topic's schema can't be understood: {error}") from error
+            raise InvalidSchemaError(f"the topic's schema is invalid: {error}") from error
 
 
 class Checked(Schema[bytes]):
@@ -81,7 +81,7 @@ class AutoConsume(Schema[object]):
 
     def encode(self, value: object) -> bytes:
         """Raises InvalidArgumentError: it can't be used to send."""
-        raise InvalidArgumentError("schema: AutoConsume can only be read with")
+        raise InvalidArgumentError("schema: AutoConsume can't be used for sending")
 
     def decode(self, data: bytes) -> object:
         """The same bytes, as there is no schema without a topic."""
@@ -165,7 +165,7 @@ class AlreadyEncoded(Schema[bytes]):
         if not isinstance(info, SchemaInfo):
             raise InvalidArgumentError(f"info must be a SchemaInfo, not {info!r}")
         if info.type < SchemaType.BYTES:
-            raise InvalidArgumentError(f"info: {info.type.name} is no schema of a topic")
+            raise InvalidArgumentError(f"info: {info.type.name} is not a topic's schema")
         super().__init__(info)
 
     def encode(self, value: bytes) -> bytes:

@@ -52,7 +52,7 @@ class Described(Schema[T]):
             )
             self._plan = planner.plan(record, record.__name__, "")
             if not isinstance(self._plan.schema, dict) or self._plan.schema["type"] != "record":
-                raise InvalidSchemaError(f"{record.__name__} is no record")
+                raise InvalidSchemaError(f"{record.__name__} is not a record")
             self._definition = self._plan.schema
         elif isinstance(record, str | Mapping):
             self._definition = load(record)

@@ -108,11 +108,11 @@ def check_reading(schema: object) -> None:
     """`check_schema` for reading."""
     check_schema(schema)
     if isinstance(schema, Schema) and schema.info.type is SchemaType.AUTO_PUBLISH:
-        raise InvalidArgumentError("schema: AutoProduce can only be sent with")
+        raise InvalidArgumentError("schema: AutoProduce can't be used for receiving")
 
 
 def check_sending(schema: object) -> None:
     """`check_schema` for sending."""
     check_schema(schema)
     if isinstance(schema, Schema) and schema.info.type is SchemaType.AUTO_CONSUME:
-        raise InvalidArgumentError("schema: AutoConsume can only be read with")
+        raise InvalidArgumentError("schema: AutoConsume can't be used for sending")

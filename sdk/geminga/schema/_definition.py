@@ -30,7 +30,7 @@ def load(text: bytes | str | Mapping[str, object]) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise InvalidSchemaError(f"the definition is no JSON: {error}") from error
+        raise InvalidSchemaError(f"the definition is not JSON: {error}") from error
 
 
 def parsed(definition: Any) -> Any:
@@ -40,7 +40,7 @@ def parsed(definition: Any) -> Any:
     except InvalidArgumentError:
         raise
     except Exception as error:
-        raise InvalidSchemaError(f"the definition is no Avro schema: {error}") from error
+        raise InvalidSchemaError(f"the definition is not an Avro schema: {error}") from error
 
 
 def renamed(writer: Any, reader: Any) -> Any:

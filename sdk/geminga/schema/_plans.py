@@ -58,7 +58,7 @@ def int32() -> Plan:
 
     def out(value: int) -> int:
         if not -INT32_MAX - 1 <= value <= INT32_MAX:
-            raise InvalidValueError(f"{value} is no whole number of 32 bits")
+            raise InvalidValueError(f"{value} is not a whole number of 32 bits")
         return value
 
     return Plan("int", (int,), out)

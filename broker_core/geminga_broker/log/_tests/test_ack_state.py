@@ -170,7 +170,7 @@ def test_parts_of_batches_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -
     # A batch that is known takes less with each further part.
     assert state.ack([Ack(pos(3, 1), words.from_bits(0b100), size)]) == []
     assert state.ack_set(pos(3, 1)) == (0b100,)
-    # Room comes back as batches are done, one by one, cumulatively, or by a seek.
+    # Room is freed by acknowledged batches, singly or cumulatively, or by a seek.
     state.ack([Ack(pos(3, 1)), Ack(pos(3, 2))])
     state.ack([Ack(pos(3, 2 * fit - 1), left, size)])
     assert state.ack_set(pos(3, 2 * fit - 1))

@@ -1,4 +1,4 @@
-"""Records beside a cursor: written, read, let go, and never a ledger without a name."""
+"""Records beside a cursor: written, read, deleted, and never a ledger without a name."""
 
 from __future__ import annotations
 

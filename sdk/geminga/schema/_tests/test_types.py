@@ -1,4 +1,4 @@
-"""Python types as Avro and JSON schemas: round trips, resolution, what is refused."""
+"""Python types as Avro and JSON schemas: round trips, resolution, refusals."""
 
 from __future__ import annotations
 
