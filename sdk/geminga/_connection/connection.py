@@ -212,23 +212,27 @@ class Connection:
 
     async def _read(self) -> None:
         reason = "closed by the broker"
-        data: Buffer = b""
+        data = b""
         try:
             while data := await self._stream.receive():
                 self.read_at_s = trio.current_time()
-                for frame in self._reader.feed(data):
-                    self._on_frame(frame)
-        except ConnectionLost as error:
+                self._take(data)
+        except (ConnectionLost, RemoteProtocolError) as error:
             reason = str(error)
+            if isinstance(error, FramingError) and other_protocol(bytes(data[:4])) is not None:
+                self._connected.reject(WrongProtocolError(f"{self.name}: {reason}"))
+        self._lose(reason)
+
+    def _take(self, data: bytes) -> None:
+        """Handle what was received. Raises RemoteProtocolError."""
+        try:
+            frames = self._reader.feed(data)
         except FramingError as error:
             for frame in error.frames:
                 self._on_frame(frame)
-            reason = str(error)
-            if other_protocol(bytes(data[:4])) is not None:
-                self._connected.reject(WrongProtocolError(f"{self.name}: {reason}"))
-        except RemoteProtocolError as error:
-            reason = str(error)
-        self._lose(reason)
+            raise
+        for frame in frames:
+            self._on_frame(frame)
 
     async def _keep_alive(self) -> None:
         asked_s = -math.inf

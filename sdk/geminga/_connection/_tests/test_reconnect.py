@@ -243,3 +243,18 @@ async def test_a_client_that_stood_still_keeps_its_connection(mock_clock: MockCl
         mock_clock.jump(10)
         await wait_all_tasks_blocked()
         assert session not in broker.sessions
+
+
+async def test_damage_twice_in_one_read_costs_the_connection_only(
+    autojump_clock: MockClock,
+) -> None:
+    """A command that can't be read, and after it lengths that don't fit."""
+    damaged = bytes.fromhex("00000006 00000002 ffff") + b"\xff" * 8
+    async with fake_broker() as broker, broker.client() as client:
+        producer = await client.create_producer("t")
+        [session] = broker.sessions
+        session.stream.write(damaged)
+        await trio.sleep(10)
+        assert broker.seen.count("connect") == 2
+        await producer.send(b"x")
+    assert stored(broker) == [b"x"]
