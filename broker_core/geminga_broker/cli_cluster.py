@@ -1,0 +1,154 @@
+"""`geminga initialize-cluster-metadata` (spec CL-02; Apache's PulsarClusterMetadataSetup)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from geminga_broker.cluster.setup import ClusterSetup
+
+_COUNT = click.IntRange(1, 100_000)
+
+
+class SetupFailed(click.ClickException):
+    """The metadata can't be written: one sentence on standard error, exit code 2."""
+
+    exit_code = 2
+
+
+@click.command(name="initialize-cluster-metadata")
+@click.option("-c", "--cluster", required=True, help="Name of the cluster.")
+@click.option(
+    "-md",
+    "--metadata-store",
+    "local_url",
+    required=True,
+    help="The cluster's own: zk:HOSTS/PATH",
+)
+@click.option(
+    "-cms",
+    "--configuration-metadata-store",
+    "configuration_url",
+    required=True,
+    help="The store that clusters share.",
+)
+@click.option("-uw", "--web-service-url", "web_url", required=True, help="http:// URL of brokers.")
+@click.option("-tw", "--web-service-url-tls", "web_url_tls", default="", help="https:// URL.")
+@click.option("-ub", "--broker-service-url", "broker_url", default="", help="pulsar:// URL.")
+@click.option(
+    "-tb", "--broker-service-url-tls", "broker_url_tls", default="", help="pulsar+ssl:// URL."
+)
+@click.option("-pu", "--proxy-url", default="", help="URL of a proxy before the brokers.")
+@click.option("-pp", "--proxy-protocol", type=click.Choice(["SNI"]), help="How that proxy routes.")
+@click.option("--auth-plugin", default="", help="How others authenticate with the cluster.")
+@click.option("--auth-parameters", default="", help="With what they do.")
+@click.option("-te", "--tls-enable", "tls_enabled", is_flag=True, help="Whether they use TLS.")
+@click.option(
+    "-bn",
+    "--default-namespace-bundle-number",
+    "bundles",
+    type=_COUNT,
+    default=16,
+    show_default=True,
+    help="Bundles of public/default.",
+)
+@click.option(
+    "--initial-num-transaction-coordinators",
+    "transaction_coordinators",
+    type=_COUNT,
+    default=16,
+    show_default=True,
+)
+@click.option(
+    "--initial-num-stream-storage-containers",
+    "storage_containers",
+    type=_COUNT,
+    default=16,
+    show_default=True,
+)
+@click.option(
+    "--existing-bk-metadata-service-uri",
+    "bookkeeper_url",
+    help="Where the bookies of another cluster are registered: none are prepared for.",
+)
+@click.option(
+    "--zookeeper-session-timeout-ms",
+    "session_timeout_ms",
+    type=click.IntRange(1),
+    default=30_000,
+    show_default=True,
+)
+def initialize_cluster_metadata(
+    cluster: str,
+    local_url: str,
+    configuration_url: str,
+    web_url: str,
+    web_url_tls: str,
+    broker_url: str,
+    broker_url_tls: str,
+    proxy_url: str,
+    proxy_protocol: str | None,
+    auth_plugin: str,
+    auth_parameters: str,
+    tls_enabled: bool,
+    bundles: int,
+    transaction_coordinators: int,
+    storage_containers: int,
+    bookkeeper_url: str | None,
+    session_timeout_ms: int,
+) -> None:
+    """Prepare metadata stores for a new cluster, once, before its bookies and brokers start."""
+    import trio
+
+    from geminga_broker.cluster.records import BadName
+    from geminga_broker.cluster.setup import ClusterSetup
+    from geminga_runtime.metadata.api import MetadataError
+    from geminga_runtime.metadata.zookeeper_url import parse_url
+    from geminga_runtime.settings import ConfigError
+
+    try:
+        local = parse_url(local_url)
+        parse_url(configuration_url)
+        setup = ClusterSetup(
+            cluster,
+            web_url=web_url,
+            web_url_tls=web_url_tls,
+            broker_url=broker_url,
+            broker_url_tls=broker_url_tls,
+            proxy_url=proxy_url,
+            proxy_protocol=proxy_protocol or "",
+            auth_plugin=auth_plugin,
+            auth_parameters=auth_parameters,
+            tls_enabled=tls_enabled,
+            bundles=bundles,
+            transaction_coordinators=transaction_coordinators,
+            storage_containers=storage_containers,
+            with_bookkeeper=bookkeeper_url is None,
+            ledger_servers=local.connect_string,
+            ledger_chroot=local.chroot,
+        )
+        trio.run(_set_up, local_url, configuration_url, session_timeout_ms / 1000, setup)
+    except BadName as error:
+        raise SetupFailed(f"not a name of a cluster: {error}") from None
+    except (ConfigError, MetadataError, ImportError) as error:
+        raise SetupFailed(str(error)) from None
+    click.echo(f"cluster metadata of {cluster!r} is set up")
+
+
+async def _set_up(
+    local_url: str, configuration_url: str, session_timeout_s: float, setup: ClusterSetup
+) -> None:
+    from contextlib import aclosing
+    from functools import partial
+
+    from geminga_broker.cluster.setup import set_up_cluster
+    from geminga_runtime.metadata.zookeeper import ZooKeeperMetadataStore
+
+    opening = partial(ZooKeeperMetadataStore.open, session_timeout_s=session_timeout_s)
+    async with (
+        aclosing(await opening(local_url)) as local,
+        aclosing(await opening(configuration_url)) as configuration,
+    ):
+        await set_up_cluster(local, configuration, setup)
