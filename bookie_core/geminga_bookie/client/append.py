@@ -1,6 +1,7 @@
-"""Appending to a ledger: pipelined, completed in order (spec BK-20).
+"""Appending to a ledger: pipelined, completed in order (spec BK-20; Apache's LedgerHandle).
 
-One replica (E = WQ = AQ = 1): an append completes with the bookie's add, run by run.
+An append goes to the bookies of its entries' write sets at once. Those answer by runs, in any order
+between them; it completes, run by run, as far as ack quorums have all entries.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from typing import NamedTuple
 
 from geminga_bookie.client.api import LedgerState
 from geminga_bookie.client.metadata_store import LedgerMetadataStore, VersionedMetadata
+from geminga_bookie.client.quorum import Acked, Quorums
 from geminga_bookie.client.read import LedgerReader, port_of
 from geminga_bookie.errors import (
     BookkeeperError,
     LedgerClosed,
     LedgerFenced,
     MetadataConflict,
-    StorageFailed,
 )
 from geminga_bookie.port import AddDone, BookiePort
 from geminga_protocol.bookkeeper import digest as packets
@@ -57,8 +58,14 @@ class LedgerWriter(LedgerReader):
         super().__init__(known.metadata, digest, ports)
         self._known = known
         self._store = store
-        [bookie_id] = known.metadata.ensembles[0]
-        self._bookie = port_of(ports, bookie_id)
+        metadata = known.metadata
+        self._quorums = Quorums(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
+        self._replicas = [
+            (port_of(ports, bookie_id).add, self._answer_of(place))
+            for place, bookie_id in enumerate(metadata.ensembles[0])
+        ]
+        self._is_striped = metadata.write_quorum < metadata.ensemble_size
+        self._acked = [Acked(self._quorums, place, 0) for place in range(metadata.ensemble_size)]
         self._master_key = packets.master_key(known.metadata.password)
         self.packet_head_bytes = digest.overhead_bytes
         """Size of a packet's part before the payload."""
@@ -69,7 +76,6 @@ class LedgerWriter(LedgerReader):
         """Entries before this id are complete."""
         self._failure: BookkeeperError | None = None
         self._drained: Promise[None] | None = None
-        self._added_now = self._added
 
     def append(self, entries: Sequence[Sequence[Buffer]], done: AddDone) -> tuple[int, list[bytes]]:
         """Queue entries, each given as the parts of its payload; buffers are copied before this
@@ -90,8 +96,18 @@ class LedgerWriter(LedgerReader):
         self.last_add_pushed = end - 1
         self._pushed_length = length
         self._pending.append(_Pending(first, end, made, length, done))
-        self._bookie.add(ledger_id, self._master_key, first, made, self._added_now)
+        if self._is_striped:
+            self._add_shares(first, made)
+            return first, made
+        for add, added in self._replicas:
+            add(ledger_id, self._master_key, first, made, added)
         return first, made
+
+    def _add_shares(self, first: int, made: Sequence[bytes]) -> None:
+        for place, (add, added) in enumerate(self._replicas):
+            for begin, behind in self._quorums.runs(place, first, first + len(made)):
+                run = made[begin - first : behind - first]
+                add(self.ledger_id, self._master_key, begin, run, added)
 
     async def read_last_add_confirmed(self) -> int:
         """The writer's own last add confirmed."""
@@ -127,14 +143,28 @@ class LedgerWriter(LedgerReader):
         if self._failure is None:
             self._fail(error)
 
-    def _added(self, first: int, count: int, error: BookkeeperError | None) -> None:
-        """The bookie's callback for a run of entries."""
-        if self._failure is not None:
+    def _answer_of(self, place: int) -> AddDone:
+        """The callback for runs of the bookie at that place."""
+
+        def added(first: int, count: int, error: BookkeeperError | None) -> None:
+            if self._failure is not None:
+                return
+            if error is not None:
+                self._fail(error)
+            elif self._acked[place].add(first, first + count):
+                self._confirm()
+
+        return added
+
+    def _confirm(self) -> None:
+        confirmed = self.last_add_confirmed + 1
+        acked = self._acked
+        end = acked[0].to
+        if len(acked) > 1:
+            end = self._quorums.confirmed_end([each.to for each in acked], confirmed)
+        end = min(end, self.last_add_pushed + 1)
+        if end == confirmed:
             return
-        if error is not None or first != self.last_add_confirmed + 1:
-            self._fail(error or StorageFailed(f"ledger {self.ledger_id}: answers out of order"))
-            return
-        end = first + count
         self.last_add_confirmed = end - 1
         pending = self._pending
         while pending and self._answered < end:

@@ -10,7 +10,7 @@ from geminga_bookie.client.ledger_recovery import recover as recover_ledger
 from geminga_bookie.client.metadata_store import LedgerMetadataStore
 from geminga_bookie.client.placement import choose_ensemble
 from geminga_bookie.client.read import LedgerReader
-from geminga_bookie.errors import MetadataConflict, NotEnoughBookies, UnauthorizedAccess
+from geminga_bookie.errors import MetadataConflict, UnauthorizedAccess
 from geminga_bookie.port import BookiePort
 from geminga_protocol.bookkeeper.digest import Digest
 from geminga_runtime.clock import wall_clock_ms
@@ -23,8 +23,8 @@ _DIGESTS_KEPT_MAX = 256
 
 
 class BookkeeperClient:
-    """Creates, opens and deletes ledgers over bookie ports by bookie id, one bookie for each entry
-    (E = WQ = AQ = 1). All methods also raise MetadataError.
+    """Creates, opens and deletes ledgers over bookie ports by bookie id. All methods also raise
+    MetadataError.
     """
 
     def __init__(
@@ -47,10 +47,6 @@ class BookkeeperClient:
         """A new ledger. Raises NotEnoughBookies, MetadataConflict."""
         if not 1 <= options.ack_quorum <= options.write_quorum <= options.ensemble_size:
             raise ValueError("a ledger needs 1 <= ack quorum <= write quorum <= ensemble size")
-        if options.ensemble_size > 1:
-            raise NotEnoughBookies(
-                f"an ensemble of {options.ensemble_size} bookies: entries go to one bookie here"
-            )
         for _ in range(_ID_ATTEMPTS_MAX):
             ledger_id = await self._store.next_ledger_id()
             ensemble = choose_ensemble(list(self._ports), options.ensemble_size, ledger_id)

@@ -49,12 +49,25 @@ async def test_entries_tell_of_what_is_confirmed_only(world: World) -> None:
     assert [packets.header(stored[n])[2] for n in range(4)] == [-1, -1, 0, 0]
 
 
-async def test_an_answer_out_of_order_fails_all_that_wait(world: World) -> None:
+async def test_answers_out_of_order_confirm_in_order(world: World) -> None:
     writer, answers = await held(world, [b"a", b"b", b"c"])
+    answer(world, 2)
     answer(world, 1)
-    assert [(first, count) for first, count, _ in answers] == [(0, 1), (1, 1), (2, 1)]
-    assert all(isinstance(error, StorageFailed) for _, _, error in answers)
-    assert writer.last_add_confirmed == -1
+    assert (list(answers), writer.last_add_confirmed) == ([], -1)
+    answer(world, 0)
+    assert [(first, count, error) for first, count, error in answers] == [
+        (0, 1, None),
+        (1, 1, None),
+        (2, 1, None),
+    ]
+    assert (writer.last_add_confirmed, writer.length) == (2, 3)
+
+
+async def test_an_answer_for_more_than_was_sent_confirms_no_more(world: World) -> None:
+    writer, answers = await held(world, [b"a", b"b"])
+    assert world.bookie.held is not None
+    world.bookie.held[0][0](0, 100, None)
+    assert (len(answers), writer.last_add_confirmed) == (2, 1)
 
 
 @pytest.mark.parametrize("number", [0, 1])

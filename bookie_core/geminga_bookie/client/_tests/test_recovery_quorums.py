@@ -4,11 +4,14 @@ and the end is never guessed."""
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 import trio
 
+from geminga_bookie.client._tests.test_client import settle
 from geminga_bookie.client.api import LedgerMetadata, LedgerOptions, LedgerState
+from geminga_bookie.client.append import append_durably
 from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.client.metadata_store import LedgerMetadataStore
 from geminga_bookie.client.placement import write_set
@@ -19,7 +22,7 @@ from geminga_bookie.errors import (
     UnknownLedgerState,
 )
 from geminga_bookie.memory import MemoryBookie
-from geminga_bookie.port import LacAnswer
+from geminga_bookie.port import AddDone, LacAnswer
 from geminga_protocol._tests.rounds import rounds
 from geminga_protocol.bookkeeper import digest as packets
 from geminga_protocol.bookkeeper.digest import Digest
@@ -38,6 +41,9 @@ class Member(MemoryBookie):
         self.is_away = False
         self.is_silent = False
         self.fails_reads = False
+        self.takes = -1
+        """So many runs of a writer; -1: all."""
+        self.answers = True
         self.turns = 0
         """Of the scheduler, before it answers."""
 
@@ -48,6 +54,22 @@ class Member(MemoryBookie):
             await trio.sleep_forever()
         if self.is_away:
             raise UnknownLedgerState(f"{self.bookie_id} is away")
+
+    def add(
+        self,
+        ledger_id: int,
+        master_key: bytes,
+        first_entry_id: int,
+        packets: Sequence[bytes],
+        done: AddDone,
+        *,
+        recovery: bool = False,
+    ) -> None:
+        if self.takes == 0 and not recovery:
+            return  # the connection is lost: nobody hears of it
+        self.takes -= 1
+        answer = done if self.answers else _nobody
+        super().add(ledger_id, master_key, first_entry_id, packets, answer, recovery=recovery)
 
     async def fence(self, ledger_id: int, master_key: bytes) -> LacAnswer:
         await self._answering()
@@ -135,6 +157,10 @@ class Ensemble:
             assert taken < ack_quorum, "the old writer still gets an ack quorum"
 
 
+def _nobody(_first: int, _count: int, _error: BookkeeperError | None) -> None:
+    """The answer was lost."""
+
+
 async def add(bookie: MemoryBookie, ledger_id: int, entry_id: int, packet: bytes) -> None:
     outcome: list[BookkeeperError | None] = []
     passed = trio.Event()
@@ -167,6 +193,86 @@ async def test_what_was_confirmed_survives(seed: int) -> None:
                 member.is_away = False
             last = await ledger.recovered()
     await ledger.check(last)
+
+
+@pytest.mark.parametrize("seed", range(rounds(200)))
+async def test_what_a_writer_heard_of_survives(seed: int) -> None:
+    """It loses its bookies one after the other, then its life; an entry that an ack quorum has is
+    confirmed, whatever the others do."""
+    chance = random.Random(seed)
+    ledger = Ensemble(chance)
+    sizes = ledger.sizes
+    writer = await ledger.client.create(LedgerOptions(*sizes))
+    ledger.ledger_id = writer.ledger_id
+    ensemble = next(iter((await ledger.client.metadata(writer.ledger_id)).ensembles.values()))
+    ledger.members.sort(key=lambda each: ensemble.index(each.bookie_id))
+    for member in ledger.members:
+        member.takes = chance.choice((-1, -1, chance.randint(0, 6)))
+    heard: list[int] = []
+
+    def done(first: int, count: int, error: BookkeeperError | None) -> None:
+        assert error is None
+        assert first == len(heard)
+        heard.extend(range(first, first + count))
+
+    pushed = 0
+    for _ in range(chance.randint(1, 10)):
+        count = chance.randint(1, 4)
+        _, made = writer.append([(b"%d" % n,) for n in range(pushed, pushed + count)], done)
+        ledger.contents += made
+        pushed += count
+        if chance.random() < 0.5:
+            await settle()
+    await settle()
+    ledger.confirmed = len(heard) - 1
+    assert writer.last_add_confirmed == ledger.confirmed
+    if all(member.takes < 0 for member in ledger.members):
+        assert len(heard) == pushed
+    for member in ledger.members:
+        member.is_away = chance.random() < 0.3
+    try:
+        last = await ledger.recovered()
+    except UnknownLedgerState:
+        for member in ledger.members:
+            member.is_away = False
+        last = await ledger.recovered()
+    for member in ledger.members:
+        member.takes = -1
+    await ledger.check(last)
+    writer.append([(b"late",)], lambda *_: None)
+    with pytest.raises(LedgerFenced):
+        await settle()
+        await writer.close()
+
+
+async def test_two_of_three_confirm() -> None:
+    ledger = Ensemble(random.Random(0), (3, 3, 2))
+    writer = await ledger.client.create(LedgerOptions(3, 3, 2))
+    ledger.members[1].answers = False
+    assert await append_durably(writer, [(b"a",), (b"b",)]) == 0
+    assert writer.last_add_confirmed == 1
+    ledger.members[2].answers = False
+    heard: list[object] = []
+    writer.append([(b"c",)], lambda *answer: heard.append(answer))
+    await settle()
+    assert (heard, writer.last_add_confirmed) == ([], 1)
+    ledger.members[1].answers = True
+    writer.append([(b"d",)], lambda *answer: heard.append(answer))
+    await settle()
+    assert heard == [], "the third entry is on one bookie as far as anybody knows"
+
+
+async def test_a_bookie_that_fails_ends_the_ledger() -> None:
+    """Its writer goes on with another one."""
+    ledger = Ensemble(random.Random(0), (3, 3, 2))
+    writer = await ledger.client.create(LedgerOptions(3, 3, 2))
+    await append_durably(writer, [(b"a",)])
+    await ledger.members[2].fence(writer.ledger_id, KEY)
+    await append_durably(writer, [(b"b",)])  # the two others have it
+    await settle()
+    with pytest.raises(LedgerFenced):
+        await append_durably(writer, [(b"c",)])
+    assert writer.last_add_confirmed == 1
 
 
 @pytest.mark.parametrize("silent", range(3))
