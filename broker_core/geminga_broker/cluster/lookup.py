@@ -65,8 +65,3 @@ class Lookup:
         if listener:
             raise NoSuchListener(f"the broker has no listener named {shown(listener)}")
         return self.addresses
-
-    async def bundle_of(self, topic: TopicName) -> str:
-        """The bundle, as `0xlow_0xhigh`. Raises ResourceMissing without the namespace."""
-        bundles = await self._namespaces.bundles(topic.namespace)
-        return bundles.of_topic(str(topic))

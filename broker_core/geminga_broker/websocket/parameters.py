@@ -80,7 +80,6 @@ _POSITIONS = {
     "Latest": geminga.InitialPosition.LATEST,
     "Earliest": geminga.InitialPosition.EARLIEST,
 }
-_CRYPTO_ACTIONS = ("FAIL", "DISCARD", "CONSUME")
 
 
 def producer_options(query: Query) -> ProducerKeywords:
