@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -371,6 +372,7 @@ def failed_moments(
     tears: bool = False,
     at_most: int = 3,
     every: int = 1,
+    crashed: Callable[[SimDisk, Promises], Awaitable[None]] | None = None,
 ) -> list[str]:
     """Crash in each step of a life (or in one of `every`); what doesn't hold afterwards."""
     found: list[str] = []
@@ -380,7 +382,7 @@ def failed_moments(
             seed % every :: every
         ]:
             try:
-                await crash(disk, promises, kill=kill)
+                await (crashed or partial(crash, kill=kill))(disk, promises)
             except Exception as error:
                 found.append(f"{name}: {reason_of(error)}")
                 if len(found) >= at_most:

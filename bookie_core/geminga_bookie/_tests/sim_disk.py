@@ -133,9 +133,9 @@ class SimDisk:
         """From now on everything fails."""
         self.is_off = True
 
-    def start_after_power_loss(self) -> None:
+    def start_after_power_loss(self, loss: Loss | None = None) -> None:
         """Only what is on the disk is there."""
-        self.root.lose(self.draw_loss(), self.chance)
+        self.root.lose(loss or self.draw_loss(), self.chance)
         self._start()
 
     def start_after_kill(self) -> None:

@@ -5,6 +5,7 @@ needed."""
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -13,15 +14,18 @@ import trio
 from trio.testing import MockClock
 
 from geminga_bookie._tests.power import (
+    DIRECTORY,
     OPTIONS,
     Promises,
     Trouble,
     calm,
+    check,
     content,
     failed_moments,
     failing_syncs,
     full_disk,
     lives,
+    logged_errors,
     look,
     moments,
     opened,
@@ -29,6 +33,7 @@ from geminga_bookie._tests.power import (
 )
 from geminga_bookie._tests.power_canaries import CANARIES
 from geminga_bookie._tests.sim_disk import SimDisk
+from geminga_bookie._tests.sim_nodes import Loss, StoreNode
 from geminga_bookie._tests.support import KEY, Outcomes
 from geminga_bookie.errors import StorageFailed
 from geminga_protocol._tests.rounds import IS_NIGHTLY, rounds
@@ -48,6 +53,35 @@ TROUBLES: dict[str, Trouble] = {"calm": calm, "failing syncs": failing_syncs, "f
 @pytest.mark.parametrize("trouble", TROUBLES)
 def test_a_crash_in_each_step(trouble: str, way: str, seed: int) -> None:
     assert failed_moments(seed, TROUBLES[trouble], kill=way == "kill", every=EVERY) == []
+
+
+async def crash_twice(disk: SimDisk, promises: Promises) -> None:
+    """A kill after the index's batch under way, and right after the next start a loss of what
+    neither has synced: all of the index, of the rest all, nothing or some; then check."""
+    path = DIRECTORY / "ledgers" / "index"
+    if isinstance(index := disk.find(path), StoreNode):
+        index.settle()
+    disk.start_after_kill()
+    with logged_errors():
+        try:
+            async with opened(disk, promises):
+                disk.stop()
+        except Exception:
+            if not disk.is_off:
+                raise
+    for kept in (0.0, 1.0, 0.5):
+        twin = disk.clone(str(disk.chance.random()))
+        if isinstance(index := twin.find(path), StoreNode):
+            index.lose(Loss(0.0, 0.0), twin.chance)
+        twin.start_after_power_loss(Loss(kept, 0.0))
+        await check(twin, promises)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS[: rounds(2)])
+def test_a_loss_of_power_after_a_kill(seed: int) -> None:
+    """What a kill left in the system's memory counts once the next start has relied on it."""
+    assert failed_moments(seed, crashed=crash_twice) == []
 
 
 @pytest.mark.slow
@@ -94,6 +128,29 @@ def test_a_mistake_is_found(name: str) -> None:
 
 
 UNSYNCED = replace(OPTIONS, journal=replace(OPTIONS.journal, sync_data=False))
+
+
+async def test_force_holds_for_what_a_killed_bookie_wrote(autojump_clock: MockClock) -> None:
+    """To a journal without syncing: the next start writes to another file."""
+    disk, promises = SimDisk(), Promises({1: 5})
+    with logged_errors(), suppress(Exception):
+        async with opened(disk, promises, UNSYNCED) as bookie:
+            outcomes = Outcomes()
+            bookie.add(1, KEY, 0, [content(1, entry_id) for entry_id in range(5)], outcomes)
+            await outcomes.wait_for(5)
+            disk.stop()
+    disk.start_after_kill()
+    disk.fault = lambda _operation, path: errno.EIO if path.suffix == ".log" else 0
+    with logged_errors(), suppress(Exception):
+        async with opened(disk, promises, UNSYNCED) as bookie:
+            await bookie.force(1)
+            disk.stop()
+    assert disk.is_off
+    disk.fault = lambda _operation, _path: 0
+    disk.start_after_power_loss(Loss(0.0, 0.0))
+    with logged_errors():
+        async with opened(disk, promises, UNSYNCED) as bookie:
+            await look(bookie, promises)
 
 
 @pytest.mark.parametrize("seed", range(6))

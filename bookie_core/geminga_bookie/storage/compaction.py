@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 from geminga_bookie.storage.disk import DiskFile
 from geminga_bookie.storage.entry_log import (
@@ -110,9 +109,13 @@ def finish_compactions(logs: EntryLogs, index: LocationIndex | None) -> None:
             if not source or source not in logs.ids():
                 continue
             moved = index is not None and _is_indexed(file, index, log_id)
-        useless: Path = logs.path(source if moved else log_id)
-        logger.warning("%s: left over from an interrupted compaction, removed", useless)
-        logs.remove(source if moved else log_id)
+        if moved and index is not None:
+            # Syncs that batch too: else a loss of power could bring back what names the old log.
+            index.write(completes=True)
+        useless = source if moved else log_id
+        path = logs.path(useless)
+        logger.warning("%s: left over from an interrupted compaction, removed", path)
+        logs.remove(useless)
 
 
 def _is_indexed(file: DiskFile, index: LocationIndex, log_id: int) -> bool:

@@ -111,6 +111,8 @@ class DataDirs:
         try:
             make_durable_directory(disk, directory)
             self._locks.append(disk.lock(directory / LOCK_NAME))
+            # A killed bookie may have left names that a loss of power would still take.
+            disk.sync_directory(directory)
         except BlockingIOError as error:
             raise DataDirError(f"{directory} is in use by another process") from error
         except OSError as error:

@@ -26,7 +26,12 @@ from geminga_bookie.storage.disk import Disk, replace_file
 from geminga_bookie.storage.health import Health
 from geminga_bookie.storage.index_rebuild import rebuild_index
 from geminga_bookie.storage.journal import Journal
-from geminga_bookie.storage.journal_files import JournalFiles, journal_ids, read_mark
+from geminga_bookie.storage.journal_files import (
+    JournalFiles,
+    journal_ids,
+    journal_name,
+    read_mark,
+)
 from geminga_bookie.storage.journal_format import (
     ENTRIES,
     EXPLICIT_LAC,
@@ -218,6 +223,7 @@ def _replay(disk: Disk, directory: Path, table: LedgerTable) -> ReplayReport:
     files of the ledger directories have no room for their ids: they could never be flushed."""
     unfit = 0
     full = False
+    _make_durable(disk, directory)
 
     def apply(item: JournalItem) -> None:
         nonlocal unfit, full
@@ -238,6 +244,17 @@ def _replay(disk: Disk, directory: Path, table: LedgerTable) -> ReplayReport:
             unfit,
         )
     return report
+
+
+def _make_durable(disk: Disk, directory: Path) -> None:
+    """Sync the journals. What a killed bookie wrote may be in the system's memory only; from now on
+    it is answered from."""
+    for journal_id in journal_ids(disk, directory):
+        file = disk.open(directory / journal_name(journal_id))
+        try:
+            file.sync()
+        finally:
+            file.close()
 
 
 def apply_item(table: LedgerTable, item: JournalItem) -> None:
