@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 import trio
 from hypercorn.trio import serve
+from starlette.responses import PlainTextResponse
 
 from geminga_broker.web_connection import BoundedConfig
 from geminga_broker.websocket.settings import WebSocketSettings
@@ -29,6 +30,8 @@ TLS_PEER_CERTIFICATE = "geminga.tls_peer_certificate"
 BACKLOG = 256
 CONNECTIONS_MAX = 2048
 REQUEST_BYTES_MAX = 1 << 20
+PATH_BYTES_MAX = 16 * 1024
+"""Escaped; the longest names fit. Each route's pattern looks at all of it."""
 DRAIN_S = 0.5
 """Time for running requests when the broker stops."""
 
@@ -89,8 +92,22 @@ async def serve_web(
     if websockets.ping_interval_s > 0:
         config.websocket_ping_interval = websockets.ping_interval_s
     async with trio.open_nursery() as nursery:
-        await nursery.start(partial(serve, with_tls_peer(app), config))  # type: ignore[arg-type]
+        bounded = with_bounded_path(with_tls_peer(app))
+        await nursery.start(partial(serve, bounded, config))  # type: ignore[arg-type]
         task_status.started()
+
+
+_TOO_LONG = PlainTextResponse("The path is too long", 414)
+
+
+def with_bounded_path(app: ASGIApp) -> ASGIApp:
+    """The application without requests whose path is too long."""
+
+    async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
+        is_long = scope["type"] == "http" and len(scope["raw_path"]) > PATH_BYTES_MAX
+        await (_TOO_LONG if is_long else app)(scope, receive, send)
+
+    return wrapped
 
 
 def with_tls_peer(app: ASGIApp) -> ASGIApp:

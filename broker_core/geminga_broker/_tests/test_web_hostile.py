@@ -73,6 +73,17 @@ async def ask(port: int, data: bytes) -> bytes:
         return await rest_of(stream)
 
 
+@pytest.mark.parametrize(("size", "status"), [(16 * 1024, b"404"), (16 * 1024 + 1, b"414")])
+async def test_long_paths_are_not_looked_up(size: int, status: bytes) -> None:
+    """Each of two hundred patterns would read all of it, before the client is known."""
+    async with served(ConnectionCount(10)) as port:
+        path = b"/" + b"a" * (size - 1)
+        answer = await ask(
+            port, b"GET " + path + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        )
+    assert answer.split()[1] == status
+
+
 async def until_none(count: ConnectionCount) -> None:
     with trio.fail_after(10):
         while count.open:  # noqa: ASYNC110
