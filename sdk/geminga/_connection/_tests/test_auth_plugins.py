@@ -91,7 +91,7 @@ def parsed(tmp_path: Path, options: list[str], conf: str = "") -> Access:
     found: list[Access] = []
 
     @click.command()
-    @access_options("-u", "--service-url")
+    @access_options
     def command(access: Access) -> None:
         found.append(access)
 
