@@ -61,7 +61,7 @@ class LedgerWriter(LedgerReader):
         metadata = known.metadata
         self._quorums = Quorums(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
         self._replicas = [
-            (port_of(ports, bookie_id).add, self._answer_of(place))
+            (port_of(ports, bookie_id), self._answer_of(place))
             for place, bookie_id in enumerate(metadata.ensembles[0])
         ]
         self._is_striped = metadata.write_quorum < metadata.ensemble_size
@@ -99,15 +99,15 @@ class LedgerWriter(LedgerReader):
         if self._is_striped:
             self._add_shares(first, made)
             return first, made
-        for add, added in self._replicas:
-            add(ledger_id, self._master_key, first, made, added)
+        for bookie, added in self._replicas:
+            bookie.add(ledger_id, self._master_key, first, made, added)
         return first, made
 
     def _add_shares(self, first: int, made: Sequence[bytes]) -> None:
-        for place, (add, added) in enumerate(self._replicas):
+        for place, (bookie, added) in enumerate(self._replicas):
             for begin, behind in self._quorums.runs(place, first, first + len(made)):
                 run = made[begin - first : behind - first]
-                add(self.ledger_id, self._master_key, begin, run, added)
+                bookie.add(self.ledger_id, self._master_key, begin, run, added)
 
     async def read_last_add_confirmed(self) -> int:
         """The writer's own last add confirmed."""
