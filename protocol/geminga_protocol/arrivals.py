@@ -24,6 +24,8 @@ _WIDTH_MAX = 4
 _COMMAND_BYTES_MAX = 128
 """Of the longest MESSAGE that is remembered: longer ones have sets of what is left of a batch."""
 
+_NOWHERE = (1 << 64) - 1
+"""-1, on the wire."""
 _NO_COMMAND = BaseCommand()
 _SEND_RECEIPT = int(BaseCommand.SEND_RECEIPT)
 _MESSAGE = int(BaseCommand.MESSAGE)
@@ -269,15 +271,16 @@ def _message_shape(message: CommandMessage, run: MessageRun, began: int) -> _Mes
 
 
 def _receipt_of(receipt: CommandSendReceipt) -> ReceiptRun:
-    """One that was parsed."""
+    """One that was parsed; without an id, as in Apache's client, of a message stored nowhere."""
+    is_stored = receipt.HasField("message_id")
     return ReceiptRun(
         _SEND_RECEIPT,
         _NO_COMMAND,
         None,
         producer_id=receipt.producer_id,
         sequence_id=receipt.sequence_id,
-        ledger_id=receipt.message_id.ledgerId,
-        entry_id=receipt.message_id.entryId,
+        ledger_id=receipt.message_id.ledgerId if is_stored else _NOWHERE,
+        entry_id=receipt.message_id.entryId if is_stored else _NOWHERE,
     )
 
 

@@ -157,6 +157,15 @@ def test_receipts_that_count_up_are_one_run() -> None:
     assert (first.count, counts) == (1, [11, 1, 11, 1, 75])
 
 
+def test_a_receipt_without_an_id_is_of_a_message_stored_nowhere() -> None:
+    """Not of the first entry of ledger 0."""
+    command = BaseCommand(type=BaseCommand.SEND_RECEIPT)
+    command.send_receipt.producer_id, command.send_receipt.sequence_id = 1, 2
+    (receipt,) = ArrivalReader().feed(frame(command))
+    assert isinstance(receipt, ReceiptRun)
+    assert (receipt.ledger_id, receipt.entry_id) == ((1 << 64) - 1,) * 2
+
+
 def test_messages_of_one_shape_are_one_run() -> None:
     header = MessageHeader(1, -1)
     frames = [header.build(77, 500 + n, 5 + n) + bytes(5 + n) for n in range(100)]
