@@ -14,8 +14,9 @@ from geminga_protocol.arrivals import ArrivalReader, MessageRun, ReceiptRun
 from geminga_protocol.commands.consuming import active_consumer_change
 from geminga_protocol.encode import MessageHeader, frame, send_receipt, varint
 from geminga_protocol.frames import Frame, FrameReader, FramingError
-from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
+from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, MessageIdData
 
+NOWHERE = (1 << 64) - 1
 Told = tuple[object, ...]
 U64 = st.integers(0, (1 << 64) - 1)
 IDS = st.sampled_from([0, 1, 127, 128, 300, 1 << 14, (1 << 64) - 1]) | U64
@@ -41,6 +42,8 @@ def told_of(frame: Frame) -> Iterator[Told]:
     elif frame.type == BaseCommand.SEND_RECEIPT:
         receipt = frame.command.send_receipt
         place = receipt.message_id
+        if not receipt.HasField("message_id"):
+            place = MessageIdData(ledgerId=NOWHERE, entryId=NOWHERE)
         yield (
             *("receipt", receipt.producer_id, receipt.sequence_id),
             *(place.ledgerId, place.entryId),
@@ -163,7 +166,7 @@ def test_a_receipt_without_an_id_is_of_a_message_stored_nowhere() -> None:
     command.send_receipt.producer_id, command.send_receipt.sequence_id = 1, 2
     (receipt,) = ArrivalReader().feed(frame(command))
     assert isinstance(receipt, ReceiptRun)
-    assert (receipt.ledger_id, receipt.entry_id) == ((1 << 64) - 1,) * 2
+    assert (receipt.ledger_id, receipt.entry_id) == (NOWHERE, NOWHERE)
 
 
 def test_messages_of_one_shape_are_one_run() -> None:
