@@ -21,6 +21,7 @@ from geminga.options import ProducerOptions
     ),
 )
 @example([None, None, None], [(1, NOWHERE, 1), (0, 7, 3)])
+@example([None, None, None], [(0, 7, 2), (2, 7, 1)])
 def test_a_run_of_receipts_is_as_each_by_itself(
     numbers: list[int | None], runs: list[tuple[int, int, int]]
 ) -> None:
