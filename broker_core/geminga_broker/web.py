@@ -93,6 +93,7 @@ async def serve_web(
         config.websocket_ping_interval = websockets.ping_interval_s
     async with trio.open_nursery() as nursery:
         bounded = with_bounded_path(with_tls_peer(app))
+        # hypercorn has types of its own for ASGI's messages, which other libraries' don't match.
         await nursery.start(partial(serve, bounded, config))  # type: ignore[arg-type]
         task_status.started()
 
