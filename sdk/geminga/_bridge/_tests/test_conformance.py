@@ -269,7 +269,7 @@ async def test_many_send_at_once(face: Face, url: str, topic: str) -> None:
     async with face.connect(url) as client:
         producer = await client.create_producer(topic, max_pending_messages=20)
         consumer = await client.subscribe(topic, "s", consumer_type=SHARED)
-        got: list[str] = []
+        got: list[geminga.Message] = []
 
         def produce(number: int) -> Callable[[], Coroutine[Any, Any, None]]:
             async def work() -> None:
@@ -281,13 +281,20 @@ async def test_many_send_at_once(face: Face, url: str, topic: str) -> None:
 
         async def consume() -> None:
             while len(got) < 404:
-                for message in await consumer.receive_batch(50, wait_s=0.1):
-                    got.append(message.data.decode())
+                batch = await consumer.receive_batch(50, wait_s=0.1)
+                ids = [message.message_id for message in batch]
+                assert ids == sorted(ids)
+                for message in batch:
+                    got.append(message)
                     await consumer.acknowledge(message)
 
         await face.together(*(produce(n) for n in range(4)), consume, consume)
-        assert sorted(got) == sorted(f"{n}-{m}" for n in range(4) for m in range(101))
-        assert [each for each in got if each.startswith("2-")] == [f"2-{n}" for n in range(101)]
+        # The two receivers append in any order; the ids are in the order of publishing.
+        stored = [each.data.decode() for each in sorted(got, key=lambda each: each.message_id)]
+        assert sorted(stored) == sorted(f"{n}-{m}" for n in range(4) for m in range(101))
+        for number in range(4):
+            of_one = [each for each in stored if each.startswith(f"{number}-")]
+            assert of_one == [f"{number}-{n}" for n in range(101)]
 
 
 @on_all_faces
