@@ -86,6 +86,22 @@ class UnknownLedgerState(BookkeeperError):
     retryable = True
 
 
+class BookieUnavailable(BookkeeperError):
+    """No connection to the bookie, or none of its addresses is known. Whether what was sent was
+    executed is not known.
+    """
+
+    code = -8
+    retryable = True
+
+
+class RequestTimeout(BookkeeperError):
+    """The bookie didn't answer in time. Whether it executed the request is not known."""
+
+    code = -23
+    retryable = True
+
+
 class StorageFailed(BookkeeperError):
     """I/O error of a disk; the text names file and cause."""
 
