@@ -27,7 +27,8 @@ ONCE = (b"host", b"authorization", b"x-pulsar-auth-method-name")
 _END = b"\r\n\r\n"
 _BARE = re.compile(rb"\r(?!\n)|(?<!\r)\n")
 _FOLDED = re.compile(rb"\r\n[ \t]")
-_TARGET = re.compile(rb"(?:/|\*\Z|https?://)[!-~]*")
+_TARGET = re.compile(rb"(?:/|\*\Z|https?://)[!\x22$-~]*")
+"""Without "#": to Jetty it ends the path, to others it is a part of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,9 @@ REFUSED = {
     "a preface of HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "another scheme": b"GET ftp://x/ HTTP/1.1\r\n" + HOST + b"\r\n",
     "a target that is no path": b"GET evil:80 HTTP/1.1\r\n" + HOST + b"\r\n",
+    "a fragment": b"GET /metrics#x HTTP/1.1\r\n" + HOST + b"\r\n",
+    "a fragment in a query": b"GET /a?b#c HTTP/1.1\r\n" + HOST + b"\r\n",
+    "a fragment in a URL": b"GET http://p/metrics# HTTP/1.1\r\n" + HOST + b"\r\n",
     "spaces in the target": b"GET /a b HTTP/1.1\r\n" + HOST + b"\r\n",
     "TLS": b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n",
     "a chunk whose length is no number": b"POST / HTTP/1.1\r\n" + HOST
