@@ -56,6 +56,12 @@ ANSWERS: dict[int, str] = {
 """Brokers' responses, and the field that holds each."""
 
 
+_CLAIMS = ("original_principal", "original_auth_data", "original_auth_method")
+"""Whom a proxy speaks for: CONNECT tells brokers. Old brokers believe a lookup, so a client's
+value is not passed on.
+"""
+
+
 class LookupFailed(Exception):
     """A broker's response can't be used. The text is for the log."""
 
@@ -82,8 +88,12 @@ class ClientRequest:
         """`frame.type` must be in PASSED_ON."""
         self.kind = PASSED_ON[frame.type]
         self._command = frame.command
-        if frame.type == _C.LOOKUP:
-            self._command = BaseCommand(type=_C.LOOKUP, lookupTopic=frame.command.lookupTopic)
+        if frame.type in (_C.LOOKUP, _C.PARTITIONED_METADATA):
+            self._command = BaseCommand(type=frame.command.type)
+            body = getattr(self._command, self.kind.field)
+            body.CopyFrom(getattr(frame.command, self.kind.field))
+            for name in _CLAIMS:
+                body.ClearField(name)
         self.id: int = getattr(frame.command, self.kind.field).request_id
         size = frame.command.ByteSize()
         self.held_bytes = 0 if size <= SMALL_BYTES else size

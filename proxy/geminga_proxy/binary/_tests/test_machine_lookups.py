@@ -52,6 +52,14 @@ def test_a_lookup_leads_back_to_the_proxy() -> None:
     assert (script.machine.pending, script.budget.waiting) == (0, 0)
 
 
+def test_a_clients_original_principal_is_not_passed_on() -> None:
+    script = Script(HELLO)
+    claimed = connection.Original("admin", "jwt", "token")
+    for request_id, ask in enumerate((lookup.lookup, lookup.partitioned_metadata)):
+        (request,) = script.asked(ask(TOPIC, request_id, original=claimed))
+        assert request.encoded() == ask(TOPIC, request_id)
+
+
 def test_tls_to_brokers_uses_the_tls_url() -> None:
     script = Script(HELLO, by_tls=True)
     (request,) = script.asked(lookup.lookup(TOPIC, 5))
