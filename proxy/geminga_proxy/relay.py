@@ -8,6 +8,7 @@ breaks.
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 from collections.abc import Callable
@@ -21,7 +22,13 @@ RELAY_BYTES = 256 * 1024
 """Bytes of one read, the most that a direction holds."""
 LOOKS_PER_TIMEOUT = 4
 
-_BROKEN = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, TlsFailed)
+_BROKEN = (
+    OSError,
+    trio.BrokenResourceError,
+    trio.ClosedResourceError,
+    trio.TooSlowError,
+    TlsFailed,
+)
 
 
 class Direction:
@@ -53,14 +60,20 @@ class Direction:
 class Tunnel:
     """Both directions of a relay, and its end."""
 
-    __slots__ = ("down", "scope", "up")
+    __slots__ = ("down", "patience_s", "scope", "up")
 
     def __init__(
         self,
         on_up: Callable[[bytes], object] | None = None,
         on_down: Callable[[bytes], object] | None = None,
+        *,
+        patience_s: float = math.inf,
     ) -> None:
+        """`patience_s`: time for a side to take more bytes, and to end after the other side. Not
+        needed in `Tunnels`.
+        """
         self.up, self.down = Direction(on_up), Direction(on_down)
+        self.patience_s = patience_s
         self.scope = trio.CancelScope()
 
 
@@ -106,8 +119,8 @@ async def relay(
     tunnel = tunnel or Tunnel()
     with tunnel.scope:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_one_way, theirs, ours, metrics, tunnel.down, tunnel.scope)
-            await _one_way(ours, theirs, metrics, tunnel.up, tunnel.scope)
+            nursery.start_soon(_one_way, theirs, ours, metrics, tunnel.down, tunnel)
+            await _one_way(ours, theirs, metrics, tunnel.up, tunnel)
 
 
 async def _one_way(
@@ -115,21 +128,22 @@ async def _one_way(
     sink: trio.abc.Stream,
     metrics: ProxyMetrics,
     direction: Direction,
-    tunnel: trio.CancelScope,
+    tunnel: Tunnel,
 ) -> None:
     try:
         if isinstance(source, trio.SocketStream) and isinstance(sink, trio.SocketStream):
-            await _sockets(source.socket, sink.socket, metrics, direction)
+            await _sockets(source.socket, sink.socket, metrics, direction, tunnel.patience_s)
         else:
-            await _streams(source, sink, metrics, direction)
+            await _streams(source, sink, metrics, direction, tunnel.patience_s)
         direction.has_ended = True
         if isinstance(sink, trio.SocketStream):
             sink.socket.shutdown(socket.SHUT_WR)
+            tunnel.scope.deadline = trio.current_time() + tunnel.patience_s
             return
     except _BROKEN:
         pass
-    # Broken, or a stream without half-close: both directions end.
-    tunnel.cancel()
+    # Broken, too slow, or a stream without half-close: both directions end.
+    tunnel.scope.cancel()
 
 
 async def _sockets(
@@ -137,6 +151,7 @@ async def _sockets(
     sink: trio.socket.SocketType,
     metrics: ProxyMetrics,
     direction: Direction,
+    patience_s: float,
 ) -> None:
     """Direct system calls: Trio's layers above them would double the cost."""
     read_from, write_to = source.fileno(), sink.fileno()
@@ -165,16 +180,19 @@ async def _sockets(
         except BlockingIOError:
             sent = 0
         if sent < size:
-            await _rest(memoryview(data)[sent:], sink, direction)
+            await _rest(memoryview(data)[sent:], sink, direction, patience_s)
         # The next read may come late: free the bytes now.
         data = b""
 
 
-async def _rest(rest: memoryview, sink: trio.socket.SocketType, direction: Direction) -> None:
+async def _rest(
+    rest: memoryview, sink: trio.socket.SocketType, direction: Direction, patience_s: float
+) -> None:
     direction.is_stuck = True
     write_to = sink.fileno()
     while rest:
-        await trio.lowlevel.wait_writable(sink)
+        with trio.fail_after(patience_s):
+            await trio.lowlevel.wait_writable(sink)
         try:
             rest = rest[os.write(write_to, rest) :]
         except BlockingIOError:
@@ -183,7 +201,11 @@ async def _rest(rest: memoryview, sink: trio.socket.SocketType, direction: Direc
 
 
 async def _streams(
-    source: trio.abc.Stream, sink: trio.abc.Stream, metrics: ProxyMetrics, direction: Direction
+    source: trio.abc.Stream,
+    sink: trio.abc.Stream,
+    metrics: ProxyMetrics,
+    direction: Direction,
+    patience_s: float,
 ) -> None:
     while data := await source.receive_some(RELAY_BYTES):
         direction.reads += 1
@@ -192,6 +214,7 @@ async def _streams(
         if direction.on_data is not None:
             direction.on_data(bytes(data))
         direction.is_stuck = True
-        await sink.send_all(data)
+        with trio.fail_after(patience_s):
+            await sink.send_all(data)
         direction.is_stuck = False
         data = b""

@@ -26,7 +26,7 @@ from geminga_proxy.http.headers import (
 from geminga_proxy.http.web import Web
 from geminga_proxy.http.wire import Wire
 from geminga_proxy.metrics import METRICS_TYPE
-from geminga_proxy.relay import relay
+from geminga_proxy.relay import Tunnel, relay
 from geminga_proxy.trust import HttpCredentials
 from geminga_runtime.auth.api import AuthenticationFailed, HttpRequest, Identity, Peer
 from geminga_runtime.stream import FramedStream
@@ -41,6 +41,8 @@ BODY_S = 30.0
 BODY_BYTES_PER_S = 1024
 IDLE_S = 60.0
 """Time without a request after which a connection is closed."""
+WEBSOCKET_PATIENCE_S = 60.0
+"""Time for a side of a WebSocket to take more bytes, and to end after the other side."""
 LAST_ANSWER_S = 1.0
 STASH_BYTES_MAX = 64 * 1024
 WEBSOCKETS = b"/ws/"
@@ -238,7 +240,8 @@ class HttpSession:
             await broker.wire.send(self._client.take_rest())
             await self._wire.send(broker.take_rest())
             with trio.move_on_at(_ends_at(identity)):
-                await relay(self._wire.stream, broker.wire.stream, metrics)
+                tunnel = Tunnel(patience_s=WEBSOCKET_PATIENCE_S)
+                await relay(self._wire.stream, broker.wire.stream, metrics, tunnel)
         finally:
             metrics.tunnels -= 1
 

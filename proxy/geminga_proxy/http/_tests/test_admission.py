@@ -6,6 +6,7 @@ import base64
 import json
 import ssl
 from pathlib import Path
+from typing import Any
 
 import h11
 import pytest
@@ -13,7 +14,9 @@ import trio
 
 from geminga_protocol import tokens
 from geminga_proxy.credentials import own_credentials
+from geminga_proxy.http import session
 from geminga_proxy.http._tests.played import (
+    Answer,
     Client,
     PlayedBroker,
     Talk,
@@ -22,6 +25,7 @@ from geminga_proxy.http._tests.played import (
     proxied,
     raw,
 )
+from geminga_proxy.relay import relay
 from geminga_runtime._tests.certificates import Authority
 from geminga_runtime.settings import ConfigError
 
@@ -99,14 +103,18 @@ async def test_own_pages(tmp_path: Path) -> None:
         assert (await (await Client.of(running)).ask("GET", "/metrics"))[0] == 200
 
 
+async def accept(talk: Talk) -> None:
+    headers = [(b"connection", b"upgrade"), (b"upgrade", b"websocket"), (b"x-kept", b"1")]
+    answer = h11.InformationalResponse(status_code=101, headers=headers)
+    await talk.stream.send_all((talk.http.send(answer) or b"") + b"hello ")
+
+
 async def switch(broker: PlayedBroker, request: h11.Request, body: bytes, talk: Talk) -> None:
     """Switch to an echo protocol if the client asks for an upgrade."""
     if (b"upgrade", b"websocket") not in request.headers:
         await talk.say(200)
         return
-    headers = [(b"connection", b"upgrade"), (b"upgrade", b"websocket"), (b"x-kept", b"1")]
-    answer = h11.InformationalResponse(status_code=101, headers=headers)
-    await talk.stream.send_all((talk.http.send(answer) or b"") + b"hello ")
+    await accept(talk)
     await talk.stream.send_all(talk.http.trailing_data[0])
     async for data in talk.stream:
         await talk.stream.send_all(data)
@@ -146,6 +154,37 @@ async def test_websockets_are_tunnels() -> None:
         # Only paths of WebSockets are upgraded.
         _, answer = await open_websocket(running, "/admin")
         assert b"upgrade" not in broker.headers()
+
+
+async def leave(broker: PlayedBroker, request: h11.Request, body: bytes, talk: Talk) -> None:
+    """Switch, then end."""
+    await accept(talk)
+
+
+async def pour(broker: PlayedBroker, request: h11.Request, body: bytes, talk: Talk) -> None:
+    """Switch, then send for ever."""
+    await accept(talk)
+    while True:
+        await talk.stream.send_all(bytes(1 << 16))
+
+
+@pytest.mark.parametrize("broker_does", [leave, pour])
+async def test_a_websocket_ends_if_its_client_neither_reads_nor_leaves(
+    broker_does: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else ends it: the broker has gone, or waits."""
+    ended = trio.Event()
+
+    async def watched(*args: Any) -> None:
+        await relay(*args)
+        ended.set()
+
+    monkeypatch.setattr(session, "relay", watched)
+    monkeypatch.setattr(session, "WEBSOCKET_PATIENCE_S", 0.2)
+    async with brokers(broker_does) as (broker,), proxied(broker.port) as running:
+        await open_websocket(running, "/ws/v2/producer/x")
+        with trio.fail_after(60):
+            await ended.wait()
 
 
 async def test_websockets_keep_the_clients_credentials() -> None:
