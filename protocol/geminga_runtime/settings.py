@@ -119,7 +119,8 @@ def _read(path: Path) -> dict[str, str]:
     try:
         return parse_properties(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"configuration file {path} can't be read: {error}") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"configuration file {path} can't be read: {why}") from error
 
 
 def _parse(one: Field[Any], text: str, origin: str) -> object:

@@ -79,7 +79,7 @@ def parse_urls(key: str, text: str) -> list[Address]:
     if not text:
         return []
     scheme = SCHEMES[key]
-    hosts = [part.strip() for part in text.rstrip("/").split(",")]
+    hosts = [part.strip() for part in text.split(",")]
     try:
         # Only the first one needs a scheme.
         return [

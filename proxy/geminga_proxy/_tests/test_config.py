@@ -26,6 +26,7 @@ PLAIN = {"brokerServiceURL": "pulsar://h:6650"}
         ("brokerServiceURL", "http://h:8080", "http:// belongs in brokerWebServiceURL"),
         ("brokerServiceURL", "h:6650", "must begin with pulsar://"),
         ("brokerServiceURL", "zk://h:6650", "must begin with pulsar://"),
+        ("brokerServiceURL", "pulsar://", "'pulsar://' has no host"),
         ("brokerServiceURL", "pulsar://a:1,pulsar+ssl://b:2", "'pulsar[+]ssl://b:2' must begin"),
         ("brokerServiceURLTLS", "pulsar://h:6650", "pulsar:// belongs in brokerServiceURL"),
         ("brokerWebServiceURL", "https://h:8443", "https:// belongs in brokerWebServiceURLTLS"),

@@ -25,6 +25,15 @@ REPORT_INTERVAL_S = 10.0
 RATE_STEP_S = 0.001
 """Interval of the rate control."""
 
+_AMOUNT = click.FloatRange(0)
+_COMPRESSION = click.Choice(["NONE", "LZ4", "ZLIB", "ZSTD", "SNAPPY"], case_sensitive=False)
+_messages = click.option(
+    "-m", "--num-messages", default=0, type=click.IntRange(0), help="In all, 0: for ever."
+)
+_duration = click.option(
+    "-time", "--test-duration", default=0.0, type=_AMOUNT, help="Seconds, 0: for ever."
+)
+
 
 @click.group()
 def perf() -> None:
@@ -144,22 +153,16 @@ def _topics(topic: str, count: int) -> list[str]:
 @perf.command("produce")
 @click.argument("topic")
 @access_options
-@click.option(
-    "-r",
-    "--rate",
-    type=click.FloatRange(min=0),
-    default=100.0,
-    help="Messages/s over all topics, 0: unlimited.",
-)
+@click.option("-r", "--rate", default=100.0, type=_AMOUNT, help="Messages/s in all, 0: unlimited.")
 @click.option("-s", "--size", default=1024, type=click.IntRange(0), help="Bytes of a message.")
 @click.option("-f", "--payload-file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("-t", "--num-topic", "--num-topics", "topics", default=1, type=click.IntRange(1))
 @click.option("-n", "--num-producers", default=1, type=click.IntRange(1), help="Per topic.")
-@click.option("-m", "--num-messages", default=0, help="In all, 0: for ever.")
+@_messages
 @click.option("-o", "--max-outstanding", default=50_000, type=click.IntRange(1))
 @click.option("-c", "--max-connections", default=1, type=click.IntRange(1), help="Per broker.")
-@click.option("-z", "--compression", default="NONE")
-@click.option("-b", "--batch-time-window", default=1.0, help="Milliseconds.")
+@click.option("-z", "--compression", type=_COMPRESSION, default="NONE")
+@click.option("-b", "--batch-time-window", default=1.0, type=_AMOUNT, help="Milliseconds.")
 @click.option("-bm", "--batch-max-messages", default=1000, type=click.IntRange(1))
 @click.option("-bb", "--batch-max-bytes", default=128 * 1024, type=click.IntRange(1))
 @click.option("-db", "--disable-batching", is_flag=True)
@@ -168,8 +171,8 @@ def _topics(topic: str, count: int) -> list[str]:
     "-mk", "--message-key-generation-mode", type=click.Choice(["autoIncrement", "random"])
 )
 @click.option("-pn", "--producer-name")
-@click.option("-time", "--test-duration", default=0.0, help="Seconds, 0: for ever.")
-@click.option("--warmup-time", default=0.0, help="Seconds that don't count.")
+@_duration
+@click.option("--warmup-time", default=0.0, type=_AMOUNT, help="Seconds that don't count.")
 def perf_produce(topic: str, **given: object) -> None:
     """Send messages to TOPIC at a rate and print throughput and latency."""
     _perf_produce(topic, ProduceOptions(**given))  # type: ignore[arg-type]
@@ -233,7 +236,7 @@ async def _producers(client: Client, topic: str, options: ProduceOptions) -> lis
             name,
             producer_name=options.producer_name,
             max_pending_messages=options.max_outstanding,
-            compression_type=CompressionType[options.compression.upper()],
+            compression_type=CompressionType[options.compression],
             batching_enabled=not options.disable_batching,
             batching_max_messages=options.batch_max_messages,
             batching_max_bytes=options.batch_max_bytes,
@@ -306,11 +309,11 @@ async def _produce(producers: list[Producer], load: ProduceLoad, figures: Figure
     type=click.Choice(["Latest", "Earliest"], case_sensitive=False),
 )
 @click.option("-q", "--receiver-queue-size", default=1000, type=click.IntRange(1))
-@click.option("-r", "--rate", default=0.0, help="Messages/s, 0: unlimited.")
-@click.option("-m", "--num-messages", default=0, help="In all, 0: for ever.")
+@click.option("-r", "--rate", default=0.0, type=_AMOUNT, help="Messages/s, 0: unlimited.")
+@_messages
 @click.option("-c", "--max-connections", default=1, type=click.IntRange(1), help="Per broker.")
 @click.option("--batch-index-ack", is_flag=True)
-@click.option("-time", "--test-duration", default=0.0, help="Seconds, 0: for ever.")
+@_duration
 def perf_consume(topic: str, **given: object) -> None:
     """Receive messages of TOPIC and print throughput and end-to-end latency."""
     _perf_consume(topic, ConsumeOptions(**given))  # type: ignore[arg-type]

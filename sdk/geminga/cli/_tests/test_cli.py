@@ -69,6 +69,25 @@ def test_a_rate_below_zero_is_refused() -> None:
     assert "--rate" in result.output
 
 
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [
+        (["produce", "t", "-z", "gzip"], "--compression"),
+        (["produce", "t", "-m", "-1"], "--num-messages"),
+        (["produce", "t", "-b", "-1"], "--batch-time-window"),
+        (["produce", "t", "-time", "-1"], "--test-duration"),
+        (["produce", "t", "--warmup-time", "-1"], "--warmup-time"),
+        (["consume", "t", "-r", "-1"], "--rate"),
+        (["consume", "t", "-m", "-1"], "--num-messages"),
+        (["consume", "t", "-time", "-1"], "--test-duration"),
+    ],
+)
+def test_bad_options_of_perf_are_refused(command: list[str], named: str) -> None:
+    result = CliRunner().invoke(perf, [*command, "-u", "pulsar://127.0.0.1:1"])
+    assert result.exit_code == 2
+    assert f"'{named}'" in result.output
+
+
 def test_what_goes_wrong_is_one_sentence_and_one() -> None:
     @click.command
     def failing() -> None:
