@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+import re
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
     from geminga_broker.cluster.setup import ClusterSetup
+    from geminga_runtime.metadata.zookeeper import ZooKeeperMetadataStore
 
+_STORES = ("zk:", "memory:", "rocksdb:", "etcd:", "oxia:")
 _COUNT = click.IntRange(1, 100_000)
 
 
@@ -18,27 +22,80 @@ class SetupFailed(click.ClickException):
     exit_code = 2
 
 
+def _store(_context: click.Context, _option: click.Parameter, text: str) -> str:
+    """A store without scheme is on ZooKeeper (`MetadataStoreFactoryImpl`)."""
+    return text if text.startswith(_STORES) else f"zk:{text}"
+
+
+def _url(_context: click.Context, option: click.Parameter, text: str) -> str:
+    """Raises BadParameter, unless the URL has a host, and its option's scheme."""
+    scheme = _SCHEMES[str(option.name)]
+    if text and not re.fullmatch(rf"{re.escape(scheme)}[^\s/:]\S*", text, re.IGNORECASE):
+        raise click.BadParameter(f"{text!r} is not {scheme}HOST:PORT")
+    return text
+
+
+_SCHEMES = {
+    "web_url": "http://",
+    "web_url_tls": "https://",
+    "broker_url": "pulsar://",
+    "broker_url_tls": "pulsar+ssl://",
+}
+
+
 @click.command(name="initialize-cluster-metadata")
 @click.option("-c", "--cluster", required=True, help="Name of the cluster.")
 @click.option(
     "-md",
     "--metadata-store",
+    "-zk",
+    "--zookeeper",
     "local_url",
     required=True,
+    callback=_store,
     help="The cluster's own: zk:HOSTS/PATH",
 )
 @click.option(
     "-cms",
     "--configuration-metadata-store",
+    "-cs",
+    "--configuration-store",
     "configuration_url",
     required=True,
+    callback=_store,
     help="The store that clusters share.",
 )
-@click.option("-uw", "--web-service-url", "web_url", required=True, help="http:// URL of brokers.")
-@click.option("-tw", "--web-service-url-tls", "web_url_tls", default="", help="https:// URL.")
-@click.option("-ub", "--broker-service-url", "broker_url", default="", help="pulsar:// URL.")
 @click.option(
-    "-tb", "--broker-service-url-tls", "broker_url_tls", default="", help="pulsar+ssl:// URL."
+    "-uw",
+    "--web-service-url",
+    "web_url",
+    required=True,
+    callback=_url,
+    help="http:// URL of brokers.",
+)
+@click.option(
+    "-tw",
+    "--web-service-url-tls",
+    "web_url_tls",
+    default="",
+    callback=_url,
+    help="https:// URL.",
+)
+@click.option(
+    "-ub",
+    "--broker-service-url",
+    "broker_url",
+    default="",
+    callback=_url,
+    help="pulsar:// URL.",
+)
+@click.option(
+    "-tb",
+    "--broker-service-url-tls",
+    "broker_url_tls",
+    default="",
+    callback=_url,
+    help="pulsar+ssl:// URL.",
 )
 @click.option("-pu", "--proxy-url", default="", help="URL of a proxy before the brokers.")
 @click.option("-pp", "--proxy-protocol", type=click.Choice(["SNI"]), help="How that proxy routes.")
@@ -70,6 +127,7 @@ class SetupFailed(click.ClickException):
 )
 @click.option(
     "--existing-bk-metadata-service-uri",
+    "--bookkeeper-metadata-service-uri",
     "bookkeeper_url",
     help="Where the bookies of another cluster are registered: none are prepared for.",
 )
@@ -129,26 +187,54 @@ def initialize_cluster_metadata(
             ledger_servers=local.connect_string,
             ledger_chroot=local.chroot,
         )
-        trio.run(_set_up, local_url, configuration_url, session_timeout_ms / 1000, setup)
+        handler = logging.StreamHandler()
+        handler.addFilter(_OnceEach())
+        logging.basicConfig(format="%(levelname)s %(message)s", handlers=[handler])
+        kept = trio.run(_set_up, local_url, configuration_url, session_timeout_ms / 1000, setup)
     except BadName as error:
         raise SetupFailed(f"not a name of a cluster: {error}") from None
     except (ConfigError, MetadataError, ImportError) as error:
         raise SetupFailed(str(error)) from None
     click.echo(f"cluster metadata of {cluster!r} is set up")
+    if kept:
+        click.echo(f"Warning: {cluster!r} exists and keeps its {', '.join(kept)}", err=True)
+
+
+class _OnceEach(logging.Filter):
+    """ZooKeeper's client logs each attempt to connect."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last = ""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line is not the last one again."""
+        line = record.getMessage()
+        is_new, self._last = line != self._last, line
+        return is_new
 
 
 async def _set_up(
     local_url: str, configuration_url: str, session_timeout_s: float, setup: ClusterSetup
-) -> None:
+) -> list[str]:
+    """The settings of the cluster that exist already and differ."""
     from contextlib import aclosing
-    from functools import partial
 
     from geminga_broker.cluster.setup import set_up_cluster
+
+    async with (
+        aclosing(await _open(local_url, session_timeout_s)) as local,
+        aclosing(await _open(configuration_url, session_timeout_s)) as configuration,
+    ):
+        return await set_up_cluster(local, configuration, setup)
+
+
+async def _open(url: str, session_timeout_s: float) -> ZooKeeperMetadataStore:
+    """Raises SetupFailed, which names the store; ConfigError."""
+    from geminga_runtime.metadata.api import StoreUnavailable
     from geminga_runtime.metadata.zookeeper import ZooKeeperMetadataStore
 
-    opening = partial(ZooKeeperMetadataStore.open, session_timeout_s=session_timeout_s)
-    async with (
-        aclosing(await opening(local_url)) as local,
-        aclosing(await opening(configuration_url)) as configuration,
-    ):
-        await set_up_cluster(local, configuration, setup)
+    try:
+        return await ZooKeeperMetadataStore.open(url, session_timeout_s=session_timeout_s)
+    except StoreUnavailable as error:
+        raise SetupFailed(f"metadata store {url!r}: {error}") from None

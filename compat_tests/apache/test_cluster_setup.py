@@ -116,13 +116,30 @@ async def test_a_set_up_that_was_interrupted_is_finished(server: ZooKeeperServer
     assert remade == {"/one/bookies", "/shared/admin/policies/pulsar/system"}
 
 
+def test_an_existing_cluster_keeps_its_settings(server: ZooKeeperServer) -> None:
+    """By the options of Apache's old releases, without a scheme."""
+    store = f"127.0.0.1:{server.port}/old"
+    given = ["-c", "a", "--zookeeper", store, "--configuration-store", store, "-uw"]
+    ours([*given, "http://one:8080"])
+    done = CliRunner().invoke(initialize_cluster_metadata, [*given, "http://two:8080"])
+    assert done.exit_code == 0
+    assert "Warning: 'a' exists and keeps its serviceUrl\n" in done.output
+    done = CliRunner().invoke(initialize_cluster_metadata, [*given, "http://one:8080"])
+    assert "Warning" not in done.output
+
+
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
         ("-c a/b -uw http://h -md zk:127.0.0.1:{} -cms zk:127.0.0.1:{}", "not a name of a cluster"),
         ("-c a -uw http://h -md zk: -cms zk:127.0.0.1:{}", "is not HOST or HOST:PORT"),
         ("-c a -uw http://h -md zk:h -cms rocksdb:x", "doesn't start with 'zk:'"),
-        (f"-c a -uw http://h {NOBODY}", "no session with ZooKeeper"),
+        (f"-c a -uw http://h {NOBODY}", "'zk:127.0.0.1:1': no session with ZooKeeper"),
+        ("-c a -md zk:h -cms zk:h -uw h:8080", "'h:8080' is not http://HOST:PORT"),
+        ("-c a -md zk:h -cms zk:h -uw http://", "'http://' is not http://HOST:PORT"),
+        ("-c a -md zk:h -cms zk:h -uw http://h -tw http://h", "is not https://HOST:PORT"),
+        ("-c a -md zk:h -cms zk:h -uw http://h -ub http://h", "is not pulsar://HOST:PORT"),
+        ("-c a -md zk:h -cms zk:h -uw http://h -tb pulsar://h", "is not pulsar+ssl://HOST:PORT"),
         ("-c a -md zk:h -cms zk:h", "--web-service-url"),
     ],
 )  # fmt: skip

@@ -80,10 +80,11 @@ def _client_settings(tls_enabled: bool) -> JsonObject:
 
 async def set_up_cluster(
     local: MetadataStore, configuration: MetadataStore, setup: ClusterSetup
-) -> None:
+) -> list[str]:
     """Make the nodes of a cluster in its own store and in the one that clusters share.
 
-    An existing cluster is left as it is. Raises BadName, MetadataError.
+    An existing cluster is left as it is; returns the keys of its record that differ. Raises
+    BadName, MetadataError.
     """
     check_name(setup.cluster)
     if setup.with_bookkeeper:
@@ -100,6 +101,8 @@ async def set_up_cluster(
         await _join_tenant(namespaces, namespace.partition("/")[0], setup.cluster)
         await _join_namespace(namespaces, namespace, setup)
     await _make_coordinators(namespaces, setup.transaction_coordinators)
+    wanted, found = setup.record(), await namespaces.clusters.get(setup.cluster) or {}
+    return [key for key, value in wanted.items() if found.get(key) != value]
 
 
 async def _make(store: MetadataStore, path: str, value: bytes) -> None:
