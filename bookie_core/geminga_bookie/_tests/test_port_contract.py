@@ -1,4 +1,4 @@
-"""The contract of `BookiePort`: every implementation passes this class."""
+"""The bookies of this process keep the contract of `BookiePort`."""
 
 from __future__ import annotations
 
@@ -6,32 +6,16 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import trio
 
-from geminga_bookie._tests.support import (
-    KEY,
-    OTHER_KEY,
-    Outcomes,
-    add,
-    lac_in,
-    lac_packet,
-    packet,
-    packets,
-    read_all,
-    read_lac,
-    small_options,
-    write_lac,
+from geminga_bookie._tests.port_contract import (
+    BookiePortContract,
+    ImpossibleContract,
+    ListingContract,
+    OwnBookieContract,
 )
-from geminga_bookie.errors import (
-    BookkeeperError,
-    IncorrectParameter,
-    LedgerFenced,
-    NoSuchEntry,
-    NoSuchLedger,
-    UnauthorizedAccess,
-)
+from geminga_bookie._tests.support import small_options
 from geminga_bookie.inprocess import BookieOptions, open_bookie
-from geminga_bookie.port import BookiePort, LacAnswer
+from geminga_bookie.port import BookiePort
 
 
 @pytest.fixture(params=["memory", "disk"])
@@ -45,259 +29,22 @@ async def bookie(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         yield port
 
 
-class TestBookiePort:
-    async def test_has_an_id(self, bookie: BookiePort) -> None:
-        assert bookie.bookie_id == "bookie-1:3181"
-
-    async def test_reads_what_was_added(self, bookie: BookiePort) -> None:
-        await add(bookie, 7, range(10))
-        assert await bookie.read(7, 0, entries_max=100, bytes_max=1 << 20) == packets(7, range(10))
-        assert await bookie.read(7, 4, entries_max=3, bytes_max=1 << 20) == packets(7, range(4, 7))
-
-    async def test_a_read_is_bounded_in_bytes_but_never_empty(self, bookie: BookiePort) -> None:
-        await add(bookie, 7, range(10))
-        size = len(packet(7, 0))
-        assert len(await bookie.read(7, 0, entries_max=9, bytes_max=3 * size)) == 3
-        assert len(await bookie.read(7, 0, entries_max=9, bytes_max=3 * size - 1)) == 2
-        assert len(await bookie.read(7, 0, entries_max=9, bytes_max=1)) == 1
-
-    async def test_done_comes_later_in_order_and_by_runs(self, bookie: BookiePort) -> None:
-        outcomes = Outcomes()
-        for first in range(0, 100, 10):
-            bookie.add(7, KEY, first, packets(7, range(first, first + 10)), outcomes)
-        assert outcomes.runs == []
-        await outcomes.wait_for(100)
-        expected = 0
-        for first, count, error in outcomes.runs:
-            assert (first, error) == (expected, None)
-            expected += count
-        assert expected == 100
-
-    async def test_a_failing_callback_does_not_affect_the_others(
-        self, bookie: BookiePort, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        def broken(_first: int, _count: int, _error: BookkeeperError | None) -> None:
-            raise RuntimeError("a defect")
-
-        outcomes = Outcomes()
-        bookie.add(7, KEY, 0, packets(7, range(2)), broken)
-        bookie.add(7, KEY, 2, packets(7, range(2, 4)), outcomes)
-        await outcomes.wait_for(2)
-        assert outcomes.runs == [(2, 2, None)]
-        assert "a defect" in caplog.text
-        await add(bookie, 7, [4])
-
-    async def test_missing_entries_and_ledgers(self, bookie: BookiePort) -> None:
-        with pytest.raises(NoSuchLedger):
-            await bookie.read(7, 0, entries_max=1, bytes_max=1)
-        with pytest.raises(NoSuchLedger):
-            await read_lac(bookie, 7)
-        with pytest.raises(NoSuchLedger):
-            await bookie.list_entries(7)
-        await add(bookie, 7, [0])
-        with pytest.raises(NoSuchEntry):
-            await bookie.read(7, 1, entries_max=1, bytes_max=1)
-        with pytest.raises(NoSuchLedger):
-            await bookie.read(8, 0, entries_max=1, bytes_max=1)
-
-    async def test_another_master_key_is_refused(self, bookie: BookiePort) -> None:
-        await add(bookie, 7, [0])
-        with pytest.raises(UnauthorizedAccess):
-            await add(bookie, 7, [1], key=OTHER_KEY)
-        with pytest.raises(UnauthorizedAccess):
-            await bookie.fence(7, OTHER_KEY)
-        with pytest.raises(UnauthorizedAccess):
-            await write_lac(bookie, 7, 1, OTHER_KEY)
-        await add(bookie, 7, [1])
-
-    async def test_fenced_ledgers_take_recovery_adds_only(self, bookie: BookiePort) -> None:
-        await add(bookie, 7, range(5))
-        assert lac_in(await bookie.fence(7, KEY)) == 3
-        assert lac_in(await bookie.fence(7, KEY)) == 3
-        with pytest.raises(LedgerFenced):
-            await add(bookie, 7, [5])
-        with pytest.raises(NoSuchEntry):
-            await bookie.read(7, 5, entries_max=1, bytes_max=1)
-        await add(bookie, 7, [5], recovery=True)
-        assert await read_all(bookie, 7, 0, 5) == packets(7, range(6))
-
-    async def test_a_ledger_can_be_fenced_before_its_first_entry(self, bookie: BookiePort) -> None:
-        assert lac_in(await bookie.fence(7, KEY)) == -1
-        with pytest.raises(LedgerFenced):
-            await add(bookie, 7, [0])
-
-    async def test_a_refusal_does_not_overtake_earlier_adds(self, bookie: BookiePort) -> None:
-        outcomes = Outcomes()
-        bookie.add(7, KEY, 0, packets(7, range(5)), outcomes)
-        bookie.add(7, OTHER_KEY, 5, packets(7, [5]), outcomes)
-        bookie.add(7, KEY, 5, packets(7, [5]), outcomes)
-        await outcomes.wait_for(7)
-        kinds = [(first, count, type(error)) for first, count, error in outcomes.runs]
-        assert kinds == [
-            (0, 5, type(None)),
-            (5, 1, UnauthorizedAccess),
-            (5, 1, type(None)),
-        ]
-
-    async def test_lac_is_the_best_of_both(self, bookie: BookiePort) -> None:
-        await add(bookie, 7, range(5))
-        assert await read_lac(bookie, 7) == 3
-        await write_lac(bookie, 7, 4)
-        assert await read_lac(bookie, 7) == 4
-        await write_lac(bookie, 7, 2)
-        assert await read_lac(bookie, 7) == 4
-
-    async def test_lac_answers_are_packets(self, bookie: BookiePort) -> None:
-        assert await bookie.fence(7, KEY) == LacAnswer(None, None)
-        await add(bookie, 7, range(3), recovery=True)
-        assert await bookie.read_lac(7) == LacAnswer(packets(7, [2])[0], None)
-        await write_lac(bookie, 7, 2)
-        expected = LacAnswer(packets(7, [2])[0], lac_packet(7, 2))
-        assert await bookie.read_lac(7) == expected
-        assert await bookie.fence(7, KEY) == expected
-        await write_lac(bookie, 7, 1)
-        assert await bookie.read_lac(7) == expected, "a lower one doesn't count"
-
-    async def test_an_explicit_lac_of_something_else(self, bookie: BookiePort) -> None:
-        await add(bookie, 7, range(3))
-        wrong = (lac_packet(8, 1), lac_packet(7, 2), b"", lac_packet(7, 1)[:-1], bytes(37))
-        for packet_bytes in wrong:
-            with pytest.raises(IncorrectParameter):
-                await bookie.write_lac(7, KEY, 1, packet_bytes)
-        assert (await bookie.read_lac(7)).explicit_packet is None
-
-    async def test_the_last_entry(self, bookie: BookiePort) -> None:
-        with pytest.raises(NoSuchLedger):
-            await bookie.last_entry(7)
-        await bookie.fence(7, KEY)
-        with pytest.raises(NoSuchEntry):
-            await bookie.last_entry(7)
-        for ids in ([5, 6], [1, 2], [6]):
-            await add(bookie, 7, ids, recovery=True)
-            assert await bookie.last_entry(7) == packets(7, [6])[0]
-
-    async def test_long_poll_wakes_when_the_lac_moves(
-        self, bookie: BookiePort, nursery: trio.Nursery
-    ) -> None:
-        await add(bookie, 7, range(2))
-        send, seen = trio.open_memory_channel[int](2)
-
-        async def wait(previous: int) -> None:
-            await send.send((await bookie.wait_entry(7, previous + 1, previous))[1])
-
-        assert await bookie.wait_entry(7, 0, -1) == (packets(7, [0])[0], 0)
-        assert await bookie.wait_entry(7, 1, -1) == (None, 0), "it isn't confirmed"
-        nursery.start_soon(wait, 0)
-        nursery.start_soon(wait, 3)
-        await trio.testing.wait_all_tasks_blocked()
-        await add(bookie, 7, [2])
-        assert await seen.receive() == 1
-        await write_lac(bookie, 7, 9)
-        assert await seen.receive() == 9
-
-    async def test_a_cancelled_long_poll_leaves_the_others(
-        self, bookie: BookiePort, nursery: trio.Nursery
-    ) -> None:
-        await add(bookie, 7, [0])
-        send, seen = trio.open_memory_channel[int](1)
-
-        async def wait() -> None:
-            await send.send((await bookie.wait_entry(7, 1, 0))[1])
-
-        nursery.start_soon(wait)
-        with trio.move_on_after(0.01):
-            await bookie.wait_entry(7, 1, 0)
-        await write_lac(bookie, 7, 1)
-        assert await seen.receive() == 1
-
-    async def test_force_returns_behind_earlier_adds(self, bookie: BookiePort) -> None:
-        outcomes = Outcomes()
-        bookie.add(7, KEY, 0, packets(7, range(5)), outcomes)
-        await bookie.force(7)
-        assert outcomes.total == 5
-
-    async def test_lists_entries_ascending(self, bookie: BookiePort) -> None:
-        await add(bookie, 7, range(10, 20))
-        await add(bookie, 7, range(5), recovery=True)
-        assert await bookie.list_entries(7) == [*range(5), *range(10, 20)]
-
-    async def test_an_entry_can_be_added_again(self, bookie: BookiePort) -> None:
-        await add(bookie, 7, range(10))
-        await add(bookie, 7, range(3, 6), recovery=True)
-        assert await read_all(bookie, 7, 0, 9) == packets(7, range(10))
-        assert await bookie.list_entries(7) == list(range(10))
-
-    async def test_a_large_entry(self, bookie: BookiePort) -> None:
-        await add(bookie, 7, [0], size=5 * 1024 * 1024)
-        found = await bookie.read(7, 0, entries_max=1, bytes_max=1)
-        assert found == packets(7, [0], 5 * 1024 * 1024)
+@pytest.fixture
+def first_ledger() -> int:
+    return 7
 
 
-_TOO_LARGE = 1 << 63
+class TestBookiePort(BookiePortContract):
+    """What every bookie does."""
 
 
-class TestWhatNoLedgerCanHave:
-    """Ids and keys that the files can't hold are refused, without effect on others (BK-09)."""
+class TestListing(ListingContract):
+    """Lists of entries."""
 
-    @pytest.mark.parametrize(
-        ("ledger_id", "key", "first"),
-        [
-            (-1, KEY, 0),
-            (_TOO_LARGE, KEY, 0),
-            (7, KEY, -1),
-            (7, KEY, -5),
-            (7, KEY, _TOO_LARGE - 1),
-            (7, KEY, _TOO_LARGE),
-            (8, bytes(65_536), 0),
-        ],
-    )
-    async def test_adds(self, bookie: BookiePort, ledger_id: int, key: bytes, first: int) -> None:
-        await add(bookie, 7, range(5))
-        good, bad = Outcomes(), Outcomes()
-        bookie.add(7, KEY, 5, packets(7, [5]), good)
-        for recovery in (False, True):
-            bookie.add(ledger_id, key, first, packets(1, range(2)), bad, recovery=recovery)
-        bookie.add(7, KEY, 6, packets(7, [6]), good)
-        await bad.wait_for(4)
-        await good.wait_for(2)
-        assert good.errors == []
-        assert [type(error) for error in bad.errors] == [IncorrectParameter] * len(bad.errors)
-        assert len(bad.errors) >= 1
-        assert await read_all(bookie, 7, 0, 6) == packets(7, range(7))
-        with pytest.raises(NoSuchLedger):
-            await read_lac(bookie, 8)
 
-    async def test_an_add_larger_than_a_record_of_the_journal(self, bookie: BookiePort) -> None:
-        await add(bookie, 7, range(5))
-        outcomes = Outcomes()
-        bookie.add(7, KEY, 5, [bytes(1 << 20)] * 257, outcomes)
-        await outcomes.wait_for(257)
-        assert [type(error) for error in outcomes.errors] == [IncorrectParameter]
+class TestOwnBookie(OwnBookieContract):
+    """What ours do beyond that."""
 
-    @pytest.mark.parametrize("ledger_id", [-1, -(1 << 63), _TOO_LARGE])
-    async def test_ledger_ids(self, bookie: BookiePort, ledger_id: int) -> None:
-        with pytest.raises(IncorrectParameter):
-            await bookie.fence(ledger_id, KEY)
-        with pytest.raises(IncorrectParameter):
-            await bookie.write_lac(ledger_id, KEY, 1, b"")
-        with pytest.raises(IncorrectParameter):
-            await bookie.read(ledger_id, 0, entries_max=1, bytes_max=1)
-        with pytest.raises(IncorrectParameter):
-            await read_lac(bookie, ledger_id)
-        with pytest.raises(IncorrectParameter):
-            await bookie.list_entries(ledger_id)
 
-    async def test_entry_ids_lacs_and_keys(self, bookie: BookiePort) -> None:
-        await add(bookie, 7, range(5))
-        for entry_id in (-1, _TOO_LARGE):
-            with pytest.raises(IncorrectParameter):
-                await bookie.read(7, entry_id, entries_max=1, bytes_max=1)
-        for lac in (-2, -(1 << 63)):
-            with pytest.raises(IncorrectParameter):
-                await write_lac(bookie, 7, lac)
-        with pytest.raises(IncorrectParameter):
-            await bookie.fence(8, bytes(65_536))
-        with pytest.raises(IncorrectParameter):
-            await write_lac(bookie, 8, 1, bytes(65_536))
-        assert lac_in(await bookie.fence(7, KEY)) == 3
-        assert lac_in(await bookie.fence(9, bytes(65_535))) == -1
+class TestWhatNoLedgerCanHave(ImpossibleContract):
+    """What all refuse."""
