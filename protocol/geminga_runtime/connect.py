@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import weakref
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import trio
 
@@ -26,10 +26,13 @@ async def connect(
     tls: TlsContexts | None = None,
     server_name: str = "",
     preface: Callable[[str, int], bytes] | None = None,
+    start_tls: Callable[[trio.abc.Stream], Awaitable[object]] | None = None,
 ) -> FramedStream:
     """A stream to `host:port`, by TLS if `tls` is given; of several addresses the first to answer
     wins (RFC 8305). The certificate must be valid for `server_name`, by default the host. The bytes
-    that `preface` returns for the connected address are sent first, inside TLS.
+    that `preface` returns for the connected address are sent first, inside TLS. `start_tls` asks
+    the peer for TLS on the plain stream, and reads no byte behind its answer; it raises TlsFailed
+    if the peer has none.
 
     `deadline` is a time of Trio's clock. Raises ConnectFailed, or its subclass TlsRefused when a
     retry is useless. The caller starts `run_writer` and closes.
@@ -41,9 +44,12 @@ async def connect(
             close_in_children(opened.socket)
             stream: trio.abc.Stream = opened
             if tls is not None:
+                if start_tls is not None:
+                    await _closing_if_failed(opened, start_tls(opened))
                 stream = await _secured(opened, server_name or host, tls)
             if preface is not None:
-                await _send_first(stream, preface(*opened.socket.getpeername()[:2]))
+                first = preface(*opened.socket.getpeername()[:2])
+                await _closing_if_failed(stream, stream.send_all(first))
     except TlsFailed as error:
         raise TlsRefused(f"{name}: {error}") from error
     except trio.TooSlowError as error:
@@ -53,9 +59,9 @@ async def connect(
     return FramedStream(stream, name=name, write_high_bytes=write_high_bytes)
 
 
-async def _send_first(stream: trio.abc.Stream, data: bytes) -> None:
+async def _closing_if_failed(stream: trio.abc.Stream, talk: Awaitable[object]) -> None:
     try:
-        await stream.send_all(data)
+        await talk
     except trio.BrokenResourceError as error:
         await trio.aclose_forcefully(stream)
         raise ConnectionResetError(str(error)) from None

@@ -1,0 +1,245 @@
+"""Adds to one bookie that are not answered yet: pure, times come from the caller.
+
+A run is what one call of `add` gave. Its entries have consecutive transaction ids on the wire, so
+answers are counted by runs and parts of runs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from geminga_bookie.errors import BookkeeperError, RequestTimeout, TooManyRequests
+from geminga_bookie.port import AddDone, Completion
+
+
+class AddLimits(NamedTuple):
+    """Bounds of an `AddTable`."""
+
+    unanswered_bytes_max: int
+    unanswered_entries_max: int
+    queued_bytes_max: int
+    queued_entries_max: int
+
+
+class AddRun:
+    """One call of `add`."""
+
+    __slots__ = (
+        "answered",
+        "bytes",
+        "deadline",
+        "done",
+        "entries",
+        "first_entry_id",
+        "first_txn",
+        "ledger_id",
+        "left",
+        "master_key",
+        "next",
+        "packets",
+        "recovery",
+        "sent_upto",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        ledger_id: int,
+        master_key: bytes,
+        first_entry_id: int,
+        packets: Sequence[bytes],
+        done: AddDone,
+        recovery: bool,
+        deadline: float,
+    ) -> None:
+        self.ledger_id = ledger_id
+        self.master_key = master_key
+        self.first_entry_id = first_entry_id
+        self.packets = packets
+        self.done = done
+        self.recovery = recovery
+        self.deadline = deadline
+        self.entries = self.left = len(packets)
+        self.bytes = sum(map(len, packets))
+        self.first_txn = -1
+        self.sent_upto = 0
+        """Where its requests end in the connection's bytes."""
+        self.next = 0
+        """Entries before this one are answered."""
+        self.answered: bytearray | None = None
+        """A byte for each entry, once answers came in another order."""
+
+    def answer(self, first: int, count: int, error: BookkeeperError | None) -> list[Completion]:
+        """Entries `first` to `first + count` of the run are answered; returns what is new."""
+        if self.answered is None:
+            if first == self.next:
+                self.next += count
+                self.left -= count
+                return [Completion(self.done, self.first_entry_id + first, count, error)]
+            self.answered = bytearray(b"\1" * self.next + bytes(self.entries - self.next))
+        found: list[Completion] = []
+        stop = first + count
+        while (begin := self.answered.find(0, first, stop)) >= 0:
+            end = self.answered.find(1, begin, stop)
+            end = stop if end < 0 else end
+            self.answered[begin:end] = b"\1" * (end - begin)
+            self.left -= end - begin
+            found.append(Completion(self.done, self.first_entry_id + begin, end - begin, error))
+            first = end
+        return found
+
+    def fail(self, error: BookkeeperError) -> list[Completion]:
+        """All entries that are not answered fail."""
+        if self.answered is None and not self.left:
+            return []
+        first = self.next if self.answered is None else 0
+        return self.answer(first, self.entries - first, error)
+
+
+class AddTable:
+    """The runs of one bookie: those that wait to be sent, and those that wait for answers."""
+
+    def __init__(self, limits: AddLimits) -> None:
+        self._limits = limits
+        self._queue: deque[AddRun] = deque()
+        self._queued_bytes = 0
+        self._queued_entries = 0
+        # Sorted by transaction id.
+        self._runs: list[AddRun] = []
+        self._first_txns: list[int] = []
+        self._sent_bytes = 0
+        self._sent_entries = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no add waits for anything."""
+        return not self._queue and not self._runs
+
+    @property
+    def unanswered_bytes(self) -> int:
+        """Bytes of runs that were sent."""
+        return self._sent_bytes
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes of runs that were not sent."""
+        return self._queued_bytes
+
+    def submit(self, run: AddRun) -> BookkeeperError | None:
+        """Queue a run; returns why it is refused."""
+        limits = self._limits
+        if self._queue and (
+            self._queued_bytes + run.bytes > limits.queued_bytes_max
+            or self._queued_entries + run.entries > limits.queued_entries_max
+        ):
+            return TooManyRequests(
+                f"{self._queued_entries} entries of {self._queued_bytes} bytes wait to be sent"
+            )
+        self._queue.append(run)
+        self._queued_bytes += run.bytes
+        self._queued_entries += run.entries
+        return None
+
+    def next_to_send(self, txn: int) -> AddRun | None:
+        """The next run that may be sent, which gets transaction ids from `txn` on."""
+        if not self._queue:
+            return None
+        run, limits = self._queue[0], self._limits
+        if self._runs and (
+            self._sent_bytes + run.bytes > limits.unanswered_bytes_max
+            or self._sent_entries + run.entries > limits.unanswered_entries_max
+        ):
+            return None
+        self._queue.popleft()
+        self._queued_bytes -= run.bytes
+        self._queued_entries -= run.entries
+        self._sent_bytes += run.bytes
+        self._sent_entries += run.entries
+        run.first_txn = txn
+        self._runs.append(run)
+        self._first_txns.append(txn)
+        return run
+
+    def answered(
+        self, first_txn: int, count: int, error: BookkeeperError | None = None
+    ) -> list[Completion]:
+        """Answers to consecutive transaction ids. Those that wait for none are passed over."""
+        found: list[Completion] = []
+        stop = first_txn + count
+        at = max(bisect_right(self._first_txns, first_txn) - 1, 0)
+        finished = at
+        while at < len(self._runs) and (run := self._runs[at]).first_txn < stop:
+            first = max(first_txn - run.first_txn, 0)
+            upto = min(stop - run.first_txn, run.entries)
+            if first < upto:
+                found += run.answer(first, upto - first, error)
+            at += 1
+            if run.left:
+                at -= self._remove(finished, at - 1)
+                finished = at
+        self._remove(finished, at)
+        return found
+
+    def _remove(self, begin: int, end: int) -> int:
+        """Remove runs that are answered, all at once; returns how many."""
+        for run in self._runs[begin:end]:
+            self._sent_bytes -= run.bytes
+            self._sent_entries -= run.entries
+        del self._runs[begin:end]
+        del self._first_txns[begin:end]
+        return end - begin
+
+    def holds(self, txn: int) -> bool:
+        """Whether the transaction id is one of a run that waits for answers."""
+        at = bisect_right(self._first_txns, txn) - 1
+        return at >= 0 and txn < self._first_txns[at] + self._runs[at].entries
+
+    def runs_of(self, ledger_id: int) -> list[AddRun]:
+        """The ledger's runs, sent or not."""
+        return [run for run in (*self._runs, *self._queue) if run.ledger_id == ledger_id]
+
+    @property
+    def deadline(self) -> float | None:
+        """The earliest one; runs have the same time, so it is that of the oldest."""
+        if self._runs:
+            return self._runs[0].deadline
+        return self._queue[0].deadline if self._queue else None
+
+    def expire(self, now: float) -> tuple[list[Completion], int]:
+        """Fail runs whose deadline is over; also returns where the last one's requests end in the
+        connection's bytes.
+        """
+        found: list[Completion] = []
+        sent_upto = 0
+        late = 0
+        for run in self._runs:
+            if run.deadline > now:
+                break
+            late += 1
+            sent_upto = max(sent_upto, run.sent_upto)
+            found += run.fail(RequestTimeout(f"entries of ledger {run.ledger_id}: no answer"))
+        self._remove(0, late)
+        while self._queue and self._queue[0].deadline <= now:
+            run = self._pop_queued()
+            found += run.fail(
+                RequestTimeout(f"entries of ledger {run.ledger_id}: not sent in time")
+            )
+        return found, sent_upto
+
+    def _pop_queued(self) -> AddRun:
+        run = self._queue.popleft()
+        self._queued_bytes -= run.bytes
+        self._queued_entries -= run.entries
+        return run
+
+    def fail_all(self, error: BookkeeperError) -> list[Completion]:
+        """The connection is lost, or there is none."""
+        found: list[Completion] = []
+        for run in self._runs:
+            found += run.fail(error)
+        self._remove(0, len(self._runs))
+        while self._queue:
+            found += self._pop_queued().fail(error)
+        return found
