@@ -1,0 +1,123 @@
+"""Clients of the tests, who write bytes, and a bookie whose adds wait for the test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from itertools import pairwise
+
+import trio
+import trio.testing
+
+from geminga_bookie._tests.support import KEY, packets
+from geminga_bookie.memory import MemoryBookie
+from geminga_bookie.port import AddDone, Completion, complete
+from geminga_bookie.wire.session import BookieSession
+from geminga_bookie.wire.session_limits import SessionLimits, SharedBudget
+from geminga_protocol.bookkeeper import v3
+from geminga_protocol.bookkeeper.framing import FrameCutter
+from geminga_protocol.pb.bookkeeper_protocol_pb2 import (
+    Request,
+    Response,
+)
+from geminga_runtime.stream import FramedStream
+
+MiB = 1 << 20
+
+
+class SlowBookie(MemoryBookie):
+    """Adds are done when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held: list[Completion] = []
+        self.runs: list[tuple[int, int, int, bool]] = []
+        self.holds = False
+
+    def add(
+        self,
+        ledger_id: int,
+        master_key: bytes,
+        first_entry_id: int,
+        packets: Sequence[bytes],
+        done: AddDone,
+        *,
+        recovery: bool = False,
+    ) -> None:
+        self.runs.append((ledger_id, first_entry_id, len(packets), recovery))
+        if self.holds:
+            self.held.append(Completion(done, first_entry_id, len(packets), None))
+        else:
+            super().add(ledger_id, master_key, first_entry_id, packets, done, recovery=recovery)
+
+    def release(self) -> None:
+        held, self.held = self.held, []
+        complete(held)
+
+
+class Client:
+    """A client that writes bytes."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self.stream = stream
+        self._cutter = FrameCutter(1 << 30)
+        self._frames: list[bytes] = []
+
+    async def send(self, *frames: bytes) -> None:
+        await self.stream.send_all(b"".join(frames))
+
+    async def frames(self, count: int) -> list[bytes]:
+        while len(self._frames) < count:
+            data = bytes(await self.stream.receive_some(MiB))
+            if not data:
+                raise EOFError
+            buffer, bounds = self._cutter.feed(data)
+            self._frames += [buffer[start:stop] for start, stop in pairwise(bounds)]
+        taken, self._frames = self._frames[:count], self._frames[count:]
+        return taken
+
+    async def responses(self, count: int) -> list[Response]:
+        return [Response.FromString(frame[4:]) for frame in await self.frames(count)]
+
+    async def call(self, request: Request) -> Response:
+        await self.send(v3.frame(request))
+        (answer,) = await self.responses(1)
+        assert answer.header.txnId == request.header.txnId
+        return answer
+
+
+Connect = Callable[[], Client]
+
+
+@asynccontextmanager
+async def serving(
+    bookie: MemoryBookie, budget_bytes: int = 1 << 30, **limits: float
+) -> AsyncIterator[Connect]:
+    """Clients of one server."""
+    budget = SharedBudget(budget_bytes)
+
+    async with trio.open_nursery() as nursery:
+
+        def connect() -> Client:
+            near, far = trio.testing.memory_stream_pair()
+            stream = FramedStream(far, name="client", write_high_bytes=MiB)
+            session = BookieSession(bookie, stream, SessionLimits(**limits), budget)
+
+            async def run() -> None:
+                try:
+                    await session.run()
+                except* ConnectionError:
+                    pass
+                finally:
+                    await stream.aclose()
+
+            nursery.start_soon(run)
+            return Client(near)
+
+        yield connect
+        nursery.cancel_scope.cancel()
+
+
+def adds(first: int, count: int, *, ledger: int = 7, size: int = 100, key: bytes = KEY) -> bytes:
+    made = packets(ledger, range(first, first + count), size)
+    return b"".join(v3.encode_adds(ledger, key, first, made, 1000 + first))

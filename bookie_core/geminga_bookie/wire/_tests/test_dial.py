@@ -1,0 +1,114 @@
+"""Connecting with start-TLS."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from geminga_bookie._tests.support import KEY, Outcomes, packets
+from geminga_bookie.errors import BookieUnavailable
+from geminga_bookie.memory import MemoryBookie
+from geminga_bookie.wire.options import RemoteOptions
+from geminga_bookie.wire.remote import open_remote
+from geminga_bookie.wire.session import BookieSession
+from geminga_bookie.wire.session_limits import SessionLimits, SharedBudget
+from geminga_protocol.bookkeeper import v3
+from geminga_protocol.bookkeeper.framing import FrameCutter
+from geminga_protocol.pb.bookkeeper_protocol_pb2 import (
+    EBADREQ,
+    EOK,
+    FORCE_LEDGER,
+    START_TLS,
+    OperationType,
+    StatusCode,
+)
+from geminga_runtime._tests.certificates import Authority
+from geminga_runtime.stream import FramedStream
+from geminga_runtime.tls import ClientTls, ServerTls, TlsContexts
+from geminga_runtime.tls_stream import TlsStream
+
+
+class TlsBookie:
+    """A bookie that answers START_TLS as told, then speaks TLS."""
+
+    def __init__(self, folder: Path) -> None:
+        authority = Authority(folder)
+        leaf = authority.server()
+        files = {"certificate_file": str(leaf.certificate), "key_file": str(leaf.key)}
+        self.contexts = TlsContexts(ServerTls(**files))
+        trusted = ClientTls(trust_certs_file=str(authority.certificate))
+        self.options = RemoteOptions(tls=TlsContexts(trusted), backoff_s=0.01, backoff_max_s=0.01)
+        self.answer = v3.frame(v3.response(START_TLS, 0, EOK))
+
+    async def serve(self, *, task_status: trio.TaskStatus[int]) -> None:
+        listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        task_status.started(listeners[0].socket.getsockname()[1])
+        await trio.serve_listeners(self._run, listeners)
+
+    async def _run(self, stream: trio.SocketStream) -> None:
+        cutter = FrameCutter()
+        _, bounds = cutter.feed(bytes(await stream.receive_some(1000)))
+        assert len(bounds) == 2
+        # The answer in pieces.
+        await stream.send_all(self.answer[:3])
+        await stream.send_all(self.answer[3:])
+        secured = TlsStream(stream, self.contexts.current(), server_side=True)
+        try:
+            await secured.do_handshake()
+        except OSError:
+            await stream.aclose()
+            return
+        framed = FramedStream(secured, name="client")
+        session = BookieSession(MemoryBookie(), framed, SessionLimits(), SharedBudget(1 << 20))
+        try:
+            await session.run()
+        except* ConnectionError:
+            pass
+        finally:
+            await framed.aclose()
+
+
+@pytest.fixture
+async def tls_bookie(tmp_path: Path) -> TlsBookie:
+    return TlsBookie(tmp_path)
+
+
+async def test_requests_go_by_tls(tls_bookie: TlsBookie, nursery: trio.Nursery) -> None:
+    port = await nursery.start(tls_bookie.serve)
+    async with open_remote("b:1", "127.0.0.1", port, tls_bookie.options) as bookie:
+        outcomes = Outcomes()
+        bookie.add(7, KEY, 0, packets(7, range(100), 10_000), outcomes)
+        await outcomes.wait_for(100)
+        assert outcomes.errors == []
+        found = await bookie.read(7, 0, entries_max=100, bytes_max=1 << 30)
+        assert found == packets(7, range(100), 10_000)
+    nursery.cancel_scope.cancel()
+
+
+def wrong(
+    status: StatusCode = EOK, behind: bytes = b"", operation: OperationType = START_TLS
+) -> bytes:
+    return v3.frame(v3.response(operation, 0, status)) + behind
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        wrong(EBADREQ),
+        wrong(behind=b"what was sent before TLS"),
+        wrong(operation=FORCE_LEDGER),
+        b"\xff" * 8,
+        b"\x00\x00\x00\x04\xff\xff\xff\xff",
+    ],
+)
+async def test_a_bookie_without_tls_is_not_spoken_to(
+    tls_bookie: TlsBookie, nursery: trio.Nursery, answer: bytes
+) -> None:
+    tls_bookie.answer = answer
+    port = await nursery.start(tls_bookie.serve)
+    async with open_remote("b:1", "127.0.0.1", port, tls_bookie.options) as bookie:
+        with pytest.raises(BookieUnavailable):
+            await bookie.last_entry(7)
+    nursery.cancel_scope.cancel()

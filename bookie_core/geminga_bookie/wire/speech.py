@@ -1,0 +1,89 @@
+"""What a session asks of a version of the protocol: requests in, answers out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from geminga_bookie.errors import BookkeeperError
+from geminga_bookie.port import BookiePort
+from geminga_protocol.buffers import Buffer
+
+
+@dataclass
+class Add:
+    """Neighbouring requests to add entries of one ledger. A tag is what an answer needs to be told
+    from others.
+    """
+
+    ledger_id: int
+    master_key: bytes
+    first_entry_id: int
+    recovery: bool
+    packets: list[bytes] = field(default_factory=list)
+    tags: list[int] = field(default_factory=list)
+
+    def takes(self, ledger_id: int, master_key: bytes, entry_id: int, recovery: bool) -> bool:
+        """Whether an add is the next of these."""
+        return (
+            entry_id == self.first_entry_id + len(self.packets)
+            and ledger_id == self.ledger_id
+            and master_key == self.master_key
+            and recovery == self.recovery
+        )
+
+
+@dataclass
+class Read:
+    """Neighbouring requests to read entries of one ledger."""
+
+    ledger_id: int
+    first_entry_id: int
+    tags: list[int] = field(default_factory=list)
+
+    def takes(self, ledger_id: int, entry_id: int) -> bool:
+        """Whether a read is the next of these."""
+        return ledger_id == self.ledger_id and entry_id == self.first_entry_id + len(self.tags)
+
+
+class Aside(ABC):
+    """Any other request."""
+
+    waits = False
+    """Whether it may wait for an entry to come."""
+
+    @abstractmethod
+    async def serve(self, bookie: BookiePort, wait_max_s: float) -> Iterable[Buffer]:
+        """The frames to answer. Raises nothing of a bookie's errors."""
+
+    @abstractmethod
+    def refuse(self) -> Iterable[Buffer]:
+        """The answer ETOOMANYREQUESTS."""
+
+
+class Speech(ABC):
+    """A version of the protocol on one connection."""
+
+    @abstractmethod
+    def requests(self, buffer: bytes, bounds: Sequence[int]) -> Sequence[Add | Read | Aside]:
+        """The requests of frames, in order, neighbours joined. Raises WireError."""
+
+    @abstractmethod
+    def add_answers(
+        self, ledger_id: int, first_entry_id: int, tags: Sequence[int],
+        error: BookkeeperError | None,
+    ) -> bytes:  # fmt: skip
+        """The same answer to consecutive adds."""
+
+    @abstractmethod
+    def read_answers(
+        self, ledger_id: int, first_entry_id: int, tags: Sequence[int], packets: Sequence[bytes]
+    ) -> list[Buffer]:
+        """Answers to consecutive reads."""
+
+    @abstractmethod
+    def read_failed(
+        self, ledger_id: int, entry_id: int, tag: int, error: BookkeeperError
+    ) -> list[Buffer]:
+        """The answer to a read that failed."""
