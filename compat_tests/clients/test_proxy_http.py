@@ -21,7 +21,8 @@ from compat_tests.clients.test_rest import all_wrong
 from compat_tests.processes import ServerProcess, start_geminga
 from compat_tests.secured import Secured, start_proxy
 from compat_tests.websocket import gate as gate
-from geminga_proxy.http._tests.test_client_side import REFUSED
+from geminga_proxy.http._tests.test_client_side import REFUSED, read
+from geminga_proxy.http.errors import BadRequest
 
 MIB = 1 << 20
 STREAMED_BYTES = 200 * MIB
@@ -62,6 +63,14 @@ def raw(url: str, data: bytes) -> bytes:
     return found
 
 
+def has_valid_head(data: bytes) -> bool:
+    head, end, _ = data.partition(b"\r\n\r\n")
+    try:
+        return bool(read([head + end], ends=False))
+    except BadRequest:
+        return False
+
+
 def test_nothing_is_smuggled(open_to_all: ServerProcess) -> None:
     tenant = f"smuggled{uuid.uuid4().hex[:8]}"
     body = b'{"adminRoles":[],"allowedClusters":["standalone"]}'
@@ -71,10 +80,11 @@ def test_nothing_is_smuggled(open_to_all: ServerProcess) -> None:
     )
     for name, data in REFUSED.items():
         answer = raw(open_to_all.web_url, data + hidden)
-        # A server that answers before it has read the body leaves nothing to refuse it with.
-        early = b"HTTP/1.1 404 " if "chunk" in name or "trailer" in name else b"HTTP/1.1 400 "
-        refusals = (b"HTTP/1.1 400 ", b"HTTP/1.1 505 ", early)
-        assert answer.startswith(refusals), (name, answer[:100])
+        refusals = [b"HTTP/1.1 400 ", b"HTTP/1.1 505 "]
+        if has_valid_head(data):
+            # A server that answers before it has read the body leaves nothing to refuse it with.
+            refusals.append(b"HTTP/1.1 404 ")
+        assert answer.startswith(tuple(refusals)), (name, answer[:100])
         assert answer.count(b"HTTP/1.1 ") == 1, name
     tenants = httpx.get(f"{open_to_all.web_url}/admin/v2/tenants", timeout=60).json()
     assert tenant not in tenants
