@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from geminga_protocol import payload
+from geminga_protocol._tests.cost import cpu_s
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.payload import SMALL_BYTES_MAX, decode_head, parse_head
 from geminga_protocol.pb.pulsar_api_pb2 import EncryptionKeys, KeyValue, MessageMetadata
@@ -60,7 +59,7 @@ def test_all_other_fields_are_those_of_the_whole(whole: MessageMetadata) -> None
 
 @pytest.mark.parametrize("field", UNREAD)
 def test_however_many_there_are_they_cost_little(field: str) -> None:
-    """Here 2 to 6 ms; read, 30 to 130 ms, which hold up all others."""
+    """Read, they take 7 to 40 times as long, which holds up all others."""
     whole = MessageMetadata(producer_name="p", sequence_id=1, publish_time=2, partition_key="k")
     items = {
         "properties": KeyValue(key="a", value="b"),
@@ -69,14 +68,11 @@ def test_however_many_there_are_they_cost_little(field: str) -> None:
     }
     getattr(whole, field).extend([items[field]] * MANY)
     entry = memoryview(payload.build(whole, b""))
-    took_s: list[float] = []
-    for _ in range(5):
-        began_s = time.process_time()
-        head = parse_head(entry)
-        took_s.append(time.process_time() - began_s)
+    head = parse_head(entry)
     assert head.partition_key == "k"
     assert head.ByteSize() < 50
-    assert min(took_s) < 0.015
+    enough_s = cpu_s(lambda: payload.parse_metadata(entry)) / 2
+    assert cpu_s(lambda: parse_head(entry), enough_s) < enough_s
 
 
 @pytest.mark.parametrize("fault", [b"\x00" * 200, b"\x32\xff\x01" + b"k" * 255])

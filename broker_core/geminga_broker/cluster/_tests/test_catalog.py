@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from geminga_broker.cluster.catalog import (
@@ -20,6 +18,7 @@ from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.records import ResourceExists, ResourceMissing
 from geminga_broker.config import TopicConfig
 from geminga_broker.errors import BrokerError
+from geminga_protocol._tests.cost import cpu_s
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.metadata.memory import MemoryMetadataStore
@@ -172,9 +171,9 @@ def test_patterns_outside_of_re2_are_left_to_the_client(pattern: str) -> None:
 def test_no_pattern_blocks_the_loop(pattern: str) -> None:
     compiled = compile_pattern(pattern)
     assert compiled is not None
-    began_s = time.process_time()
-    assert matching(["persistent://t/n/" + "a" * 10_000 + "!"], compiled) == []
-    assert time.process_time() - began_s < 1
+    names = ["persistent://t/n/" + "a" * 10_000 + "!"]
+    assert matching(names, compiled) == []
+    assert cpu_s(lambda: matching(names, compiled), 1) < 1
 
 
 def test_list_hash_is_apaches() -> None:

@@ -20,6 +20,7 @@ from geminga_broker.config import BrokerConfig
 from geminga_broker.log.api import Ack
 from geminga_broker.topic.api import SubType
 from geminga_protocol import ack_set
+from geminga_protocol._tests.cost import cpu_s
 from geminga_protocol.commands import connection, consuming
 from geminga_protocol.ids import LATEST, Position
 from geminga_protocol.message_id import MessageId
@@ -36,19 +37,18 @@ async def test_sizes_cost_nothing(world: World) -> None:
     producer = await topic.add_producer(producer_request(client))
     producer.publish([item(0, batch=4)])
     await world.settle()
-    began_s = time.process_time()
+    began_s = time.thread_time()
     consumer.ack([Ack(position(0), (0b1110,), (1 << 31) - 1)] * 1000)
     consumer.ack([Ack(position(0), (0b1101,), -(1 << 31))])
-    assert time.process_time() - began_s < 1
+    assert time.thread_time() - began_s < 1
     assert consumer.pending[position(0)] == 2
 
 
 @pytest.mark.alone
 def test_words_of_long_sets_take_linear_time() -> None:
     words = (-1,) * 1_000_000
-    began_s = time.process_time()
     assert ack_set.from_bits(ack_set.to_bits(words)) == words
-    assert time.process_time() - began_s < 2
+    assert cpu_s(lambda: ack_set.from_bits(ack_set.to_bits(words)), 2, tries=3) < 2
 
 
 async def test_long_sets_are_refused() -> None:

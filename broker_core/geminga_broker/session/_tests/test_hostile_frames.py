@@ -44,6 +44,8 @@ STEP_S = 0.05
 """How long no frame may hold the loop."""
 
 SLACK = 4
+TRIES = 3
+"""A frame holds the loop if it does each time: a neighbour on the same core may slow one try."""
 GROWN_BYTES_MAX = 48 << 20
 
 
@@ -162,10 +164,13 @@ async def test_no_field_of_any_command_blocks_the_loop(role: str) -> None:
             for _ in range(2):
                 for case in CASES:
                     for size in sizes_of(case):
-                        steps.longest_s = 0
-                        with trio.fail_after(120):
-                            client = await attack(broker, client, role, case.frame(size))
-                        if steps.longest_s > limit_s:
+                        for _ in range(TRIES):
+                            steps.longest_s = 0
+                            with trio.fail_after(120):
+                                client = await attack(broker, client, role, case.frame(size))
+                            if steps.longest_s <= limit_s:
+                                break
+                        else:
                             too_long.append(f"{case.path} {size}: {steps.longest_s:.3f} s")
                 resident.append(resident_bytes())
             trio.lowlevel.remove_instrument(steps)

@@ -272,13 +272,13 @@ def test_many_sources_are_discarded_in_one_walk() -> None:
     for n in range(20):
         for source in sources:
             inbox.put(entry_of(n, 2, source))
-    began_s = time.process_time()
+    began_s = time.thread_time()
     for source in sources[:-1]:
         assert inbox.begin_of(source) == (1, 0)
         assert inbox.waiting_of(source) == (40, 0, 0)
         assert inbox.discard(source) == 40
     # A walk for each takes 6 s of CPU, one for all 0.1 s.
-    assert time.process_time() - began_s < 2
+    assert time.thread_time() - began_s < 2
     assert inbox.messages == 40
     assert [message._entry.entry_id for message in inbox.take_many(100, math.inf)] == [
         n for n in range(20) for _ in range(2)

@@ -16,6 +16,7 @@ from geminga_broker.subscription.sticky_keys import plain_key, slot_of
 from geminga_broker.subscription.strategies.choose import RING_POINTS, RoundRobin, pick_active
 from geminga_broker.subscription.strategies.hash_ring import CannotAssign, HashRing, StickyRanges
 from geminga_protocol import payload as payloads
+from geminga_protocol._tests.cost import cpu_s
 from geminga_protocol.ids import EARLIEST
 from geminga_protocol.keys import KEY_SLOTS, key_slot, murmur3_32, sticky_key
 from geminga_protocol.pb.pulsar_api_pb2 import KeyValue, MessageMetadata
@@ -196,14 +197,9 @@ def test_five_megabytes_of_properties_do_not_hold_up_the_others() -> None:
     )
     metadata.properties.extend([KeyValue(key="a", value="b")] * 600_000)
     entry = LogEntry(EARLIEST, memoryview(payloads.build(metadata, b"")))
-    took_s: list[float] = []
-    for _ in range(5):
-        began_s = time.process_time()
-        assert plain_key(entry.data) is None
-        found = slot_of(entry, 0)
-        took_s.append(time.process_time() - began_s)
-    assert found == key_slot(b"k")
-    assert min(took_s) < 0.02
+    assert plain_key(entry.data) is None
+    assert slot_of(entry, 0) == key_slot(b"k")
+    assert cpu_s(lambda: (plain_key(entry.data), slot_of(entry, 0)), 0.02) < 0.02
 
 
 @pytest.mark.alone
@@ -217,9 +213,9 @@ def test_many_sticky_ranges_are_taken_fast() -> None:
         for _ in range(3):
             ranges: StickyRanges[Member] = StickyRanges()
             for number, member in enumerate(members):
-                began_s = time.process_time()
+                began_s = time.thread_time()
                 ranges.add(member, taken[number])
-                took_s[number] = min(took_s[number], time.process_time() - began_s)
+                took_s[number] = min(took_s[number], time.thread_time() - began_s)
     finally:
         gc.enable()
     for number, member in enumerate(members):
