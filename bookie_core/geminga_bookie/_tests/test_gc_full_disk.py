@@ -50,7 +50,7 @@ async def test_collection_does_not_wait_for_the_flush(tmp_path: Path) -> None:
     async with open_bookie(options, disk=disk) as port:
         bookie = cast(InProcessBookie, port)
         await _fill(bookie, disk)
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             report = await bookie.gc.collect(ledgers(2))
         assert (report.ledgers_deleted, report.logs_removed) == ([1], 1)
         assert bookie.health.error is not None, "the flush has not succeeded"
@@ -80,12 +80,12 @@ async def test_logs_go_although_the_index_can_not_be_written(
             raise IndexFailed("no space left")
 
         monkeypatch.setattr(LocationIndex, "delete_ledgers", full)
-        with trio.fail_after(10), pytest.raises(OSError, match="no space"):
+        with trio.fail_after(60), pytest.raises(OSError, match="no space"):
             await bookie.gc.collect(ledgers(2))
         assert bookie.storage.stores[0].logs.ids() == [2]
         monkeypatch.undo()
         disk.heal()
-        with trio.fail_after(10):
+        with trio.fail_after(60):
             report = await bookie.gc.collect(ledgers(2))
         assert report.ledgers_deleted == [1]
         with pytest.raises(NoSuchLedger):

@@ -6,12 +6,12 @@ from __future__ import annotations
 import errno
 import logging
 import random
+import threading
 import zipfile
 from pathlib import Path
 from typing import cast
 
 import pytest
-import trio
 
 from geminga_bookie._tests.support import (
     KEY,
@@ -25,6 +25,7 @@ from geminga_bookie._tests.support import (
     read_all,
     read_lac,
     small_options,
+    until,
     until_writable,
 )
 from geminga_bookie.errors import (
@@ -38,6 +39,7 @@ from geminga_bookie.inprocess import InProcessBookie, open_bookie
 from geminga_bookie.options import BookieOptions, JournalOptions
 from geminga_bookie.port import BookiePort
 from geminga_bookie.storage.disk import OsDisk
+from geminga_bookie.storage.journal import Journal
 from geminga_bookie.storage.journal_files import journal_ids, read_mark
 
 PAGE_BYTES = 4096
@@ -211,14 +213,35 @@ async def test_noise_in_the_last_record_of_a_recycled_journal_is_an_error(
     assert len(errors(caplog)) == 1
 
 
+@pytest.fixture
+def marked(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set when a journal has marked its end."""
+    done, idle = threading.Event(), Journal.idle
+
+    def noted(journal: Journal) -> None:
+        idle(journal)
+        done.set()
+
+    monkeypatch.setattr(Journal, "idle", noted)
+    return done
+
+
+async def add_and_mark(
+    bookie: BookiePort, entry_id: int, marked: threading.Event, *, size: int = 100
+) -> None:
+    """Add an entry, and wait until the end behind it is marked."""
+    marked.clear()
+    await add(bookie, 1, [entry_id], size=size)
+    await until(marked.is_set)
+
+
 async def test_an_idle_journal_marks_its_end(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, marked: threading.Event
 ) -> None:
     """Then even a record that is gone without a trace is known to have been there."""
     async with open_bookie(small_options(tmp_path / "a")) as bookie:
-        await add(bookie, 1, [0])
-        await add(bookie, 1, [1], size=9000)
-        await trio.sleep(0.3)
+        await add_and_mark(bookie, 0, marked)
+        await add_and_mark(bookie, 1, marked, size=9000)
         copy_files(tmp_path / "a", tmp_path / "b")
     path = used_journal(tmp_path / "b")
     patch(path, last_record(path) + PAGE_BYTES, bytes(PAGE_BYTES))
@@ -227,11 +250,12 @@ async def test_an_idle_journal_marks_its_end(
     assert "ledger 1: entries 1 to 1" in errors(caplog)[0]
 
 
-async def test_the_end_mark_gives_way_to_the_next_record(tmp_path: Path) -> None:
+async def test_the_end_mark_gives_way_to_the_next_record(
+    tmp_path: Path, marked: threading.Event
+) -> None:
     async with open_bookie(small_options(tmp_path / "a")) as bookie:
         for entry_id in range(4):
-            await add(bookie, 1, [entry_id])
-            await trio.sleep(0.1)
+            await add_and_mark(bookie, entry_id, marked)
         copy_files(tmp_path / "a", tmp_path / "b")
     async with open_bookie(small_options(tmp_path / "b")) as bookie:
         report = storage_of(bookie).storage.reports[0]

@@ -209,7 +209,7 @@ async def test_a_bad_or_stalled_proxy_header_ends_the_connection(
     bound = await start(nursery, echo, proxy_header=True, handshake_timeout_s=0.05)
     stream = await trio.open_tcp_stream(*bound)
     await stream.send_all(begin)
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         assert not await ended(stream)
     assert caplog.text.count("PROXY header of 127.0.0.1") == 1
     await stream.aclose()
@@ -226,9 +226,11 @@ async def test_connections_of_one_address_are_bounded(nursery: trio.Nursery) -> 
     count = ConnectionCount(100, per_ip_max=1)
     bound = await start(nursery, echo, proxy_header=True, connections_max=count)
     streams = [await trio.open_tcp_stream(*bound) for _ in range(3)]
+    got = []
     for number, stream in enumerate(streams):
         await stream.send_all(b"PROXY TCP4 192.0.2.%d 10.0.0.1 1 2\r\nx" % (number // 2))
-    assert [len(await ended(each)) for each in streams] == [1, 0, 1]
+        got.append(len(await ended(stream)))
+    assert got == [1, 0, 1]
     assert (count.open, count.rejected) == (2, 1)
     for stream in streams:
         await stream.aclose()

@@ -107,7 +107,7 @@ def test_silent_when_the_loop_answers(caplog: pytest.LogCaptureFixture) -> None:
 
     watchdog = _Watchdog(Answers(), 0.001)
     watchdog.start()
-    assert enough.wait(10)
+    assert enough.wait(60)
     watchdog.stop()
     assert caplog.text == ""
 
@@ -132,5 +132,5 @@ def test_ends_with_the_loop(caplog: pytest.LogCaptureFixture) -> None:
 
     watchdog = _Watchdog(Ended(), 0.001)
     watchdog.start()
-    watchdog._thread.join(10)
+    watchdog._thread.join(60)
     assert not watchdog._thread.is_alive()

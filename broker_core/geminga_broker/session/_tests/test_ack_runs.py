@@ -142,5 +142,5 @@ async def test_a_run_of_acks_before_connect_closes_the_connection() -> None:
     async with open_broker() as broker:
         client = broker.client()
         await client.send(individual_acks(1, [(1, n, ()) for n in range(100)]))
-        with trio.fail_after(10):  # not only when CONNECT doesn't come in time
+        with trio.fail_after(20):  # not only when CONNECT doesn't come in time
             assert await client.next() is None

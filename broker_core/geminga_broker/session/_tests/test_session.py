@@ -140,9 +140,16 @@ async def test_a_client_that_never_reads_is_not_read() -> None:
         client = broker.client(sockets=True)
         await client.connect()
         (session,) = broker.service.connections.sessions
-        with trio.fail_after(5):
-            while session.liveness.reading:
-                with trio.move_on_after(0.02):
-                    await client.send(connection.PING * 2000)
-        assert session.stream.pending_bytes < 2 << 20
+
+        async def flood() -> None:
+            while True:
+                await client.send(connection.PING * 2000)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(flood)
+            with trio.fail_after(60):
+                while session.liveness.reading:  # noqa: ASYNC110
+                    await trio.sleep(0.01)
+            assert session.stream.pending_bytes < 2 << 20
+            nursery.cancel_scope.cancel()
         await client.stream.aclose()

@@ -30,10 +30,9 @@ class Peer:
     def __init__(self) -> None:
         self.to_app, self._app_receives = trio.open_memory_channel[Message](100)
         self._app_sends, self.from_app = trio.open_memory_channel[Message](100)
+        self.done = trio.Event()
 
-    async def run(
-        self, app: ASGIApp, path: str, query: str, headers: dict[str, str], done: trio.Event
-    ) -> None:
+    async def run(self, app: ASGIApp, path: str, query: str, headers: dict[str, str]) -> None:
         scope = {
             "type": "websocket", "path": path, "raw_path": path.encode(), "scheme": "ws",
             "query_string": query.encode(), "client": ("1.2.3.4", 5), "server": ("here", 8080),
@@ -43,7 +42,7 @@ class Peer:
         }  # fmt: skip
         await self.to_app.send({"type": "websocket.connect"})
         await app(scope, self._app_receives.receive, self._app_sends.send)
-        done.set()
+        self.done.set()
 
     async def next(self) -> Message:
         with trio.fail_after(60):
@@ -75,26 +74,26 @@ Open = Callable[..., Any]
 @asynccontextmanager
 async def opening(app: ASGIApp) -> AsyncIterator[Open]:
     """Opens WebSockets, which are closed at the block's end."""
-    peers: list[tuple[Peer, trio.Event]] = []
+    peers: list[Peer] = []
     async with trio.open_nursery() as nursery:
 
         async def open_(
             path: str, query: str = "", *, accepted: bool = True, **headers: str
         ) -> Peer:
-            peer, done = Peer(), trio.Event()
-            peers.append((peer, done))
-            nursery.start_soon(peer.run, app, f"/ws/v2/{path}", query, headers, done)
+            peer = Peer()
+            peers.append(peer)
+            nursery.start_soon(peer.run, app, f"/ws/v2/{path}", query, headers)
             if accepted:
                 message = await peer.next()
                 assert message["type"] == "websocket.accept", message
             return peer
 
         yield open_
-        for peer, done in peers:
-            if not done.is_set():
+        for peer in peers:
+            if not peer.done.is_set():
                 await peer.to_app.send({"type": "websocket.disconnect", "code": 1000})
                 with trio.fail_after(60):
-                    await done.wait()
+                    await peer.done.wait()
 
 
 @asynccontextmanager
@@ -254,7 +253,8 @@ async def test_sockets_of_one_role_are_bounded() -> None:
         assert await third.refusal() == (429, "Too many WebSockets of this role")
         await open_(f"consumer/{PRIVATE}/s", f"token={bearer('cons')}")
         await first.to_app.send({"type": "websocket.disconnect", "code": 1000})
-        await trio.sleep(0.2)
+        with trio.fail_after(60):
+            await first.done.wait()
         await open_(f"producer/{PRIVATE}", mine)
 
 

@@ -106,9 +106,9 @@ async def test_a_lookup_client_that_falls_silent_is_dropped(
 
 @pytest.mark.slow
 async def test_a_silent_tunnel_is_dropped() -> None:
-    async with brokers() as (broker,), proxied(broker, brokerProxyReadTimeoutMs="2500") as running:
+    async with brokers() as (broker,), proxied(broker, brokerProxyReadTimeoutMs="5000") as running:
         wire = await open_tunnel(running, broker)
-        for number in range(8):
+        for number in range(14):
             await wire.ask(producing.producer(TOPIC, 1, number), C.PRODUCER_SUCCESS)
             await trio.sleep(0.4)
         assert len(running.service.tunnels) == 1

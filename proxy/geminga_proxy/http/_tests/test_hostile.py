@@ -292,7 +292,7 @@ async def test_bodies_that_are_kept_are_bounded_together() -> None:
         async with trio.open_nursery() as nursery:
             for _ in range(8):
                 nursery.start_soon(ask)
-            with trio.fail_after(20):
+            with trio.fail_after(60):
                 while waiting < 8:  # noqa: ASYNC110
                     await trio.sleep(0.01)
             assert 3_000_000 <= running.service.kept.bytes <= 3_500_000
@@ -327,7 +327,7 @@ async def test_a_slow_body_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
         head = b"POST /admin HTTP/1.1\r\nHost: p\r\nContent-Length: 100000\r\n\r\n"
         await client.stream.send_all(head)
         answer = b""
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             async with trio.open_nursery() as nursery:
 
                 async def drip() -> None:
@@ -350,18 +350,22 @@ async def test_a_slow_body_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_client_that_reads_no_answer_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server_module, "CLIENT_SEND_S", 0.3)
+    given_up = trio.Event()
 
     async def torrent(broker: PlayedBroker, request: h11.Request, body: bytes, talk: Talk) -> None:
         await talk.stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (1 << 30))
-        while True:
-            await talk.stream.send_all(b"x" * 65536)
+        try:
+            while True:
+                await talk.stream.send_all(b"x" * 65536)
+        except trio.BrokenResourceError:
+            given_up.set()
 
     async with brokers(torrent) as (broker,), proxied(broker.port) as running:
         client = await Client.of(running)
         await client.stream.send_all(b"GET /admin HTTP/1.1\r\nHost: p\r\n\r\n")
-        await trio.sleep(1)
         got = 0
-        with trio.fail_after(20):
+        with trio.fail_after(60):
+            await given_up.wait()
             try:
                 while piece := await client.stream.receive_some(1 << 20):
                     got += len(piece)
@@ -385,7 +389,7 @@ async def test_websockets_of_one_role_are_bounded() -> None:
             lines += ["Host: p", f"Authorization: {token(role)}"]
             head = "\r\n".join(["GET /ws/v2/x HTTP/1.1", *lines, "", ""])
             await client.stream.send_all(head.encode())
-            with trio.fail_after(20):
+            with trio.fail_after(60):
                 return bytes(await client.stream.receive_some())[:12]
 
         assert [await upgrade(role) for role in ("joe", "joe", "joe", "ann")] == [
