@@ -48,7 +48,7 @@ async def test_many_sends_at_once(url: str, topic: str) -> None:
         got = [await consumer.receive(60) for _ in range(1000)]
         assert sorted(texts(got), key=int) == [str(n) for n in range(1000)]
         with pytest.raises(ga.ProducerQueueFullError):
-            for n in range(1000):
+            for n in range(100_000):
                 producer.send_nowait(b"%d" % n)
 
 
@@ -114,9 +114,11 @@ async def test_cancelled_receives_lose_nothing(url: str, topic: str) -> None:
         producing = asyncio.create_task(produce())
         got: list[ga.Message] = []
         cancelled = 0
+        patience_s = 0.0003
         while len(got) < 300:
+            patience_s *= 1.01  # a busy machine may need longer for one
             try:
-                async with asyncio.timeout(0.0003):
+                async with asyncio.timeout(patience_s):
                     while True:
                         got.append(await consumer.receive())
             except TimeoutError:

@@ -245,7 +245,7 @@ async def test_bounds(
         options = {"max_pending_messages": 10, "batching_max_publish_delay_s": 0.01}
         producer = await client.create_producer(partitioned(topic, 3), **options)
         with pytest.raises(geminga.ProducerQueueFullError, match="0 messages wait"):
-            for n in range(1000):
+            for n in range(100_000):  # as quick as the loop may be, it is outrun for a moment
                 producer.send_nowait(b"%d" % n)
         receipts = [await producer.submit(b"%d" % n) for n in range(1000)]
         await producer.flush()
@@ -257,7 +257,7 @@ async def test_bounds(
         assert len({each.partition for each in ids}) == 1
         large = await client.create_producer(f"{topic}-large")
         with pytest.raises(geminga.MemoryLimitError):
-            for _ in range(100):
+            for _ in range(10_000):
                 large.send_nowait(b"x" * 100_000)
         receipts = await large.submit_many([b"x" * 100_000] * 100)
         await large.flush()

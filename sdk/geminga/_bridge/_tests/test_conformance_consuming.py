@@ -197,15 +197,17 @@ async def test_listeners(face: Face, url: str, topic: str) -> None:
 @on_all_faces
 async def test_a_listener_may_close_its_consumer(face: Face, url: str, topic: str) -> None:
     seen: list[bytes] = []
+    closed: list[object] = []
 
     async def listener(consumer: Any, message: geminga.Message) -> None:
         seen.append(message.data)
         await consumer.aclose()
+        closed.append(consumer)
 
     async with face.connect(url) as client:
         await client.subscribe(topic, "s", message_listener=face.listener(listener))
         await fill(client, topic, 3, batching_enabled=False)
-        await face.until(lambda: seen)
+        await face.until(lambda: closed)
         async with client.subscribe(topic, "s") as again:
             assert await texts(again, 3) == numbers(3)
     assert seen == [b"0"]

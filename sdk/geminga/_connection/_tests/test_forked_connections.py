@@ -88,7 +88,7 @@ def idle_child() -> Iterator[None]:
 
 
 def all_ended(relay: Relay) -> bool:
-    return all(relay.ended.acquire(timeout=20) for _ in range(relay.accepted))
+    return all(relay.ended.acquire(timeout=60) for _ in range(relay.accepted))
 
 
 def test_of_a_program_without_a_loop(relay: Relay) -> None:
