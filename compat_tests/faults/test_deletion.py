@@ -9,13 +9,18 @@ import sqlite3
 import threading
 import urllib.error
 import urllib.request
+from contextlib import closing
+from functools import partial
+from typing import Any
 
 import pytest
 
 from compat_tests.faults.conftest import SETTINGS, TOPIC, Starter
-from compat_tests.processes import ServerProcess
+from compat_tests.processes import ServerProcess, wait_until
 from compat_tests.wire.raw import RawClient, read_all
+from geminga_broker.log.position_info import NO_LEDGER
 from geminga_protocol._tests.rounds import rounds
+from geminga_protocol.managed_ledger import decode_cursor_info
 
 KILLS = rounds(16)
 MESSAGES = 40
@@ -34,15 +39,18 @@ def test_a_deletion_that_is_killed_is_finished_or_had_not_begun(start: Starter) 
     server = start(settings=SMALL_LEDGERS)
     positions = _fill(server)
     outcomes = {True: 0, False: 0}
+    longest_s = 0.06
     for _ in range(KILLS):
         deleting = threading.Thread(target=_delete, args=(server,))
         deleting.start()
-        deleting.join(chance.random() * 0.06)  # until then, or until it has ended
+        deleting.join(chance.random() * longest_s)  # until then, or until it has ended
         server.kill()
         deleting.join()
         server = start(settings=SMALL_LEDGERS)
         exists = TOPIC in _get(server, PATH)
         outcomes[exists] += 1
+        # On a busy machine a deletion begins late.
+        longest_s = 2 * longest_s if exists else 0.06
         if exists:
             assert _get(server, f"{PATH}/faults/subscriptions") == ["s0", "s1"]
             assert [position for position, _ in read_all(server.address, TOPIC)] == positions
@@ -55,7 +63,9 @@ def test_a_deletion_that_is_killed_is_finished_or_had_not_begun(start: Starter) 
 
 
 def _fill(server: ServerProcess) -> list[tuple[int, int]]:
-    """Make the topic with two subscriptions."""
+    """Make the topic with two subscriptions, whose states are written: a kill while a cursor's
+    ledger is made leaves one that nobody uses.
+    """
     with RawClient(server.address) as client:
         client.producer(TOPIC)
         for number in range(2):
@@ -64,7 +74,16 @@ def _fill(server: ServerProcess) -> list[tuple[int, int]]:
         client.flow(MESSAGES)
         for _ in range(MESSAGES // 2):
             client.ack(*client.next_message()[0])
+        written = partial(_has_cursor_ledger, server)
+        wait_until(written, server.process, server.log_path, timeout_s=60)
         return positions
+
+
+def _has_cursor_ledger(server: ServerProcess) -> bool:
+    """Of the subscription that acknowledged; later states go to the same ledger."""
+    path = "/managed-ledgers/public/default/persistent/faults"
+    [(value,)] = _rows(server, "SELECT value FROM nodes WHERE parent = ? AND name = 's1'", path)
+    return decode_cursor_info(value).cursorsLedgerId != NO_LEDGER
 
 
 def _delete(server: ServerProcess) -> None:
@@ -84,11 +103,11 @@ def _get(server: ServerProcess, path: str) -> list[str]:
 
 def _nodes(server: ServerProcess, parent: str, name: str = "%") -> list[str]:
     """Paths of the metadata store, by SQL's patterns."""
+    query = "SELECT parent || '/' || name FROM nodes WHERE parent LIKE ? AND name LIKE ?"
+    return [str(row[0]) for row in _rows(server, query, parent, name)]
+
+
+def _rows(server: ServerProcess, query: str, *values: str) -> list[Any]:
     path = server.data_dir / "metadata.sqlite"
-    with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as store:
-        rows = store.execute(
-            "SELECT parent || '/' || name FROM nodes WHERE parent LIKE ? AND name LIKE ?",
-            (parent, name),
-        ).fetchall()
-    store.close()
-    return [str(row[0]) for row in rows]
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as store:
+        return store.execute(query, values).fetchall()
