@@ -214,7 +214,7 @@ def test_dispatch_is_held_to_a_topic_s_rate(peer: Peer) -> None:
     began = time.monotonic()
     consumer = peer.consumer(topic, ConsumerType.Shared)
     assert texts(receive(consumer, 40)) == numbered("", 0, 40)
-    assert 1.5 < time.monotonic() - began < 8
+    assert 1.5 < time.monotonic() - began < 30
 
 
 def test_limits_of_a_namespace(peer: Peer) -> None:

@@ -25,6 +25,9 @@ OPTIONS: dict[str, Any] = {
     "dead_letter_policy": DeadLetterPolicy(1, initial_subscription_name="kept"),
 }
 
+SILENT_S = 15
+"""After it nothing more comes; a busy machine needs a while to make the topics of the letters."""
+
 
 def run_java(server: ServerProcess, topics: list[str]) -> None:
     """The Java client's part: it writes to all topics, and letters from the first two."""
@@ -38,7 +41,7 @@ async def refuse(client: Client, topic: str) -> None:
     async with await client.subscribe(topic, "s", **OPTIONS) as consumer:
         try:
             while True:
-                consumer.negative_acknowledge(await consumer.receive(8))
+                consumer.negative_acknowledge(await consumer.receive(SILENT_S))
         except geminga.OperationTimeoutError:
             return
 
@@ -47,7 +50,7 @@ async def reconsume(client: Client, topic: str) -> None:
     async with await client.subscribe(topic, "s", retry_enabled=True, **OPTIONS) as consumer:
         try:
             while True:
-                await consumer.reconsume_later(await consumer.receive(8), 0.5)
+                await consumer.reconsume_later(await consumer.receive(SILENT_S), 0.5)
         except geminga.OperationTimeoutError:
             return
 

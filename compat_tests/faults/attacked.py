@@ -53,7 +53,7 @@ class Bystander:
     def is_served(self) -> None:
         """Raises unless a message comes through on the connection of old."""
         self.producer.send(b"still here")
-        self.consumer.acknowledge(self.consumer.receive(10))
+        self.consumer.acknowledge(self.consumer.receive(60))
 
 
 @pytest.fixture(scope="module")

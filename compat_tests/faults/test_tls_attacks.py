@@ -123,10 +123,10 @@ def test_clients_that_stall_in_the_handshake(attacked: Attacked) -> None:
         ):
             pass
         for client in stalled:
-            client.settimeout(max(0.1, 20 - (time.monotonic() - began)))
+            client.settimeout(max(0.1, 60 - (time.monotonic() - began)))
             assert _all(client) == b""
     finally:
         for client in stalled:
             client.close()
-    assert 8 < time.monotonic() - began < 20
+    assert 8 < time.monotonic() - began < 60
     attacked.bystander.is_served()
