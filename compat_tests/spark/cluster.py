@@ -17,7 +17,7 @@ from compat_tests.apache.jars import require_java
 from compat_tests.processes import spawn, wait_until
 from compat_tests.spark.session import JAVA_OPTIONS, LOOPBACK, spark_environment
 
-START_TIMEOUT_S = 40.0
+START_TIMEOUT_S = 120.0
 EXECUTOR_MB = 512
 WORKER_MB = 1024
 """A worker has room for an executor and for what Spark adds to one."""

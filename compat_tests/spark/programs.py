@@ -38,7 +38,7 @@ def start_program(
 def run_program(
     module: str,
     *arguments: str,
-    timeout_s: float = 100,
+    timeout_s: float = 200,
     env: Mapping[str, str] | None = None,
     python: str = sys.executable,
 ) -> list[Any]:

@@ -5,6 +5,7 @@ micro-batch, or into the test's own memory.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,24 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 from compat_tests.spark.topics import WAIT_S
 from pyspark_pulsar._spark_api import HAS_READ_LIMITS
 
-QUERY_S = 90
+QUERY_S = 200
+NOT_CONNECTED = "Python worker failed to connect back"
+"""Spark gives a source's Python process ten seconds to start; no setting says so. On a busy machine
+they may not do.
+"""
+STARTS = 5
+
+
+def start(writer: DataStreamWriter) -> StreamingQuery:
+    """Start a query whose source is ours; again, if its Python process started too late."""
+    for _ in range(STARTS):
+        query = writer.start()
+        while query.isActive and query.status["message"].startswith("Initializing"):
+            time.sleep(0.02)
+        error = query.exception()
+        if error is None or NOT_CONNECTED not in str(error):
+            break
+    return query
 
 
 def drain(
@@ -34,11 +52,11 @@ def finish(writer: DataStreamWriter, *, limited: bool = False) -> StreamingQuery
     micro-batch only, so that one that is `limited` by options goes on until nothing is left.
     """
     if limited and not HAS_READ_LIMITS:
-        query = writer.start()
+        query = start(writer)
         query.processAllAvailable()
         query.stop()
     else:
-        query = writer.trigger(availableNow=True).start()
+        query = start(writer.trigger(availableNow=True))
         assert query.awaitTermination(QUERY_S), "the query doesn't end"
     return query
 
@@ -88,11 +106,11 @@ class Seen:
             ended = query is not None and not query.isActive
             return ended or len(self.values) >= count
 
+        until_s = time.monotonic() + 4 * WAIT_S
         with self._changed:
-            for _ in range(4):
+            while time.monotonic() < until_s and not is_done():
                 # Looks whether the query has failed meanwhile.
-                if self._changed.wait_for(is_done, WAIT_S):
-                    break
+                self._changed.wait(1)
         assert len(self.values) >= count, (
             self.values,
             self.query and self.query.exception(),
@@ -106,7 +124,7 @@ def running(frame: DataFrame, checkpoint: Path, seen: Seen | None = None) -> Ite
     seen = seen or Seen()
     writer: Any = frame.writeStream.foreachBatch(seen.take)
     writer = writer.option("checkpointLocation", str(checkpoint))
-    seen.query = writer.trigger(processingTime="200 milliseconds").start()
+    seen.query = start(writer.trigger(processingTime="200 milliseconds"))
     try:
         yield seen
     finally:

@@ -134,7 +134,7 @@ def test_a_program_that_says_nothing_of_workers(tmp_path: Path, first: str) -> N
     environ["PATH"] = f"{tmp_path}:{environ['PATH']}"
     program = [sys.executable, "-m", "compat_tests.spark.plain_program", first, str(tmp_path)]
     done = subprocess.run(
-        program, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=100, check=True
+        program, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=250, check=True
     )
     if first == "connector":
         assert "option service.url: must be given" in done.stdout

@@ -95,7 +95,7 @@ def test_nulls_and_other_clients(spark: SparkSession, either: Pulsar) -> None:
             assert not any(each.is_null for each in found)
     with skipped_without(JAVA_CLIENT):
         command = jars.java_command("Pairs", [either.url, *topics.values()])
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
     assert told == [[list(each) for each in wanted]] * 2, done.stderr[-2000:]
 

@@ -29,7 +29,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Keys:
 def server(keys: Keys, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     running = start_broker("geminga", tmp_path_factory.mktemp("secured"), keys)
     yield running
-    assert running.stop(timeout_s=10) == 0, running.log_tail()
+    assert running.stop(timeout_s=60) == 0, running.log_tail()
 
 
 def options(server: ServerProcess, keys: Keys, method: str, role: str) -> dict[str, str]:

@@ -30,7 +30,7 @@ from pyspark_pulsar.cli._results import Form, print_result
 from pyspark_pulsar.cli._tables import Tables
 
 BEELINE = Path(pyspark.__file__).parent / "bin" / "beeline"
-START_S = 60.0
+START_S = 150.0
 """An engine of its own takes 5 s when it is alone, and several times that when it isn't."""
 
 

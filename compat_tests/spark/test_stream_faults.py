@@ -63,7 +63,7 @@ def start(pulsar: Pulsar, topic: str, folder: Path) -> tuple[subprocess.Popen[st
 
 def wait_for(folder: Path, files: str, count: int, process: subprocess.Popen[str]) -> None:
     """Until the folder has so many such files. Raises AssertionError if they don't come."""
-    until_s = time.monotonic() + 90
+    until_s = time.monotonic() + 200
     while len(list(folder.glob(files))) < count:
         assert process.poll() is None, process.communicate()[1][-4000:]
         assert time.monotonic() < until_s, f"{files} do not come"
@@ -102,7 +102,7 @@ def test_a_task_that_is_killed_in_the_middle_is_tried_again(
         for pid in victims:
             os.kill(pid, signal.SIGKILL)
         assert victims, "no task was running"
-        _, said = process.communicate(timeout=90)
+        _, said = process.communicate(timeout=200)
     finally:
         process.kill()
     assert process.returncode == 0, said[-4000:]
@@ -180,6 +180,6 @@ def test_a_topic_that_is_deleted_under_the_query(
             # It may go between two looks at it.
             why = f"{gone}: it (no longer exists|ends at -1:-1)"
             with pytest.raises(StreamingQueryException, match=why):
-                seen.query.awaitTermination(60)
+                seen.query.awaitTermination(200)
         else:
             assert seen.wait_for(9) == texts(0, 9)

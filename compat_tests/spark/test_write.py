@@ -37,7 +37,7 @@ def run(frame: DataFrame, pulsar: Pulsar, checkpoint: Path, **options: str) -> S
     writer = frame.writeStream.format("pulsar").option("service.url", pulsar.url)
     writer = writer.options(**options).option("checkpointLocation", str(checkpoint))
     query = writer.trigger(availableNow=True).start()
-    query.awaitTermination(100)
+    query.awaitTermination(200)
     return query
 
 
@@ -153,7 +153,7 @@ def test_a_stream_and_what_it_writes_in_batches(
     assert sorted(each.value["id"] for each in found) == list(range(300))
     assert {each.sequence_id >> 32 for each in found} == {0, 1, 2}
     writer = frame.writeStream.foreachBatch(batch).trigger(availableNow=True)
-    writer.option("checkpointLocation", str(tmp_path / "c2")).start().awaitTermination(100)
+    writer.option("checkpointLocation", str(tmp_path / "c2")).start().awaitTermination(200)
     assert sorted(int(each.data) for each in either.messages(batched)) == list(range(300))
 
 

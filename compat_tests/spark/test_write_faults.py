@@ -66,7 +66,7 @@ def test_a_stream_whose_driver_is_killed_goes_on_from_its_checkpoint(
 
 def wait_for(pulsar: Pulsar, topic: str, messages: int, process: subprocess.Popen[str]) -> None:
     """Until the topic has so many messages. Raises AssertionError if the program ends before."""
-    until_s = time.monotonic() + 90
+    until_s = time.monotonic() + 200
     earliest = geminga.InitialPosition.EARLIEST
     with pulsar.client.subscribe(topic, "watch", initial_position=earliest) as consumer:
         while messages > 0:

@@ -16,7 +16,7 @@ from compat_tests.processes import ServerProcess
 from geminga.producer import MessageKeywords
 from pyspark_pulsar._tests.admin import ask
 
-WAIT_S = 15.0
+WAIT_S = 60.0
 SETTINGS = {
     "acknowledgmentAtBatchIndexLevelEnabled": "true",
     # What no subscription holds would be trimmed with its ledger.

@@ -17,7 +17,7 @@ from pyspark_pulsar._positions import BEGIN, Position, TopicRange
 from pyspark_pulsar._scan._task import ScanPlan, scan
 from pyspark_pulsar._tests.streaming import VALUE, Broker, Query, full, started
 
-WAIT_S = 30.0
+WAIT_S = 60.0
 COMPACTED = {"readCompacted": "true"}
 
 

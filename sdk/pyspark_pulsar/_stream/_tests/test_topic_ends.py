@@ -56,7 +56,7 @@ def test_no_backlog_is_shown_and_nothing_is_fetched(broker: Broker) -> None:
     for first in (1, 20):
         last = broker.send(topic, *numbers(first, first + 10))[-1]
         assert ends.last([full(topic)]) == {full(topic): last.entry}
-    for _ in range(50):
+    for _ in range(600):
         (watcher,) = [
             each
             for name, each in broker.ask("GET", f"{topic}/stats")["subscriptions"].items()
