@@ -92,7 +92,7 @@ def run_guide(
     folder: Path,
     *,
     ports: Mapping[str, str] | None = None,
-    timeout_s: float = 250,
+    timeout_s: float = 500,
 ) -> None:
     """Run a guide in an empty folder; nothing that it started is left. `ports` are those of servers
     that are there already, by what the guide calls them. Raises AssertionError.

@@ -141,7 +141,7 @@ def test_readme_tells_what_a_command_needs() -> None:
         "import sys; sys.modules['jwt'] = None; from geminga.cli import main; "
         "main(['tokens', 'create-secret-key'], prog_name='geminga')"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=400)
     told = re.search(r"geminga\[(\w+)\]", done.stderr)
     assert told is not None, done.stderr
     readme = (ROOT / "README.md").read_text()

@@ -21,7 +21,6 @@ KEYS = 40
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_compacted_values_survive_kills(start: Starter) -> None:
     """Nothing but the compaction holds the log: what it passed is trimmed."""
     chance = random.Random(50)

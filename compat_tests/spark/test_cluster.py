@@ -21,7 +21,6 @@ from geminga import schema
 
 PROGRAM = "compat_tests.spark.cluster_program"
 MESSAGES = 3000
-pytestmark = pytest.mark.timeout(240)  # a driver and two executors, each an engine of its own
 
 Run = Callable[..., list[Any]]
 
@@ -66,7 +65,7 @@ def run(cluster: Cluster, pulsar: Pulsar, source: str, target: str, tmp_path: Pa
             **more,
         }
         python = program.pop("python", sys.executable)
-        return run_program(PROGRAM, scenario, json.dumps(program), timeout_s=200, python=python)
+        return run_program(PROGRAM, scenario, json.dumps(program), timeout_s=500, python=python)
 
     return answers
 

@@ -163,7 +163,6 @@ def command(pulsar: Pulsar, namespace: str, *arguments: str) -> list[str]:
     return [*geminga_command(), "sql", "-u", pulsar.url, *small, *arguments]
 
 
-@pytest.mark.timeout(200)  # it starts an engine of its own
 def test_the_command_stops_at_what_fails(pulsar: Pulsar, namespace: str, tmp_path: Path) -> None:
     script = tmp_path / "script.sql"
     script.write_text("select max(id) as id from orders; -- the last; of all\nselec 1; select 2")
@@ -182,7 +181,6 @@ def test_the_command_stops_at_what_fails(pulsar: Pulsar, namespace: str, tmp_pat
     assert list(tmp_path.iterdir()) == [script], "something was left in the folder"
 
 
-@pytest.mark.timeout(200)  # it starts an engine of its own
 def test_the_prompt(pulsar: Pulsar, namespace: str) -> None:
     """At a terminal: statements of several lines, an error that ends nothing, and a way out."""
     ours, theirs = pty.openpty()
@@ -207,7 +205,6 @@ def test_the_prompt(pulsar: Pulsar, namespace: str) -> None:
     assert re.search(r"^n\n-+\n42\n", text, re.MULTILINE), text
 
 
-@pytest.mark.timeout(300)  # two engines and a JDBC client
 def test_jdbc(pulsar: Pulsar, namespace: str, tmp_path: Path) -> None:
     """Spark's own JDBC client asks Spark's own server, which has topics as tables."""
     log_path = tmp_path / "server.log"

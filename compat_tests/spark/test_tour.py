@@ -8,13 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from compat_tests.processes import ROOT, guarded
 from compat_tests.spark.session import spark_environment
 
 
-@pytest.mark.timeout(300)  # an engine of its own, and eight queries
 def test_the_tour(tmp_path: Path) -> None:
     plot = tmp_path / "tour.png"
     tour = [sys.executable, str(ROOT / "examples" / "spark_tour.py"), "--plot", str(plot)]
@@ -24,7 +21,7 @@ def test_the_tour(tmp_path: Path) -> None:
         env={**os.environ, **spark_environment(), "MPLCONFIGDIR": str(tmp_path / "matplotlib")},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=570,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
