@@ -14,9 +14,9 @@ import trio
 
 from geminga_bookie.client.api import DigestType
 from geminga_bookie.client.client import BookkeeperClient
+from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.inprocess import open_bookie
 from geminga_bookie.options import BookieOptions, DiskOptions, GcOptions, JournalOptions
-from geminga_bookie.port import BookiePort
 from geminga_broker.cluster.lookup import Addresses
 from geminga_broker.cluster.registration import registered
 from geminga_broker.config import MIB, BrokerConfig
@@ -128,11 +128,11 @@ async def _open_broker(
     options: StandaloneOptions, store: MetadataStore
 ) -> AsyncIterator[BrokerService]:
     """Bookie, ledger client, managed ledgers and broker; closed in reverse order."""
-    ports: dict[str, BookiePort] = {}
-    client = BookkeeperClient(ports, store)
+    bookies = KnownBookies()
+    client = BookkeeperClient(bookies, store)
     settings = bookie_options(options)
     async with open_bookie(settings, client.ledgers, metadata=store) as bookie:
-        ports[bookie.bookie_id] = bookie
+        bookies.join(bookie)
         async with ManagedLedgerFactory(client, store, log_options(options.config)) as logs:
             await logs.finish_deletions()
             async with open_service(options.config, store, logs) as service:

@@ -8,6 +8,7 @@ from functools import partial
 import trio
 
 from geminga_bookie.client.client import BookkeeperClient
+from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.client.metadata_store import LedgerMetadataStore
 from geminga_bookie.inprocess import open_bookie
 from geminga_broker.cluster.lookup import Addresses
@@ -86,7 +87,7 @@ class Cluster:
         nursery: trio.Nursery,
         task_status: trio.TaskStatus[Life],
     ) -> None:
-        client = BookkeeperClient({door.bookie_id: door}, metadata)
+        client = BookkeeperClient(KnownBookies([door]), metadata)
         async with ManagedLedgerFactory(client, metadata, log_options(self.config)) as logs:
             service = BrokerService(self.config, metadata, logs, nursery)
             life = Life(service, door, metadata)

@@ -1,33 +1,55 @@
-"""Appending to a ledger: pipelined, completed in order (spec BK-20; Apache's LedgerHandle).
+"""Appending to a ledger: pipelined, completed in order (spec BK-20, BK-21; Apache's LedgerHandle).
 
 An append goes to the bookies of its entries' write sets at once. Those answer by runs, in any order
-between them; it completes, run by run, as far as ack quorums have all entries.
+between them; it completes, run by run, as far as ack quorums have all entries. A bookie that fails
+is replaced by another from the first entry on that is not confirmed; without another one the ledger
+goes on as long as ack quorums are left.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
-from geminga_bookie.client.api import LedgerState
+import trio
+
+from geminga_bookie.client.api import LedgerMetadata, LedgerState
+from geminga_bookie.client.directory import BookieDirectory
+from geminga_bookie.client.ensemble_change import write_change
 from geminga_bookie.client.metadata_store import LedgerMetadataStore, VersionedMetadata
-from geminga_bookie.client.quorum import Acked, Quorums
-from geminga_bookie.client.read import LedgerReader, port_of
+from geminga_bookie.client.placement import change_ensemble
+from geminga_bookie.client.quorum import Quorums
+from geminga_bookie.client.read import LedgerReader
+from geminga_bookie.client.replicas import Replica, Replicas
 from geminga_bookie.errors import (
     BookkeeperError,
+    IncorrectParameter,
     LedgerClosed,
     LedgerFenced,
     MetadataConflict,
+    NotEnoughBookies,
+    RequestTimeout,
+    UnauthorizedAccess,
 )
-from geminga_bookie.port import AddDone, BookiePort
+from geminga_bookie.port import AddDone
 from geminga_protocol.bookkeeper import digest as packets
 from geminga_protocol.bookkeeper.digest import Digest
 from geminga_protocol.buffers import Buffer
 from geminga_runtime.waiters import Promise
 
 _log = logging.getLogger(__name__)
+
+CLOSE_WAIT_S = 30.0
+"""A close waits so long for pending appends, which fail then."""
+CHANGE_WAIT_S = 30.0
+"""A change of the ensemble must be durable within this time, or the ledger fails."""
+SPARE_POLL_S = 10.0
+"""Interval of looking for another bookie while none is writable."""
+
+_GIVES_UP = (LedgerFenced, UnauthorizedAccess, IncorrectParameter)
+"""Answers that every bookie would give: no other one is tried."""
 
 
 class _Pending(NamedTuple):
@@ -52,21 +74,22 @@ class LedgerWriter(LedgerReader):
         self,
         known: VersionedMetadata,
         digest: Digest,
-        ports: Mapping[str, BookiePort],
+        bookies: BookieDirectory,
         store: LedgerMetadataStore,
+        nursery: trio.Nursery | None,
     ) -> None:
-        super().__init__(known.metadata, digest, ports)
+        super().__init__(known.metadata, digest, bookies, store)
         self._known = known
-        self._store = store
+        self._nursery = nursery
         metadata = known.metadata
-        self._quorums = Quorums(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
-        self._replicas = [
-            (port_of(ports, bookie_id), self._answer_of(place))
-            for place, bookie_id in enumerate(metadata.ensembles[0])
-        ]
-        self._is_striped = metadata.write_quorum < metadata.ensemble_size
-        self._acked = [Acked(self._quorums, place, 0) for place in range(metadata.ensemble_size)]
-        self._master_key = packets.master_key(known.metadata.password)
+        self._replicas = Replicas(
+            metadata.ledger_id,
+            packets.master_key(metadata.password),
+            Quorums(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum),
+            metadata.ensembles[0],
+            bookies,
+            self._answered_by,
+        )
         self.packet_head_bytes = digest.overhead_bytes
         """Size of a packet's part before the payload."""
         self.last_add_pushed = -1
@@ -76,6 +99,12 @@ class LedgerWriter(LedgerReader):
         """Entries before this id are complete."""
         self._failure: BookkeeperError | None = None
         self._drained: Promise[None] | None = None
+        self._replacing: trio.CancelScope | None = None
+        """The task that replaces failed bookies, if there is one."""
+        self._failed_again = trio.Event()
+        self._is_changing = False
+        """A new fragment is being written: until it is durable nothing is confirmed, since the
+        entries that are not confirmed yet belong to it."""
 
     def append(self, entries: Sequence[Sequence[Buffer]], done: AddDone) -> tuple[int, list[bytes]]:
         """Queue entries, each given as the parts of its payload; buffers are copied before this
@@ -84,10 +113,9 @@ class LedgerWriter(LedgerReader):
 
         Never blocks; failures go to `done`. Runs come in order; after an error all later ones fail.
         """
-        ledger_id = self.ledger_id
         first = self.last_add_pushed + 1
         made, length = self._digest.packets(
-            ledger_id, first, self.last_add_confirmed, self._pushed_length, entries
+            self.ledger_id, first, self.last_add_confirmed, self._pushed_length, entries
         )
         if self._failure is not None:
             done(first, len(made), self._failure)
@@ -96,74 +124,74 @@ class LedgerWriter(LedgerReader):
         self.last_add_pushed = end - 1
         self._pushed_length = length
         self._pending.append(_Pending(first, end, made, length, done))
-        if self._is_striped:
-            self._add_shares(first, made)
-            return first, made
-        for bookie, added in self._replicas:
-            bookie.add(ledger_id, self._master_key, first, made, added)
+        self._replicas.send(first, made)
         return first, made
-
-    def _add_shares(self, first: int, made: Sequence[bytes]) -> None:
-        for place, (bookie, added) in enumerate(self._replicas):
-            for begin, behind in self._quorums.runs(place, first, first + len(made)):
-                run = made[begin - first : behind - first]
-                bookie.add(self.ledger_id, self._master_key, begin, run, added)
 
     async def read_last_add_confirmed(self) -> int:
         """The writer's own last add confirmed."""
         return self.last_add_confirmed
 
+    def _take(self, metadata: LedgerMetadata) -> None:
+        """Only where earlier entries are: the end is known here."""
+        if metadata.state is LedgerState.OPEN:
+            self._metadata = metadata
+
     async def close(self) -> None:
-        """Wait for pending appends, then close the ledger by compare-and-set; after a failed append
-        at the last confirmed entry. Raises LedgerFenced if another client has recovered the ledger.
-        Idempotent.
+        """Wait for pending appends, at most CLOSE_WAIT_S, then close the ledger by compare-and-set;
+        after a failed append at the last confirmed entry. Raises LedgerFenced if another client has
+        recovered the ledger. Idempotent.
         """
         if self._pending:
             if self._drained is None:
                 self._drained = Promise()
-            await self._drained.wait()
+            with trio.move_on_after(CLOSE_WAIT_S) as waiting:
+                await self._drained.wait()
+            if waiting.cancelled_caught:
+                text = f"ledger {self.ledger_id}: no ack quorum answered in {CLOSE_WAIT_S:g} s"
+                self._fail(RequestTimeout(text))
         if isinstance(self._failure, LedgerFenced):
             raise self._failure
         if self._failure is None:
             self._failure = LedgerClosed(f"ledger {self.ledger_id}")
-        if self._known.metadata.state is LedgerState.CLOSED:
+        self._stop_replacing()
+        while self._known.metadata.state is not LedgerState.CLOSED:
+            closed = self._known.closed(self.last_add_confirmed, self.length)
+            try:
+                self._known = await self._store.update(self._known, closed)
+            except MetadataConflict:
+                self._known = await self._store.read(self.ledger_id)  # noqa: ASYNC120
+                if self._known.metadata.state is not LedgerState.OPEN:
+                    self._check_end(self._known.metadata)
+        self._metadata = self._known.metadata
+
+    def _check_end(self, found: LedgerMetadata) -> None:
+        """Another client, or a close of this one whose answer was lost, was first."""
+        end = self.last_add_confirmed, self.length
+        if found.state is LedgerState.CLOSED and (found.last_entry_id, found.length) == end:
             return
-        closed = self._known.closed(self.last_add_confirmed, self.length)
-        try:
-            self._known = await self._store.update(self._known, closed)
-        except MetadataConflict:
-            self._known = await self._store.read(self.ledger_id)  # noqa: ASYNC120
-            if self._known.metadata != closed:
-                self._failure = LedgerFenced(f"ledger {self.ledger_id} was taken over")
-                raise self._failure from None
-        self._metadata = closed
+        self._failure = LedgerFenced(f"ledger {self.ledger_id} was taken over")
+        raise self._failure from None
 
     def abandon(self, error: BookkeeperError) -> None:
         """Fail all pending and later appends with the error."""
         if self._failure is None:
             self._fail(error)
 
-    def _answer_of(self, place: int) -> AddDone:
-        """The callback for runs of the bookie at that place."""
-
-        def added(first: int, count: int, error: BookkeeperError | None) -> None:
-            if self._failure is not None:
-                return
-            if error is not None:
-                self._fail(error)
-            elif self._acked[place].add(first, first + count):
-                self._confirm()
-
-        return added
+    def _answered_by(
+        self, replica: Replica, first: int, count: int, error: BookkeeperError | None
+    ) -> None:
+        """A bookie has stored a run, or not."""
+        if self._failure is not None or replica.failure is not None:
+            return
+        if error is not None:
+            self._bookie_failed(replica, error)
+        elif replica.acked.add(first, first + count) and not self._is_changing:
+            self._confirm()
 
     def _confirm(self) -> None:
         confirmed = self.last_add_confirmed + 1
-        acked = self._acked
-        end = acked[0].to
-        if len(acked) > 1:
-            end = self._quorums.confirmed_end([each.to for each in acked], confirmed)
-        end = min(end, self.last_add_pushed + 1)
-        if end == confirmed:
+        end = min(self._replicas.confirmed_end(confirmed), self.last_add_pushed + 1)
+        if end <= confirmed:
             return
         self.last_add_confirmed = end - 1
         pending = self._pending
@@ -181,6 +209,7 @@ class LedgerWriter(LedgerReader):
 
     def _fail(self, error: BookkeeperError) -> None:
         self._failure = error
+        self._stop_replacing()
         while self._pending:
             head = self._pending.popleft()
             self._answer(head, head.end, error)
@@ -194,6 +223,106 @@ class LedgerWriter(LedgerReader):
             append.done(first, end - first, error)
         except Exception:
             _log.exception("ledger %d: the answer to an append failed", self.ledger_id)
+
+    # ---- a bookie that fails ----
+
+    def _bookie_failed(self, replica: Replica, error: BookkeeperError) -> None:
+        if isinstance(error, _GIVES_UP):
+            self._fail(error)
+            return
+        self._replicas.give_up(replica, error)
+        if self._replacing is not None:
+            self._failed_again.set()
+        elif self._nursery is None or not (self._replicas.can_confirm() or self._has_spare()):
+            self._fail(error)
+        else:
+            _log.warning(
+                "ledger %d: gives up bookie %s: %s", self.ledger_id, replica.bookie_id, error
+            )
+            self._replacing = trio.CancelScope()
+            self._nursery.start_soon(self._replace_failed, self._replacing, error)
+
+    def _has_spare(self) -> bool:
+        try:
+            change_ensemble(
+                self._known.metadata,
+                self._replicas.avoided(),
+                self.last_add_confirmed,
+                self._bookies.writable(),
+            )
+        except NotEnoughBookies:
+            return False
+        return True
+
+    async def _replace_failed(self, scope: trio.CancelScope, error: BookkeeperError) -> None:
+        """Replace failed bookies until there are none, waiting for other ones as long as ack
+        quorums are left.
+        """
+        with scope:
+            while not self._replicas.is_whole:
+                self._failed_again = trio.Event()
+                self._is_changing = True
+                is_replaced = await self._change_once()
+                self._is_changing = False
+                if self._failure is not None:
+                    return
+                self._confirm()
+                if not is_replaced:
+                    if not self._replicas.can_confirm():
+                        self._fail(error)
+                        return
+                    await self._wait_for_spare()
+            self._replacing = None
+
+    async def _change_once(self) -> bool:
+        """Write a new fragment and send its bookies what they lack; False if no bookie is left."""
+        lac, failed = self.last_add_confirmed, self._replicas.avoided()
+        failure: BookkeeperError
+        with trio.move_on_after(CHANGE_WAIT_S) as waiting:
+            try:
+                self._known = await write_change(
+                    self._store, self._known, failed, lac, self._bookies
+                )
+            except NotEnoughBookies:
+                return False
+            except BookkeeperError as error:
+                failure = error
+            else:
+                self._begin_fragment(self._known.metadata, lac + 1)
+                return True
+        if waiting.cancelled_caught:
+            failure = RequestTimeout(
+                f"ledger {self.ledger_id}: the metadata store did not take another ensemble in "
+                f"{CHANGE_WAIT_S:g} s"
+            )
+        self._fail(failure)
+        return False
+
+    def _begin_fragment(self, metadata: LedgerMetadata, first: int) -> None:
+        self._metadata = metadata
+        came = self._replicas.change(metadata.ensembles[max(metadata.ensembles)], first)
+        runs = [
+            (max(first, each.first), each.packets[max(0, first - each.first) :])
+            for each in self._pending
+        ]
+        for replica in came:
+            self._replicas.begin(replica, runs)
+
+    async def _wait_for_spare(self) -> None:
+        """Wait until another bookie may take new entries, or one more has failed."""
+        with trio.move_on_after(SPARE_POLL_S):
+            async with trio.open_nursery() as nursery:
+
+                async def first_of(wait: Callable[[], Awaitable[None]]) -> None:
+                    await wait()
+                    nursery.cancel_scope.cancel()
+
+                nursery.start_soon(first_of, self._failed_again.wait)
+                nursery.start_soon(first_of, self._bookies.wait_change)
+
+    def _stop_replacing(self) -> None:
+        if self._replacing is not None:
+            self._replacing.cancel()
 
 
 def append_whole(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+
+import trio
 
 from geminga_bookie.client.api import LedgerMetadata, LedgerOptions, LedgerState
 from geminga_bookie.client.append import LedgerWriter
+from geminga_bookie.client.directory import BookieDirectory
 from geminga_bookie.client.ledger_recovery import recover as recover_ledger
 from geminga_bookie.client.metadata_store import LedgerMetadataStore
 from geminga_bookie.client.placement import choose_ensemble
 from geminga_bookie.client.read import LedgerReader
 from geminga_bookie.errors import MetadataConflict, UnauthorizedAccess
-from geminga_bookie.port import BookiePort
 from geminga_protocol.bookkeeper.digest import Digest
 from geminga_runtime.clock import wall_clock_ms
 from geminga_runtime.metadata.api import MetadataStore
@@ -23,18 +25,23 @@ _DIGESTS_KEPT_MAX = 256
 
 
 class BookkeeperClient:
-    """Creates, opens and deletes ledgers over bookie ports by bookie id. All methods also raise
+    """Creates, opens and deletes ledgers on the bookies of a directory. All methods also raise
     MetadataError.
+
+    A nursery is for the replacement of bookies that fail while their ledger is written; without
+    one, such a bookie ends its ledger.
     """
 
     def __init__(
         self,
-        ports: Mapping[str, BookiePort],
+        bookies: BookieDirectory,
         store: MetadataStore,
         *,
+        nursery: trio.Nursery | None = None,
         now_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
-        self._ports = ports
+        self._bookies = bookies
+        self._nursery = nursery
         self._store = LedgerMetadataStore(store)
         self._now_ms = now_ms
         self._digests: dict[tuple[int, bytes], Digest] = {}
@@ -49,7 +56,7 @@ class BookkeeperClient:
             raise ValueError("a ledger needs 1 <= ack quorum <= write quorum <= ensemble size")
         for _ in range(_ID_ATTEMPTS_MAX):
             ledger_id = await self._store.next_ledger_id()
-            ensemble = choose_ensemble(list(self._ports), options.ensemble_size, ledger_id)
+            ensemble = choose_ensemble(self._bookies.writable(), options.ensemble_size, ledger_id)
             metadata = LedgerMetadata(
                 ledger_id=ledger_id,
                 ensemble_size=options.ensemble_size,
@@ -68,7 +75,8 @@ class BookkeeperClient:
                 known = await self._store.create(metadata)
             except MetadataConflict:
                 continue
-            return LedgerWriter(known, self._digest(metadata), self._ports, self._store)
+            digest = self._digest(metadata)
+            return LedgerWriter(known, digest, self._bookies, self._store, self._nursery)
         raise MetadataConflict(f"{_ID_ATTEMPTS_MAX} ledger ids in a row were taken")
 
     async def open(self, ledger_id: int, password: bytes, *, recover: bool) -> LedgerReader:
@@ -81,8 +89,8 @@ class BookkeeperClient:
             raise UnauthorizedAccess(f"wrong password for ledger {ledger_id}")
         digest = self._digest(known.metadata)
         if recover:
-            known = await recover_ledger(known, digest, self._store, self._ports)
-        handle = LedgerReader(known.metadata, digest, self._ports)
+            known = await recover_ledger(known, digest, self._store, self._bookies)
+        handle = LedgerReader(known.metadata, digest, self._bookies, self._store)
         if known.metadata.state is not LedgerState.CLOSED:
             await handle.read_last_add_confirmed()
         return handle

@@ -2,31 +2,38 @@
 
 State OPEN -> IN_RECOVERY, fence, read from the last add confirmed on, write again what any bookie
 has, close by compare-and-set. Of two concurrent recoveries the second one to close
-takes the first one's end.
+takes the first one's end. Bookies that take the place of failed ones are in the metadata only with
+the close: until then readers would look for entries where they may not be yet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import trio
 
 from geminga_bookie.client.api import LedgerMetadata, LedgerState
 from geminga_bookie.client.confirmed import confirmed_in
+from geminga_bookie.client.directory import BookieDirectory
 from geminga_bookie.client.metadata_store import LedgerMetadataStore, VersionedMetadata
-from geminga_bookie.client.placement import covers_every_ack_quorum, ensemble_of, write_set
-from geminga_bookie.client.read import port_of
+from geminga_bookie.client.placement import (
+    change_ensemble,
+    covers_every_ack_quorum,
+    ensemble_of,
+    write_set,
+)
+from geminga_bookie.client.quorum import Quorums
 from geminga_bookie.errors import (
     BookkeeperError,
     DigestMismatch,
     MetadataConflict,
     NoSuchEntry,
     NoSuchLedger,
+    NotEnoughBookies,
     UnauthorizedAccess,
     UnknownLedgerState,
 )
-from geminga_bookie.port import BookiePort
 from geminga_protocol.bookkeeper import digest as packets
 from geminga_protocol.bookkeeper.digest import Digest, DigestError
 from geminga_runtime.waiters import Promise
@@ -41,7 +48,7 @@ async def recover(
     known: VersionedMetadata,
     digest: Digest,
     store: LedgerMetadataStore,
-    ports: Mapping[str, BookiePort],
+    bookies: BookieDirectory,
 ) -> VersionedMetadata:
     """Fence, recover and close the ledger; returns its closed metadata. Raises UnknownLedgerState
     if too few bookies respond to find the ledger's end: a later retry may succeed. Raises
@@ -53,9 +60,8 @@ async def recover(
             if known.metadata.state is LedgerState.OPEN:
                 fencing = replace(known.metadata, state=LedgerState.IN_RECOVERY)
                 known = await store.update(known, fencing)
-            recovery = _Recovery(known.metadata, digest, ports)
-            last_entry_id, length = await recovery.run()
-            known = await store.update(known, known.closed(last_entry_id, length))
+            closed = await _Recovery(known.metadata, digest, bookies).run()
+            known = await store.update(known, closed)
         except MetadataConflict:
             known = await store.read(known.metadata.ledger_id)
     return known
@@ -64,16 +70,21 @@ async def recover(
 class _Recovery:
     """One attempt, with one version of the metadata."""
 
-    def __init__(
-        self, metadata: LedgerMetadata, digest: Digest, ports: Mapping[str, BookiePort]
-    ) -> None:
+    def __init__(self, metadata: LedgerMetadata, digest: Digest, bookies: BookieDirectory) -> None:
         self._metadata = metadata
+        """As the writer left it: entries are read from its ensembles."""
+        self._changed = metadata
+        """With the bookies that entries are written to."""
+        self._fenced: set[str] = set()
+        """Bookies that answered a fence."""
+        self._failed: set[str] = set()
+        """Bookies that didn't take entries."""
         self._digest = digest
-        self._ports = ports
+        self._bookies = bookies
         self._master_key = packets.master_key(metadata.password)
 
-    async def run(self) -> tuple[int, int]:
-        """(last entry id, length) for closing the ledger."""
+    async def run(self) -> LedgerMetadata:
+        """The metadata of the closed ledger."""
         last = await self._fence()
         length = 0
         if last >= 0:
@@ -85,7 +96,7 @@ class _Recovery:
             await self._write_again(last + 1, run)
             last += len(run)
             length = packets.header(run[-1])[3]
-        return last, length
+        return replace(self._changed, state=LedgerState.CLOSED, last_entry_id=last, length=length)
 
     @property
     def _name(self) -> str:
@@ -103,9 +114,7 @@ class _Recovery:
 
         async def fence_one(index: int) -> None:
             try:
-                port = port_of(self._ports, ensemble[index])
-                answer = await port.fence(metadata.ledger_id, self._master_key)
-                answers[index] = confirmed_in(answer, metadata.ledger_id, self._digest)
+                answers[index] = await self._fence_one(ensemble[index])
             except BookkeeperError as error:
                 failures.append(error)
             if covers_every_ack_quorum(set(answers), *sizes):
@@ -119,12 +128,20 @@ class _Recovery:
         # All entries of earlier fragments were confirmed before the last one began.
         return max(*answers.values(), max(metadata.ensembles) - 1)
 
+    async def _fence_one(self, bookie_id: str) -> int:
+        """Fence a bookie; returns its LAC."""
+        ledger_id = self._metadata.ledger_id
+        answer = await self._bookies.port(bookie_id).fence(ledger_id, self._master_key)
+        self._fenced.add(bookie_id)
+        return confirmed_in(answer, ledger_id, self._digest)
+
     async def _found_run(self, first: int, entries_max: int) -> list[bytes]:
         """Packets from `first` on that some bookie has; empty if no ack quorum can have `first`.
 
         One verified copy is enough, as it is written again to the whole write quorum. Without any,
         (WQ - AQ) + 1 bookies that don't have the entry rule it out: it was never confirmed. With
-        fewer its place is unknown, and never taken for the end.
+        fewer its place is unknown, and never taken for the end. Only a fenced bookie rules anything
+        out: another one may still get the entry from the old writer, and confirm it.
         """
         metadata = self._metadata
         ensemble = ensemble_of(metadata.ensembles, first)
@@ -135,6 +152,8 @@ class _Recovery:
         async def read_one(bookie_id: str) -> None:
             nonlocal found, negative
             try:
+                if bookie_id not in self._fenced:
+                    await self._fence_one(bookie_id)
                 found = found or await self._verified(bookie_id, first, entries_max)
             except (NoSuchEntry, NoSuchLedger):
                 negative += 1
@@ -152,7 +171,7 @@ class _Recovery:
 
     async def _verified(self, bookie_id: str, first: int, entries_max: int) -> list[bytes]:
         ledger_id = self._metadata.ledger_id
-        run = await port_of(self._ports, bookie_id).read(
+        run = await self._bookies.port(bookie_id).read(
             ledger_id, first, entries_max=entries_max, bytes_max=_RUN_BYTES
         )
         for entry_id, packet in enumerate(run, first):
@@ -165,32 +184,56 @@ class _Recovery:
         return run
 
     async def _write_again(self, first: int, run: Sequence[bytes]) -> None:
-        """Write entries to their whole write sets, as copies that were read may not be durable."""
-        metadata = self._metadata
-        ensemble = ensemble_of(metadata.ensembles, first)
+        """Write entries to their whole write sets, as copies that were read may not be durable.
+        Failed bookies are replaced. Without another one an ack quorum of copies is enough.
+        """
+        written: set[int] = set()
         failures: list[BookkeeperError] = []
-        async with trio.open_nursery() as nursery:
-            for index in range(metadata.ensemble_size):
-                mine = [
-                    (first + n, packet)
-                    for n, packet in enumerate(run)
-                    if index in write_set(first + n, metadata.ensemble_size, metadata.write_quorum)
-                ]
-                if mine:
-                    nursery.start_soon(self._write_to, ensemble[index], mine, failures)
-        if failures:
-            self._refuse("recovered entries can't be written again", failures)
+        places = range(self._metadata.ensemble_size)
+        while True:
+            ensemble = ensemble_of(self._changed.ensembles, first)
+            now = [each for each in places if each not in written]
+            async with trio.open_nursery() as nursery:
+                for place in now:
+                    if ensemble[place] not in self._failed:
+                        target = place, ensemble[place]
+                        nursery.start_soon(self._write_to, target, first, run, failures)
+            written.update(place for place in now if ensemble[place] not in self._failed)
+            if len(written) == len(places):
+                return
+            try:
+                self._changed = change_ensemble(
+                    self._changed, self._failed, first - 1, self._bookies.writable()
+                )
+            except NotEnoughBookies as error:
+                if not self._has_ack_quorums(written):
+                    self._refuse("recovered entries can't be written again", [*failures, error])
+                return
+
+    def _has_ack_quorums(self, places: set[int]) -> bool:
+        """Whether each write set has an ack quorum at these places."""
+        metadata = self._metadata
+        return all(
+            len(places.intersection(write_set(at, metadata.ensemble_size, metadata.write_quorum)))
+            >= metadata.ack_quorum
+            for at in range(metadata.ensemble_size)
+        )
 
     async def _write_to(
         self,
-        bookie_id: str,
-        entries: list[tuple[int, bytes]],
+        target: tuple[int, str],
+        first: int,
+        run: Sequence[bytes],
         failures: list[BookkeeperError],
     ) -> None:
-        answer: Promise[None] = Promise()
-        left = len(entries)
+        """Write one bookie's share of a run."""
+        place, bookie_id = target
+        metadata, answer = self._metadata, Promise[None]()
+        quorums = Quorums(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
+        shares = list(quorums.runs(place, first, first + len(run)))
+        left = sum(end - begin for begin, end in shares)
 
-        def done(first: int, count: int, error: BookkeeperError | None) -> None:
+        def done(_first: int, count: int, error: BookkeeperError | None) -> None:
             nonlocal left
             left -= count
             if error is not None:
@@ -198,14 +241,18 @@ class _Recovery:
             elif left == 0:
                 answer.resolve(None)
 
-        ledger_id, key = self._metadata.ledger_id, self._master_key
+        if not left:
+            return
         try:
-            port = port_of(self._ports, bookie_id)
-            for entry_id, packet in entries:
-                port.add(ledger_id, key, entry_id, [packet], done, recovery=True)
+            port = self._bookies.port(bookie_id)
+            for begin, end in shares:
+                part = run[begin - first : end - first]
+                port.add(metadata.ledger_id, self._master_key, begin, part, done, recovery=True)
             await answer.wait()
         except BookkeeperError as error:
+            self._failed.add(bookie_id)
             failures.append(error)
+            self._bookies.failed(bookie_id, error)
 
     def _refuse(self, why: str, failures: Sequence[BookkeeperError]) -> None:
         for error in failures:

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
+
+import trio
 
 from geminga_bookie.client.api import LedgerMetadata, LedgerState
 from geminga_bookie.client.confirmed import confirmed_in
-from geminga_bookie.client.placement import ensemble_of, fragment_end, write_set
+from geminga_bookie.client.directory import BookieDirectory
+from geminga_bookie.client.metadata_store import LedgerMetadataStore
+from geminga_bookie.client.placement import (
+    covers_every_ack_quorum,
+    ensemble_of,
+    fragment_end,
+    write_set,
+)
 from geminga_bookie.errors import (
     BookkeeperError,
     DigestMismatch,
     NoSuchEntry,
     NoSuchLedger,
-    UnknownLedgerState,
 )
-from geminga_bookie.port import BookiePort, LacAnswer
+from geminga_bookie.port import LacAnswer
 from geminga_protocol.bookkeeper import digest as packets
 from geminga_protocol.bookkeeper.digest import Digest, DigestError
+from geminga_runtime.metadata.api import MetadataError
 
 READ_ENTRIES_MAX = 4096
 """Bound of the entries of one request to a bookie."""
@@ -26,7 +35,11 @@ class LedgerReader:
     """A ledger opened for reading. Payloads are views of the packets, without a copy."""
 
     def __init__(
-        self, metadata: LedgerMetadata, digest: Digest, ports: Mapping[str, BookiePort]
+        self,
+        metadata: LedgerMetadata,
+        digest: Digest,
+        bookies: BookieDirectory,
+        store: LedgerMetadataStore,
     ) -> None:
         self.ledger_id = metadata.ledger_id
         self.last_add_confirmed = metadata.last_entry_id
@@ -35,7 +48,8 @@ class LedgerReader:
         """Payload bytes up to the last add confirmed."""
         self._metadata = metadata
         self._digest = digest
-        self._ports = ports
+        self._bookies = bookies
+        self._store = store
 
     async def read(self, first: int, last: int, *, bytes_max: int = 1 << 62) -> list[memoryview]:
         """Payloads of entries first..last (inclusive), with verified digests; fewer, but at least
@@ -57,22 +71,51 @@ class LedgerReader:
         return found
 
     async def read_last_add_confirmed(self) -> int:
-        """Update the LAC from the bookies; a closed ledger's is known."""
+        """Update the LAC from the bookies of the last fragment, of which each ack quorum must have
+        one that answers; a closed ledger's is known. Raises the error of one that doesn't.
+        """
         if self._metadata.state is not LedgerState.CLOSED:
-            bookies = ensemble_of(self._metadata.ensembles, max(self.last_add_confirmed, 0))
-            for bookie_id in bookies:
-                port = port_of(self._ports, bookie_id)
-                try:
-                    answer = await port.read_lac(self.ledger_id)
-                except NoSuchLedger:
-                    continue
-                try:
-                    lac = confirmed_in(answer, self.ledger_id, self._digest)
-                except DigestMismatch:
-                    lac = self._confirmed_before(answer)
-                self.last_add_confirmed = max(self.last_add_confirmed, lac)
+            await self._learn_metadata()
+        if self._metadata.state is not LedgerState.CLOSED:
+            await self._ask_bookies()
             await self._learn_length()
         return self.last_add_confirmed
+
+    async def _ask_bookies(self) -> None:
+        metadata = self._metadata
+        ensemble = metadata.ensembles[max(metadata.ensembles)]
+        # All entries of earlier fragments were confirmed before the last one began.
+        self.last_add_confirmed = max(self.last_add_confirmed, max(metadata.ensembles) - 1)
+        answered: set[int] = set()
+        failures: list[BookkeeperError] = []
+        sizes = metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum
+
+        async def ask(index: int) -> None:
+            try:
+                lac = await self._lac_of(ensemble[index])
+            except BookkeeperError as error:
+                failures.append(error)
+                return
+            self.last_add_confirmed = max(self.last_add_confirmed, lac)
+            answered.add(index)
+            if covers_every_ack_quorum(answered, *sizes):
+                nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            for index in range(len(ensemble)):
+                nursery.start_soon(ask, index)
+        if failures and not covers_every_ack_quorum(answered, *sizes):
+            raise failures[0]
+
+    async def _lac_of(self, bookie_id: str) -> int:
+        try:
+            answer = await self._bookies.port(bookie_id).read_lac(self.ledger_id)
+        except NoSuchLedger:
+            return -1
+        try:
+            return confirmed_in(answer, self.ledger_id, self._digest)
+        except DigestMismatch:
+            return self._confirmed_before(answer)
 
     def _confirmed_before(self, answer: LacAnswer) -> int:
         """The LAC in a damaged last packet. It is sufficient for reading, since each read entry is
@@ -93,10 +136,10 @@ class LedgerReader:
         if self.last_add_confirmed < 0:
             return
         try:
-            [packet] = await self._packets(self.last_add_confirmed, 1, 1)
-        except (DigestMismatch, NoSuchEntry):
+            [payload] = await self._read_any(self.last_add_confirmed, 1, 1)
+        except BookkeeperError:
             return  # earlier entries are still readable
-        self.length = packets.header(packet)[3]
+        self.length = packets.header(memoryview(payload.obj))[3]
 
     async def _read_run(self, first: int, last: int, bytes_max: int) -> list[memoryview]:
         """Entries from `first` on, as many as one replica returns at once."""
@@ -104,31 +147,60 @@ class LedgerReader:
         end = fragment_end(self._metadata.ensembles, first)
         if end is not None:
             entries_max = min(entries_max, end - first)
-        found = await self._packets(first, entries_max, bytes_max)
         try:
-            return self._digest.payloads(self.ledger_id, first, found)
-        except DigestError as error:
-            raise DigestMismatch(f"ledger {self.ledger_id}: {error}") from error
+            return await self._read_any(first, entries_max, bytes_max)
+        except BookkeeperError as error:
+            failure = error
+        # Entries may have been copied to other bookies since the metadata was read.
+        if not await self._learn_metadata():
+            raise failure
+        return await self._read_any(first, entries_max, bytes_max)
 
-    async def _packets(self, first: int, entries_max: int, bytes_max: int) -> list[bytes]:
+    async def _read_any(self, first: int, entries_max: int, bytes_max: int) -> list[memoryview]:
+        """Entries of the first bookie that has `first` whole."""
         metadata = self._metadata
         ensemble = ensemble_of(metadata.ensembles, first)
         failure: BookkeeperError = NoSuchEntry(f"entry {self.ledger_id}:{first}")
         for index in write_set(first, metadata.ensemble_size, metadata.write_quorum):
             try:
-                return await port_of(self._ports, ensemble[index]).read(
+                found = await self._bookies.port(ensemble[index]).read(
                     self.ledger_id, first, entries_max=entries_max, bytes_max=bytes_max
                 )
+                return self._payloads(first, found)
             except BookkeeperError as error:
                 # Another replica's failure is more informative than a missing entry.
                 if not isinstance(error, NoSuchEntry | NoSuchLedger) or len(ensemble) == 1:
                     failure = error
         raise failure
 
+    def _payloads(self, first: int, found: Sequence[bytes]) -> list[memoryview]:
+        """Payloads up to the first damaged entry. Raises DigestMismatch if `first` is."""
+        try:
+            return self._digest.payloads(self.ledger_id, first, found)
+        except DigestError:
+            whole: list[memoryview] = []
+        for entry_id, packet in enumerate(found, first):
+            try:
+                whole.append(self._digest.payload(self.ledger_id, entry_id, packet))
+            except DigestError as error:
+                if not whole:
+                    raise DigestMismatch(f"ledger {self.ledger_id}: {error}") from error
+                break
+        return whole
 
-def port_of(ports: Mapping[str, BookiePort], bookie_id: str) -> BookiePort:
-    """The bookie's port. Raises UnknownLedgerState if it can't be reached."""
-    port = ports.get(bookie_id)
-    if port is None:
-        raise UnknownLedgerState(f"bookie {bookie_id} can't be reached")
-    return port
+    async def _learn_metadata(self) -> bool:
+        """Read the metadata again; returns whether other bookies have the entries now."""
+        try:
+            metadata = (await self._store.read(self.ledger_id)).metadata
+        except (MetadataError, NoSuchLedger):
+            return False
+        before = self._metadata
+        self._take(metadata)
+        return self._metadata.ensembles != before.ensembles
+
+    def _take(self, metadata: LedgerMetadata) -> None:
+        """Read on with this metadata."""
+        if metadata.state is LedgerState.CLOSED and self._metadata.state is not LedgerState.CLOSED:
+            self.last_add_confirmed = metadata.last_entry_id
+            self.length = metadata.length
+        self._metadata = metadata

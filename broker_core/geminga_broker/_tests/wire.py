@@ -10,6 +10,7 @@ import trio
 from trio.testing import memory_stream_pair
 
 from geminga_bookie.client.client import BookkeeperClient
+from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.memory import MemoryBookie
 from geminga_broker.cluster.lookup import Addresses
 from geminga_broker.config import BrokerConfig
@@ -124,7 +125,7 @@ async def open_broker(config: BrokerConfig | None = None) -> AsyncIterator[WireB
     config = config or BrokerConfig()
     store = MemoryMetadataStore()
     bookie = MemoryBookie()
-    client = BookkeeperClient({bookie.bookie_id: bookie}, store)
+    client = BookkeeperClient(KnownBookies([bookie]), store)
     async with (
         ManagedLedgerFactory(client, store, log_options(config)) as logs,
         trio.open_nursery() as connections,

@@ -11,6 +11,7 @@ import trio.testing
 from geminga_bookie.client import BookkeeperClient
 from geminga_bookie.client.api import DigestType, LedgerOptions, LedgerState
 from geminga_bookie.client.append import LedgerWriter
+from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.errors import (
     BookkeeperError,
     DigestMismatch,
@@ -81,7 +82,7 @@ class World:
         self.client = self.new_client()
 
     def new_client(self) -> BookkeeperClient:
-        return BookkeeperClient({self.bookie.bookie_id: self.bookie}, self.store)
+        return BookkeeperClient(KnownBookies([self.bookie]), self.store)
 
 
 @pytest.fixture
@@ -333,7 +334,7 @@ async def test_errors_of_opening_and_creating(world: World) -> None:
     with pytest.raises(NotEnoughBookies):
         await world.client.create(LedgerOptions(2, 2, 2))
     with pytest.raises(NotEnoughBookies):
-        await BookkeeperClient({}, world.store).create(LedgerOptions())
+        await BookkeeperClient(KnownBookies(), world.store).create(LedgerOptions())
     with pytest.raises(ValueError):
         await world.client.create(LedgerOptions(1, 1, 2))
 

@@ -13,6 +13,7 @@ from geminga_bookie.client._tests.test_client import settle
 from geminga_bookie.client.api import LedgerMetadata, LedgerOptions, LedgerState
 from geminga_bookie.client.append import append_durably
 from geminga_bookie.client.client import BookkeeperClient
+from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.client.metadata_store import LedgerMetadataStore
 from geminga_bookie.client.placement import write_set
 from geminga_bookie.errors import (
@@ -95,7 +96,7 @@ class Ensemble:
         self.sizes = sizes or (ensemble, write, chance.randint(1, write))
         self.members = [Member(f"b{n}:3181") for n in range(self.sizes[0])]
         self.store = MemoryMetadataStore()
-        self.client = BookkeeperClient({each.bookie_id: each for each in self.members}, self.store)
+        self.client = BookkeeperClient(KnownBookies(self.members), self.store)
         self.ledger_id = 0
         self.confirmed = -1
         self.contents: list[bytes] = []
@@ -295,6 +296,7 @@ async def test_a_silent_bookie_stops_nothing(silent: int, autojump_clock: object
 async def test_one_copy_is_enough() -> None:
     """The bookie that confirmed it together with this one may be away for good."""
     ledger = Ensemble(random.Random(0), (3, 3, 2))
+    ledger.members[0].fails_reads = True
     await ledger.write(random.Random(0), 3, 1.0)
     packet = DIGEST.packet(ledger.ledger_id, 3, 2, 9, [b"3"])
     ledger.contents.append(packet)

@@ -10,6 +10,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from geminga_bookie.client.append import CLOSE_WAIT_S
 from geminga_broker.log import cursor_writer
 from geminga_broker.log._tests.held import HeldBookie
 from geminga_broker.log._tests.world import NAME, Answers, World, drain, message, numbered, publish
@@ -131,7 +132,7 @@ async def test_a_cancelled_close_releases_the_logs_memory(
             # The change to the next ledger waits for the bookie, too.
             broker._spawn(partial(log.roll))
             await trio.testing.wait_all_tasks_blocked()
-        with trio.move_on_after(30) as scope:
+        with trio.move_on_after(CLOSE_WAIT_S - 1) as scope:
             await log.close()
         assert scope.cancelled_caught
         if not rolling:

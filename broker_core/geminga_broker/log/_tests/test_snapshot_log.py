@@ -6,6 +6,7 @@ import pytest
 from trio.testing import MockClock
 
 from geminga_bookie.client import BookkeeperClient
+from geminga_bookie.client.directory import KnownBookies
 from geminga_broker.log import snapshot_log
 from geminga_broker.log._tests.world import NAME, World
 from geminga_broker.log.api import LogReadFailed, LogWriteFailed
@@ -62,7 +63,7 @@ async def test_records_survive_a_crash_and_go_by_ledger(
 async def test_failures_leave_no_ledger_behind(
     world: World, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = BookkeeperClient({world.bookie.bookie_id: world.bookie}, world.store)
+    client = BookkeeperClient(KnownBookies([world.bookie]), world.store)
     async with world.broker() as broker:
         cursor, side = await cursor_of(broker)
         before = {ledger_id async for ledger_id in client.ledgers()}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import trio
 
 from geminga_bookie.client import BookkeeperClient
+from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.memory import MemoryBookie
 from geminga_broker.log.api import Entry, LogError
 from geminga_broker.log.cursor import LogCursor
@@ -91,7 +92,7 @@ class World:
         self, options: LogOptions | None = None, *, crash: bool = False
     ) -> AsyncIterator[ManagedLedgerFactory]:
         """A factory; with `crash` it is cancelled at the end, not closed."""
-        client = BookkeeperClient({self.bookie.bookie_id: self.bookie}, self.store)
+        client = BookkeeperClient(KnownBookies([self.bookie]), self.store)
         if not crash:
             async with ManagedLedgerFactory(client, self.store, options) as factory:
                 yield factory

@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from geminga_bookie.client.client import BookkeeperClient
+from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.memory import MemoryBookie
 from geminga_broker._tests.fake_client import (
     FakeConnection,
@@ -57,7 +58,7 @@ class Disk:
     @asynccontextmanager
     async def broker(self, config: BrokerConfig | None = None) -> AsyncIterator[BrokerService]:
         config = config or BrokerConfig()
-        client = BookkeeperClient({self.bookie.bookie_id: self.bookie}, self.store)
+        client = BookkeeperClient(KnownBookies([self.bookie]), self.store)
         async with (
             ManagedLedgerFactory(client, self.store, log_options(config)) as logs,
             open_service(config, self.store, logs) as service,

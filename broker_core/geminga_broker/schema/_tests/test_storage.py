@@ -8,6 +8,7 @@ from trio.testing import MockClock
 
 from geminga_bookie.client import BookkeeperClient
 from geminga_bookie.client.api import DigestType
+from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.memory import MemoryBookie
 from geminga_broker.log._tests.test_faults import Fault, Faults, FaultyBookie, FaultyStore
 from geminga_broker.log.options import LedgerDurability
@@ -40,7 +41,7 @@ class World:
     def __init__(self, faults: Faults | None = None) -> None:
         self.bookie = FaultyBookie(faults) if faults else MemoryBookie()
         self.store = FaultyStore(faults) if faults else MemoryMetadataStore()
-        self.client = BookkeeperClient({self.bookie.bookie_id: self.bookie}, self.store)
+        self.client = BookkeeperClient(KnownBookies([self.bookie]), self.store)
 
     def registry(self) -> SchemaRegistry:
         return SchemaRegistry(SchemaStorage(self.store, self.client, LedgerDurability()))

@@ -12,6 +12,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from geminga_bookie.client import BookkeeperClient
+from geminga_bookie.client.directory import KnownBookies
 from geminga_broker._tests.fake_client import FakeConnection
 from geminga_broker.log._tests.world import NAME
 from geminga_broker.log._tests.world import World as Storage
@@ -88,7 +89,7 @@ def received(connection: FakeConnection) -> list[Position]:
 
 
 async def all_ledgers(storage: Storage) -> set[int]:
-    client = BookkeeperClient({storage.bookie.bookie_id: storage.bookie}, storage.store)
+    client = BookkeeperClient(KnownBookies([storage.bookie]), storage.store)
     return {ledger_id async for ledger_id in client.ledgers()}
 
 
@@ -200,7 +201,7 @@ async def test_lost_snapshots_send_nothing_twice(
         held = received(connection)
         assert len(held) == PLAIN
         consumer.ack([Ack(held[0])])
-        client = BookkeeperClient({storage.bookie.bookie_id: storage.bookie}, storage.store)
+        client = BookkeeperClient(KnownBookies([storage.bookie]), storage.store)
         [lost] = broker.cursor.writer.side_ledgers
         await client.delete(lost)
         broker.now_ms += 20_000
@@ -230,7 +231,7 @@ async def test_lost_snapshots_are_read_again_from_the_log(autojump_clock: MockCl
         await broker.consume(SubType.Shared)
         await broker.fill()
         [lost] = broker.cursor.writer.side_ledgers
-    client = BookkeeperClient({storage.bookie.bookie_id: storage.bookie}, storage.store)
+    client = BookkeeperClient(KnownBookies([storage.bookie]), storage.store)
     await client.delete(lost)
     async with life(storage) as broker:
         consumer, connection = await broker.consume(SubType.Shared)

@@ -1,0 +1,66 @@
+"""Which bookies there are, and which of them take new entries (spec BK-21, BK-25)."""
+
+# A protocol's methods have docstrings for bodies.
+# pyright: reportReturnType=false
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import trio
+
+from geminga_bookie.errors import BookieUnavailable, BookkeeperError
+from geminga_bookie.port import BookiePort
+
+
+class BookieDirectory(Protocol):
+    """The bookies of a cluster, as a ledger client sees them."""
+
+    def port(self, bookie_id: str) -> BookiePort:
+        """The bookie's port. Raises BookieUnavailable if no bookie of that id is known."""
+
+    def writable(self) -> Sequence[str]:
+        """Ids of the bookies that take new entries now."""
+
+    def failed(self, bookie_id: str, error: BookkeeperError) -> None:
+        """A writer gave the bookie up for that error."""
+
+    async def wait_change(self) -> None:
+        """Return when the bookies that take new entries may be others than before."""
+
+
+class KnownBookies:
+    """A directory of bookies that are given: all of them take new entries."""
+
+    def __init__(self, ports: Iterable[BookiePort] = ()) -> None:
+        self._ports = {port.bookie_id: port for port in ports}
+        self._changed = trio.Event()
+
+    def join(self, port: BookiePort) -> None:
+        """Another bookie, or a new port to a known one."""
+        self._ports[port.bookie_id] = port
+        self._changed.set()
+        self._changed = trio.Event()
+
+    def leave(self, bookie_id: str) -> None:
+        """Forget a bookie."""
+        self._ports.pop(bookie_id, None)
+
+    def port(self, bookie_id: str) -> BookiePort:
+        """As BookieDirectory.port."""
+        port = self._ports.get(bookie_id)
+        if port is None:
+            raise BookieUnavailable(f"bookie {bookie_id} is not known here")
+        return port
+
+    def writable(self) -> Sequence[str]:
+        """As BookieDirectory.writable."""
+        return list(self._ports)
+
+    def failed(self, bookie_id: str, error: BookkeeperError) -> None:
+        """As BookieDirectory.failed; without effect."""
+
+    async def wait_change(self) -> None:
+        """As BookieDirectory.wait_change."""
+        await self._changed.wait()
