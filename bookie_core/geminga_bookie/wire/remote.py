@@ -161,11 +161,12 @@ class RemoteBookie:
                 promise.reject(answer)
                 return
             at = txn - first_txn
-            what = f"{self.bookie_id}: entry {ledger_id}:{first_entry_id + at}"
-            try:
-                reading.add(at, _body(_read_answer(answer, what), what))
-            except BookkeeperError as error:
-                reading.fail(at, error)
+            said = answer.readResponse
+            if answer.status == EOK == said.status and said.HasField("body"):
+                reading.add(at, said.body)
+            else:
+                what = f"{self.bookie_id}: entry {ledger_id}:{first_entry_id + at}"
+                reading.fail(at, _failure(answer, what))
             if reading.is_done:
                 promise.resolve(None)
 
@@ -303,6 +304,15 @@ class RemoteBookie:
             name = OperationType.Name(operation)
             raise StorageFailed(f"{self.bookie_id}: the answer to {name} is of another kind")
         return answer
+
+
+def _failure(answer: Response, what: str) -> BookkeeperError:
+    """Why a read has no entry."""
+    try:
+        _body(_read_answer(answer, what), what)
+    except BookkeeperError as error:
+        return error
+    raise AssertionError("the read has an entry")
 
 
 def _check(answer: Response, what: str) -> None:

@@ -140,6 +140,19 @@ class TestV3:
             expected += v3.frame(answer)
         assert answers == expected
 
+    @given(IDS, st.lists(st.tuples(IDS, st.one_of(IDS, st.integers(0, (1 << 64) - 1)))))
+    def test_answers_are_what_protobuf_writes(
+        self, ledger: int, wanted: list[tuple[int, int]]
+    ) -> None:
+        expected = b""
+        for entry, txn in wanted:
+            answer = v3.response(ADD_ENTRY, txn, EOK)
+            said = answer.addResponse
+            said.status, said.ledgerId, said.entryId = EOK, ledger, entry
+            expected += v3.frame(answer)
+        entries, txns = [each[0] for each in wanted], [each[1] for each in wanted]
+        assert v3.encode_add_answers(ledger, entries, txns) == expected
+
     def test_an_unknown_status_is_no_success(self) -> None:
         """A status of later versions is an unknown value, and the field's default is success."""
         (frame,) = (v3.encode_add_answers(7, [5], [v3.TXN_FIRST]),)

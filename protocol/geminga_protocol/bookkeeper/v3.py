@@ -173,14 +173,21 @@ def encode_add_answers(ledger_id: int, entry_ids: Iterable[int], txns: Iterable[
     """Answers "added" to single adds of one ledger."""
     ledger = b"\x08\x00\x10" + varint(ledger_id) + b"\x18"
     parts: list[bytes] = []
+    front = middle = rest_of_txn = rest_of_entry = b""
+    high_txn = high_entry = -1
+    low_txn = low_entry = _LAST
     for entry_id, txn in zip(entry_ids, txns, strict=True):
-        head = b"\x08\x03\x10\x02\x18" + varint(txn)
-        body = ledger + varint(entry_id)
-        message_size = 2 + len(head) + 5 + len(body)
-        parts += (
-            _pack_length(message_size), b"\x0a", _LAST[len(head)], head, _ANSWER_OK,
-            _LAST[len(body)], body,
-        )  # fmt: skip
+        if txn >> 7 != high_txn or entry_id >> 7 != high_entry:
+            # What stays the same for up to 128 answers.
+            high_txn, high_entry = txn >> 7, entry_id >> 7
+            low_txn, rest_of_txn = _split(txn)
+            low_entry, rest_of_entry = _split(entry_id)
+            header_size = 6 + len(rest_of_txn)
+            body_size = len(ledger) + 1 + len(rest_of_entry)
+            total = 2 + header_size + 5 + body_size
+            front = _pack_length(total) + b"\x0a" + _LAST[header_size] + b"\x08\x03\x10\x02\x18"
+            middle = rest_of_txn + _ANSWER_OK + _LAST[body_size] + ledger
+        parts += (front, low_txn[txn & 127], middle, low_entry[entry_id & 127], rest_of_entry)
     return b"".join(parts)
 
 
