@@ -71,6 +71,11 @@ class ApacheBookie:
     def pause(self) -> None:
         """Stop the process; connections stay, and nobody answers."""
         os.killpg(self.process.pid, signal.SIGSTOP)
+        wait_until(self._is_paused, self.process, self.folder / "log", timeout_s=START_S)
+
+    def _is_paused(self) -> bool:
+        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/stat")
+        return all(task.read_text().rpartition(")")[2].split()[0] == "T" for task in tasks)
 
     def resume(self) -> None:
         """Let it go on."""
