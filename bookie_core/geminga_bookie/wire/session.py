@@ -36,8 +36,18 @@ class BookieSession:
     """Reads requests while what is not answered is within the bounds."""
 
     def __init__(
-        self, bookie: BookiePort, stream: FramedStream, limits: SessionLimits, budget: SharedBudget
+        self,
+        bookie: BookiePort,
+        stream: FramedStream,
+        limits: SessionLimits,
+        budget: SharedBudget,
+        *,
+        offers_tls: bool = False,
     ) -> None:
+        self.plain: trio.abc.Stream | None = None
+        """What the handshake is to be made on, if `run` ended since the client asked for TLS."""
+        self._offers_tls = offers_tls
+        self._asks_tls = False
         self._bookie = bookie
         self._stream = stream
         self._limits = limits
@@ -50,7 +60,7 @@ class BookieSession:
         self._reading = trio.CapacityLimiter(READS_AT_ONCE)
 
     async def run(self) -> None:
-        """Serve until the client goes, or can't be trusted."""
+        """Serve until the client goes, asks for TLS, or can't be trusted."""
         cutter = FrameCutter(self._limits.frame_bytes_max)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._stream.run_writer)
@@ -59,6 +69,11 @@ class BookieSession:
                     self._handle(*cutter.feed(data), nursery)
                     if cutter.failure is not None:
                         raise cutter.failure
+                    if self._asks_tls:
+                        if cutter.buffered:
+                            raise WireError("bytes behind the request for TLS")
+                        self.plain = await self._stream.detach()
+                        break
                     await self._room()
             except WireError as error:
                 _log.warning("%s: closed: %s", self._stream.name, error)
@@ -98,10 +113,16 @@ class BookieSession:
             self._speech = SpeechV3() if is_v3 else SpeechV2(self._limits.frame_bytes_max)
         speech = self._speech
         for request in speech.requests(buffer, bounds):
+            if self._asks_tls:
+                # Not by whom the certificate will name.
+                raise WireError("a request behind the one for TLS")
             if isinstance(request, Add):
                 self._add(speech, request)
             elif isinstance(request, Read):
                 self._begin(nursery, len(request.tags), partial(self._read, speech, request))
+            elif request.starts_tls and self._offers_tls:
+                self._asks_tls = True
+                self._stream.write(*request.accept_tls())
             else:
                 self._aside(nursery, request)
 

@@ -52,10 +52,16 @@ class Aside(ABC):
 
     waits = False
     """Whether it may wait for an entry to come."""
+    starts_tls = False
+    """Whether it asks for TLS."""
 
     @abstractmethod
     async def serve(self, bookie: BookiePort, wait_max_s: float) -> Iterable[Buffer]:
         """The frames to answer. Raises nothing of a bookie's errors."""
+
+    def accept_tls(self) -> Iterable[Buffer]:
+        """The answer behind which the handshake begins, to a request that asks for TLS."""
+        return []
 
     @abstractmethod
     def refuse(self) -> Iterable[Buffer]:

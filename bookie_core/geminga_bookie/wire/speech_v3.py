@@ -31,6 +31,7 @@ from geminga_protocol.pb.bookkeeper_protocol_pb2 import (
     GET_LIST_OF_ENTRIES_OF_LEDGER,
     READ_ENTRY,
     READ_LAC,
+    START_TLS,
     VERSION_THREE,
     WRITE_LAC,
     AddRequest,
@@ -163,6 +164,7 @@ class _Other(Aside):
             and not _is_fence(asked)
             and asked.HasField("previousLAC")
         )
+        self.starts_tls = status == EOK and request.header.operation == START_TLS
 
     async def serve(self, bookie: BookiePort, wait_max_s: float) -> Iterable[Buffer]:
         """See `Aside.serve`."""
@@ -179,6 +181,12 @@ class _Other(Aside):
         except BookkeeperError as error:
             answer.status = status_of(error)
         return [v3.frame(_completed(request, answer))]
+
+    def accept_tls(self) -> Iterable[Buffer]:
+        """See `Aside.accept_tls`."""
+        answer = v3.response(START_TLS, self._request.header.txnId, EOK)
+        answer.startTLSResponse.SetInParent()
+        return [v3.frame(answer)]
 
     def refuse(self) -> Iterable[Buffer]:
         """See `Aside.refuse`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from geminga_bookie.errors import BookieUnavailable
 from geminga_bookie.memory import MemoryBookie
 from geminga_bookie.wire.options import RemoteOptions
 from geminga_bookie.wire.remote import open_remote
+from geminga_bookie.wire.server import BookieServerOptions, serve_bookie
 from geminga_bookie.wire.session import BookieSession
 from geminga_bookie.wire.session_limits import SessionLimits, SharedBudget
 from geminga_protocol.bookkeeper import v3
@@ -84,6 +86,51 @@ async def test_requests_go_by_tls(tls_bookie: TlsBookie, nursery: trio.Nursery) 
         assert outcomes.errors == []
         found = await bookie.read(7, 0, entries_max=100, bytes_max=1 << 30)
         assert found == packets(7, range(100), 10_000)
+    nursery.cancel_scope.cancel()
+
+
+async def test_our_server_offers_tls(tls_bookie: TlsBookie, nursery: trio.Nursery) -> None:
+    options = BookieServerOptions("127.0.0.1", 0, tls=tls_bookie.contexts)
+    bound = await nursery.start(serve_bookie, MemoryBookie(), options)
+    async with (
+        open_remote("b:1", *bound[0], tls_bookie.options) as secured,
+        open_remote("b:1", *bound[0]) as plain,
+    ):
+        outcomes = Outcomes()
+        secured.add(7, KEY, 0, packets(7, range(50), 20_000), outcomes)
+        await outcomes.wait_for(50)
+        for each in (secured, plain):
+            found = await each.read(7, 0, entries_max=50, bytes_max=1 << 30)
+            assert found == packets(7, range(50), 20_000)
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("gap_s", [0, 0.01])
+@pytest.mark.parametrize("behind", [b"\x00", v3.encode_reads(7, 0, 1, 5)])
+async def test_nothing_may_come_behind_the_request_for_tls(
+    tls_bookie: TlsBookie, nursery: trio.Nursery, behind: bytes, gap_s: float
+) -> None:
+    """Else others could send requests on behalf of whom the certificate names."""
+    bookie = MemoryBookie()
+    outcomes = Outcomes()
+    bookie.add(7, KEY, 0, packets(7, range(1)), outcomes)
+    options = BookieServerOptions("127.0.0.1", 0, tls=tls_bookie.contexts)
+    bound = await nursery.start(serve_bookie, bookie, options)
+    async with await trio.open_tcp_stream(*bound[0]) as stream:
+        request = v3.request(START_TLS, 9)
+        request.startTLSRequest.SetInParent()
+        await stream.send_all(v3.frame(request) + (b"" if gap_s else behind))
+        await trio.sleep(gap_s)
+        if gap_s:
+            await stream.send_all(behind)
+        answer = v3.response(START_TLS, 9, EOK)
+        answer.startTLSResponse.SetInParent()
+        got = b""
+        with contextlib.suppress(trio.BrokenResourceError):
+            async for data in stream:
+                got += data
+        # An alert of TLS may follow.
+        assert got.removeprefix(v3.frame(answer))[:1] in (b"", b"\x15")
     nursery.cancel_scope.cancel()
 
 
