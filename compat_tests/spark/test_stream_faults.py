@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -100,7 +101,8 @@ def test_a_task_that_is_killed_in_the_middle_is_tried_again(
         wait_for(tmp_path, "out/*.parquet", 3, process)
         victims = workers_of(engine)
         for pid in victims:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(pid, signal.SIGKILL)
         assert victims, "no task was running"
         _, said = process.communicate(timeout=200)
     finally:
