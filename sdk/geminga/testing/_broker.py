@@ -121,14 +121,15 @@ class _BrokerThread:
             outcome = self._started.get(timeout=START_TIMEOUT_S)
         except Empty:
             raise BrokerStartFailed(f"the broker did not start in {START_TIMEOUT_S} s") from None
+        if isinstance(outcome, BrokerUrl):
+            return outcome
+        self._thread.join(STOP_TIMEOUT_S)  # the error was its last word
         if isinstance(outcome, BrokerStartFailed):
             raise outcome
-        if not isinstance(outcome, BrokerUrl):
-            missing = missing_module(outcome)
-            if missing is not None:
-                raise BrokerStartFailed(MISSING.format(missing)) from outcome
-            raise BrokerStartFailed(f"the broker did not start: {outcome}") from outcome
-        return outcome
+        missing = missing_module(outcome)
+        if missing is not None:
+            raise BrokerStartFailed(MISSING.format(missing)) from outcome
+        raise BrokerStartFailed(f"the broker did not start: {outcome}") from outcome
 
     def stop(self) -> None:
         """Stop it, and wait for its end. Raises BrokerStartFailed if it has failed."""
