@@ -6,6 +6,7 @@ Apache.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar, cast
 from urllib.parse import unquote
@@ -16,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from geminga_bookie.errors import BookkeeperError
 from geminga_broker.admin import jackson
 from geminga_broker.errors import BrokerError
 from geminga_broker.limits import check_properties, check_topic
@@ -23,6 +25,10 @@ from geminga_broker.log.api import LogClosed, LogError, LogFenced
 from geminga_protocol.errors import LocalProtocolError
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
+from geminga_runtime.logs import shown
+from geminga_runtime.metadata.api import BadVersion, MetadataError
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -173,16 +179,19 @@ def properties_of(given: dict[str, str] | None) -> dict[str, str]:
     return given
 
 
-async def on_rest_error(_request: Request, error: Exception) -> Response:
-    """The response to a RestError, BrokerError or LogError."""
+async def on_rest_error(request: Request, error: Exception) -> Response:
+    """The response to an error of EXCEPTION_HANDLERS, but a bad body."""
     if isinstance(error, RestError):
         status, reason = error.status, error.reason
     elif isinstance(error, BrokerError):
         status, reason = STATUS_BY_CODE.get(error.code, 500), str(error)
     elif isinstance(error, LogClosed | LogFenced):
         status, reason = 503, f"The topic was unloaded meanwhile: {error}"
+    elif isinstance(error, BadVersion):
+        status, reason = 409, "Concurrent modification"
     else:
         status, reason = 500, f"{type(error).__name__}: {error}"
+        _log.warning("%s %s: %s", request.method, shown(request.url.path), reason)
     body = msgspec.json.encode({"reason": reason})
     return Response(body, status_code=status, media_type="application/json")
 
@@ -196,6 +205,8 @@ EXCEPTION_HANDLERS: dict[type[Exception], Callable[[Request, Exception], Awaitab
     RestError: on_rest_error,
     BrokerError: on_rest_error,
     LogError: on_rest_error,
+    BookkeeperError: on_rest_error,
+    MetadataError: on_rest_error,
     _BadBody: on_bad_body,
 }
 """The application's handlers of exceptions."""
