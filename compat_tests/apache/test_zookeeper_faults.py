@@ -15,8 +15,7 @@ import trio
 import trio.testing
 
 from compat_tests.apache.relay import Relay
-from compat_tests.apache.zookeeper import ZooKeeperServer, start_zookeeper
-from compat_tests.missing import ZOOKEEPER, skipped_without
+from compat_tests.apache.zookeeper import ZooKeeperServer
 from geminga_runtime.metadata import zookeeper_link, zookeeper_session
 from geminga_runtime.metadata._tests.contract_session import WAIT_S, drain, until
 from geminga_runtime.metadata.api import (
@@ -35,14 +34,6 @@ pytestmark = pytest.mark.java
 LIVES_S = 60.0
 ENDS_S = 5.0
 _numbers = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    with skipped_without(ZOOKEEPER):
-        running = start_zookeeper(tmp_path_factory.mktemp("zookeeper") / "server")
-    yield running
-    running.kill()
 
 
 @pytest.fixture

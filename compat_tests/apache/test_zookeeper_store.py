@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from compat_tests.apache.zookeeper import ZooKeeperServer, start_zookeeper
-from compat_tests.missing import ZOOKEEPER, skipped_without
+from compat_tests.apache.zookeeper import ZooKeeperServer
 from geminga_runtime.metadata._tests.contract import MetadataStoreContract
 from geminga_runtime.metadata._tests.contract_session import SeveralSessions
 from geminga_runtime.metadata.api import MetadataStore
@@ -24,13 +23,10 @@ _numbers = itertools.count()
 
 
 @pytest.fixture(scope="module", autouse=True)
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    with skipped_without(ZOOKEEPER):
-        running = start_zookeeper(tmp_path_factory.mktemp("zookeeper") / "server")
-    _running.append(running)
-    yield running
+def running(server: ZooKeeperServer) -> Iterator[None]:
+    _running.append(server)
+    yield
     _running.clear()
-    running.kill()
 
 
 def expire(store: MetadataStore) -> None:

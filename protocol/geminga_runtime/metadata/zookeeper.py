@@ -11,6 +11,7 @@ connection; changes in between may have been missed, so that each watch gets LOS
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple, cast
@@ -23,7 +24,6 @@ try:
         NodeExistsError,
         NoNodeError,
         NotEmptyError,
-        ZookeeperError,
     )
     from kazoo.protocol.serialization import (
         Create2,
@@ -55,8 +55,10 @@ from geminga_runtime.metadata.session import SessionTracker
 from geminga_runtime.metadata.tree import PERSISTENT, Put, check_put
 from geminga_runtime.metadata.watches import WatchHub
 from geminga_runtime.metadata.zookeeper_link import AddWatch, RemoveWatches
-from geminga_runtime.metadata.zookeeper_session import ZooKeeperSession
+from geminga_runtime.metadata.zookeeper_session import LOST, ZooKeeperSession
 from geminga_runtime.metadata.zookeeper_url import parse_url
+
+_log = logging.getLogger(__name__)
 
 SESSION_TIMEOUT_S = 30.0
 """Apache's `metadataStoreSessionTimeoutMillis`."""
@@ -66,6 +68,9 @@ REQUEST_BYTES_MAX = 0xFFFFF
 
 _HEADER_BYTES = 64
 """Most of what a request holds beside path and value."""
+
+_PATH_SHOWN = 200
+"""Characters of a path in an error that says it is too long."""
 
 _EPHEMERAL = 1
 _SEQUENTIAL = 2
@@ -165,11 +170,7 @@ class ZooKeeperMetadataStore:
         """MetadataStore.put. A cancelled call may still take effect. Raises ValueTooLarge."""
         request = Put(path, bytes(value), expected_version, PERSISTENT, sequential)
         check_put(request)
-        size = len(value) + len(path.encode()) + len(self._chroot.encode()) + _HEADER_BYTES
-        if size > self._request_bytes_max:
-            raise ValueTooLarge(
-                f"{path}: {len(value)} bytes, of a request's {self._request_bytes_max}"
-            )
+        self._full(path, len(value))
         flags = (_EPHEMERAL if epoch is not None else 0) | (_SEQUENTIAL if sequential else 0)
         while True:
             try:
@@ -267,22 +268,27 @@ class ZooKeeperMetadataStore:
                 await self._calls.arm(AddWatch(node))
                 yield changes
             finally:
-                if self._hub.count(prefix) == 1 and not self._closed:
-                    self._calls.send(RemoveWatches(node), lambda _value, _error: None)
+                if self._hub.count(prefix) == 1:
+                    self._calls.disarm(RemoveWatches(node))
 
     def _arm_all(self) -> None:
         self._arm_next(self._hub.prefixes())
 
     def _arm_next(self, prefixes: list[str]) -> None:
-        """One after the other: each waits in kazoo's queue, which is short."""
+        """One after the other: other requests go between them."""
+        while prefixes and not self._hub.count(prefixes[-1]):
+            prefixes.pop()  # its watch has ended meanwhile
         if not prefixes:
             return
         prefix = prefixes.pop()
 
         def done(_value: object, error: Exception | None) -> None:
-            if error is None or isinstance(error, ZookeeperError):
-                self._hub.lose(prefix)
-                self._arm_next(prefixes)
+            if isinstance(error, LOST):
+                return  # the next connection arms all of them
+            if error is not None:
+                _log.error("no changes beneath %.200s: ZooKeeper refuses: %r", prefix, error)
+            self._hub.lose(prefix)
+            self._arm_next(prefixes)
 
         self._calls.send(AddWatch(self._node(prefix)), done)
 
@@ -304,8 +310,17 @@ class ZooKeeperMetadataStore:
     def _node(self, path: str) -> str:
         return self._full(check_path(path))
 
-    def _full(self, path: str) -> str:
-        return self._chroot + path if path != "/" else self._chroot or "/"
+    def _full(self, path: str, value_bytes: int = 0) -> str:
+        """Raises ValueTooLarge: a server ends the connection of such a request; ValueError for a
+        path that isn't text, which would end kazoo's thread.
+        """
+        node = self._chroot + path if path != "/" else self._chroot or "/"
+        if len(node.encode()) + value_bytes + _HEADER_BYTES > self._request_bytes_max:
+            raise ValueTooLarge(
+                f"{path[:_PATH_SHOWN]}: {value_bytes} bytes, of a request's "
+                f"{self._request_bytes_max}"
+            )
+        return node
 
     def _stat(self, fields: tuple[int, ...]) -> Stat:
         stat = _Stat._make(fields)

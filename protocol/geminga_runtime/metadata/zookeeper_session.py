@@ -36,11 +36,13 @@ from geminga_runtime.waiters import Promise
 
 _log = logging.getLogger(__name__)
 
-_LOST = (NotSent, ConnectionLoss, SessionExpiredError, SessionMovedError)
+LOST = (NotSent, ConnectionLoss, SessionExpiredError, SessionMovedError)
+"""A request's errors if its connection has ended, or does so now."""
+
 _EXPECTED = (NoNodeError, NodeExistsError, BadVersionError, NotEmptyError)
 
 REQUESTS_MAX = 128
-"""Requests under way. kazoo is woken by a byte for each in a socket pair, which takes some 270."""
+"""Requests under way, beside those of watches."""
 
 REQUESTS_BYTES_MAX = 16 * 1024 * 1024
 """Bytes of requests under way; further callers wait for room."""
@@ -77,12 +79,15 @@ class ZooKeeperSession:
         self._room = Room(REQUESTS_MAX, REQUESTS_BYTES_MAX)
 
     def _deadline(self) -> float:
-        return self._link.contact_at + self._link.timeout_s + self._clock_offset
+        contact_at = self._link.contact_at
+        if self.session_id not in (None, self._link.session_id):
+            return trio.current_time()  # that was contact of the next session
+        return contact_at + self._link.timeout_s + self._clock_offset
 
     async def open(self, timeout_s: float) -> None:
         """Begin to connect. Raises StoreUnavailable, and stops, if there is no session in time."""
-        self._link.start()
         try:
+            self._link.start()
             with trio.move_on_after(timeout_s):
                 await self.tracker.wait_session()
                 return
@@ -95,7 +100,10 @@ class ZooKeeperSession:
         """Close the session, after earlier requests. Closes even when cancelled."""
         self.tracker.close()
         with trio.move_on_after(CLOSE_S, shield=True):
-            await trio.to_thread.run_sync(self._stop, abandon_on_cancel=True)
+            # Not the threads that everybody shares: all of them may be busy.
+            await trio.to_thread.run_sync(
+                self._stop, abandon_on_cancel=True, limiter=trio.CapacityLimiter(1)
+            )
         self._abort(self._connection)
 
     def _stop(self) -> None:
@@ -132,9 +140,9 @@ class ZooKeeperSession:
         self._abort(connection)
 
     def _on_loss(self) -> None:
-        if self.session_id is not None:  # lost by our own clock: the server may hold it still
-            lost, self.session_id = self.session_id, None
-            self._link.end_session(lost)
+        lost, self.session_id = self.session_id, None
+        if lost is not None and lost == self._link.session_id:
+            self._link.end_session(lost)  # lost by our own clock: the server may hold it still
 
     def _abort(self, connection: int) -> None:
         """What was not answered on a connection never will be."""
@@ -166,7 +174,7 @@ class ZooKeeperSession:
         while True:
             try:
                 return await self._call(content, size_bytes, None)
-            except _LOST:
+            except LOST:
                 continue
 
     async def change(self, content: object, size_bytes: int, epoch: int | None = None) -> object:
@@ -180,7 +188,7 @@ class ZooKeeperSession:
                 answer = await self._call(content, size_bytes, epoch)
             except NotSent:
                 continue
-            except _LOST as error:
+            except LOST as error:
                 if self.tracker.session.phase is SessionPhase.CLOSED:
                     _raise_closed()
                 raise StoreUnavailable(
@@ -201,7 +209,7 @@ class ZooKeeperSession:
         promise: Promise[None] = Promise()
 
         def done(_value: object, error: Exception | None) -> None:
-            if error is None or isinstance(error, _LOST):
+            if error is None or isinstance(error, LOST):
                 promise.resolve(None)
             else:
                 refused = MetadataError(f"ZooKeeper refuses to watch: {type(error).__name__}")
@@ -210,14 +218,28 @@ class ZooKeeperSession:
         self.send(content, done)
         await promise.wait()
 
+    def disarm(self, content: object) -> None:
+        """Send the request to forget a watch. A server forgets those of a lost connection."""
+        if self.tracker.session.phase is SessionPhase.CONNECTED:
+            self.send(content, lambda _value, _error: None)
+
+    async def _enter(self, size_bytes: int, epoch: int | None) -> None:
+        """Wait for room and a connection of that epoch; take the room."""
+        while True:
+            session = await self.tracker.wait_connected()
+            if session.phase is SessionPhase.CLOSED:
+                _raise_closed()
+            self.tracker.check_epoch(epoch)
+            if session.phase is SessionPhase.LOST:
+                raise StoreUnavailable("there is no session with ZooKeeper; nothing was sent")
+            await self._room.acquire(size_bytes)
+            now = self.tracker.session
+            if now.phase is SessionPhase.CONNECTED and epoch in (None, now.epoch):
+                return
+            self._room.release(size_bytes)
+
     async def _call(self, content: object, size_bytes: int, epoch: int | None) -> object:
-        session = await self.tracker.wait_connected()
-        if session.phase is SessionPhase.CLOSED:
-            _raise_closed()
-        self.tracker.check_epoch(epoch)
-        if session.phase is SessionPhase.LOST:
-            raise StoreUnavailable("there is no session with ZooKeeper; nothing was sent")
-        await self._room.acquire(size_bytes)
+        await self._enter(size_bytes, epoch)
         promise: Promise[object] = Promise()
 
         def done(value: object, error: Exception | None) -> None:
@@ -227,15 +249,10 @@ class ZooKeeperSession:
             else:
                 promise.reject(error)
 
-        try:
-            self.tracker.check_epoch(epoch)
-            self.send(content, done)
-        except SessionExpired:
-            self._room.release(size_bytes)
-            raise
+        self.send(content, done)
         try:
             return await promise.wait()
-        except _LOST:
+        except LOST:
             raise
         except BadArgumentsError as error:
             path = getattr(content, "path", "")
@@ -244,6 +261,10 @@ class ZooKeeperSession:
             if isinstance(error, _EXPECTED):
                 raise
             raise MetadataError(f"ZooKeeper refuses: {type(error).__name__}") from error
+        except Exception as error:  # kazoo's thread sets any
+            raise StoreUnavailable(
+                f"ZooKeeper's answer can't be read: {type(error).__name__}"
+            ) from error
 
 
 def _raise_closed() -> NoReturn:
