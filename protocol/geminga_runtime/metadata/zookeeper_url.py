@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from typing import NamedTuple
 
@@ -10,7 +11,8 @@ from geminga_runtime.settings import ConfigError
 
 SCHEME = "zk:"
 PORT = 2181
-_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:,/\s]+)(?::([0-9]{1,5}))?")
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:,/\s@?#%\\]+))(?::([0-9]{1,5}))?")
+"""kazoo would cut a name at some of these characters, and connect to what is left."""
 
 
 class ZooKeeperUrl(NamedTuple):
@@ -40,7 +42,15 @@ def parse_url(url: str) -> ZooKeeperUrl:
 
 def _parse_host(url: str, text: str) -> tuple[str, int]:
     found = _HOST.fullmatch(text)
-    port = int(found[2] or PORT) if found else 0
-    if found is None or not 0 < port < 65536:
+    port = int(found[3] or PORT) if found else 0
+    if found is None or not 0 < port < 65536 or not _is_ipv6(found[1]):
         raise ConfigError(f"metadata store {url!r}: {text!r} is not HOST or HOST:PORT")
-    return found[1], port
+    return found[2] or f"[{found[1]}]", port
+
+
+def _is_ipv6(text: str | None) -> bool:
+    """Also if there is none."""
+    try:
+        return text is None or bool(ipaddress.IPv6Address(text))
+    except ValueError:
+        return False

@@ -26,7 +26,8 @@ def test_urls(url: str, hosts: str, chroot: str) -> None:
 @pytest.mark.parametrize(
     "url",
     ["h:2181", "zk:", "zk:/c", "zk://h:2181", "zk:h:0", "zk:h:65536", "zk:h:x", "zk:a,,b",
-     "zk:a b", "zk:::1", "zk:h/c/", "zk:h//c", "sqlite:///f"],
+     "zk:a b", "zk:::1", "zk:[1.2]:3", "zk:[:::]", "zk:[::1", "zk:user:key@h", "zk:key@h:1",
+     "zk:h?a=b", "zk:h#a:1", "zk:h/c/", "zk:h//c", "sqlite:///f"],
 )  # fmt: skip
 def test_wrong_urls(url: str) -> None:
     with pytest.raises(ConfigError, match="metadata store"):
