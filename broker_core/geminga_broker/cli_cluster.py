@@ -121,9 +121,10 @@ _SCHEMES = {
 @click.option(
     "--initial-num-stream-storage-containers",
     "storage_containers",
-    type=_COUNT,
+    type=click.IntRange(0, 100_000),
     default=16,
     show_default=True,
+    help="0: nothing is prepared for BookKeeper's stream storage.",
 )
 @click.option(
     "--existing-bk-metadata-service-uri",

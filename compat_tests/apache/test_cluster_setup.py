@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 import trio
 from click.testing import CliRunner
 
 from compat_tests.apache.jars import java_command
-from compat_tests.apache.zookeeper import ZooKeeperServer, start_zookeeper
-from compat_tests.missing import ZOOKEEPER, skipped_without
+from compat_tests.apache.zookeeper import ZooKeeperServer
 from geminga_broker.cli_cluster import initialize_cluster_metadata
 from geminga_runtime.metadata.zookeeper import ZooKeeperMetadataStore
 
@@ -23,24 +22,17 @@ Tree = dict[str, object]
 
 FIRST = (
     "--cluster c1 --web-service-url http://h:8080 --broker-service-url pulsar://h:6650 "
-    "--web-service-url-tls https://h:8443 --broker-service-url-tls pulsar+ssl://h:6651"
+    "--web-service-url-tls https://h:8443 --broker-service-url-tls pulsar+ssl://h:6651 -bn 3"
 )
 SECOND = (
     "-c c2 -uw http://i:8080 -pu pulsar+ssl://p:1 -pp SNI --auth-plugin a.B --auth-parameters x:y "
     "-te -bn 4 --initial-num-transaction-coordinators 20 "
     "--initial-num-stream-storage-containers 300"
 )
+BARE = "-c c1 -uw http://h:8080 --initial-num-stream-storage-containers 0"
 NOBODY = "-md zk:127.0.0.1:1 -cms zk:127.0.0.1:1 --zookeeper-session-timeout-ms 100"
 ADDRESSES = ("/stream", "/stream/servers", "/stream/servers/available")
 """Curator, by which Apache makes these parents, fills them with the address of its machine."""
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    with skipped_without(ZOOKEEPER):
-        running = start_zookeeper(tmp_path_factory.mktemp("zookeeper") / "server")
-    yield running
-    running.kill()
 
 
 def arguments(server: ZooKeeperServer, root: str, local: str, options: str) -> list[str]:
@@ -99,6 +91,14 @@ async def test_the_nodes_are_those_of_apache(server: ZooKeeperServer) -> None:
     assert len(theirs) > 40
     assert sorted(made) == sorted(theirs)
     assert {path: value for path, value in made.items() if value != theirs[path]} == {}
+
+
+async def test_without_stream_storage(server: ZooKeeperServer) -> None:
+    for root, run in (("apache-bare", apache), ("ours-bare", ours)):
+        await trio.to_thread.run_sync(run, arguments(server, root, "one", BARE))
+    theirs, made = await tree(server, "apache-bare"), await tree(server, "ours-bare")
+    assert "/one/pulsar/functions" in theirs
+    assert made == theirs
 
 
 async def test_a_set_up_that_was_interrupted_is_finished(server: ZooKeeperServer) -> None:

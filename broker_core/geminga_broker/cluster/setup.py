@@ -1,4 +1,4 @@
-"""The metadata of a new cluster (spec BR-04, CL-02; Apache's PulsarClusterMetadataSetup).
+"""The metadata of a new cluster (spec CL-02; Apache's PulsarClusterMetadataSetup).
 
 Each node is made if it is absent, so that a set-up that was interrupted is finished by the next
 one, and a second cluster joins the configuration store of the first.
@@ -15,6 +15,7 @@ import msgspec
 from geminga_broker.cluster.namespaces import Bundles, Namespaces, new_policies
 from geminga_broker.cluster.records import JsonObject, Records, ResourceExists, check_name
 from geminga_protocol.bookkeeper import paths
+from geminga_protocol.encode import varint
 from geminga_runtime.metadata.api import MUST_NOT_EXIST, BadVersion, MetadataStore
 
 BUNDLES = 16
@@ -44,6 +45,7 @@ class ClusterSetup:
     auth_parameters: str = ""
     tls_enabled: bool = False
     bundles: int = BUNDLES
+    """Of public/default."""
     transaction_coordinators: int = TRANSACTION_COORDINATORS
     storage_containers: int = STORAGE_CONTAINERS
     with_bookkeeper: bool = True
@@ -97,9 +99,9 @@ async def set_up_cluster(
             await namespaces.clusters.create(cluster, record)
         except ResourceExists:
             pass
-    for namespace in ("public/default", _SYSTEM):
+    for namespace, bundles in (("public/default", setup.bundles), (_SYSTEM, BUNDLES)):
         await _join_tenant(namespaces, namespace.partition("/")[0], setup.cluster)
-        await _join_namespace(namespaces, namespace, setup)
+        await _join_namespace(namespaces, namespace, bundles, setup.cluster)
     await _make_coordinators(namespaces, setup.transaction_coordinators)
     wanted, found = setup.record(), await namespaces.clusters.get(setup.cluster) or {}
     return [key for key, value in wanted.items() if found.get(key) != value]
@@ -117,15 +119,17 @@ def _bookkeeper_nodes(setup: ClusterSetup) -> Sequence[tuple[str, bytes]]:
     id is the last of the bookies': they refuse a store without it.
     """
     log = _log_binding(setup)
-    return (
+    bookies = (
         (f"{paths.ROOT}/available/readonly", b""),
         (f"{paths.ROOT}/INSTANCEID", str(uuid.uuid4()).encode()),
+    )
+    storage = (
         ("/stream/servers/available", b""),
         ("/stream/assignment", b""),
-        ("/stream/metadata", b"\x08" + _varint(setup.storage_containers)),
+        ("/stream/metadata", b"\x08" + varint(setup.storage_containers)),
         ("/stream/storage", log),
-        ("/pulsar/functions", log),
     )
+    return (*bookies, *(storage if setup.storage_containers else ()), ("/pulsar/functions", log))
 
 
 def _log_binding(setup: ClusterSetup) -> bytes:
@@ -133,15 +137,6 @@ def _log_binding(setup: ClusterSetup) -> bytes:
     servers, ledgers = {"str": setup.ledger_servers}, {"str": setup.ledger_chroot + paths.ROOT}
     fields = {"1": servers, "2": ledgers, "3": {"tf": 1}, "4": {"tf": 0}}
     return b"1\nBKDL\n" + msgspec.json.encode(fields | {"5": servers, "6": servers, "7": servers})
-
-
-def _varint(number: int) -> bytes:
-    made = bytearray()
-    while number > 0x7F:
-        made.append(number & 0x7F | 0x80)
-        number >>= 7
-    made.append(number)
-    return bytes(made)
 
 
 async def _join_tenant(namespaces: Namespaces, tenant: str, cluster: str) -> None:
@@ -153,9 +148,11 @@ async def _join_tenant(namespaces: Namespaces, tenant: str, cluster: str) -> Non
         )
 
 
-async def _join_namespace(namespaces: Namespaces, namespace: str, setup: ClusterSetup) -> None:
+async def _join_namespace(
+    namespaces: Namespaces, namespace: str, bundles: int, cluster: str
+) -> None:
     """Only the policies: the first broker cuts the local bundles out of them."""
-    policies = new_policies(Bundles.even(setup.bundles), (setup.cluster,))
+    policies = new_policies(Bundles.even(bundles), (cluster,))
     del policies["is_allow_auto_update_schema"]  # absent is the broker's default
     try:
         await namespaces.tenants.create(namespace, policies)
@@ -163,7 +160,7 @@ async def _join_namespace(namespaces: Namespaces, namespace: str, setup: Cluster
         await _change(
             namespaces.tenants,
             namespace,
-            lambda old: _added(old, "replication_clusters", setup.cluster),
+            lambda old: _added(old, "replication_clusters", cluster),
         )
 
 
