@@ -57,6 +57,7 @@ async def served(count: ConnectionCount) -> AsyncIterator[int]:
 
 
 async def rest_of(stream: trio.SocketStream) -> bytes:
+    """What comes until the server closes."""
     found = b""
     with trio.fail_after(60):
         try:

@@ -18,6 +18,7 @@ from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from geminga_broker import web_connection
+from geminga_broker._tests.test_web_hostile import rest_of
 from geminga_broker.admin.guard import headers_of
 from geminga_broker.web import bind_web, serve_web
 from geminga_broker.websocket.settings import WebSocketSettings
@@ -77,17 +78,6 @@ async def opened(
             nursery.cancel_scope.cancel()
 
 
-async def all_of(stream: trio.SocketStream) -> bytes:
-    """What comes until the server closes."""
-    found = b""
-    try:
-        while piece := await stream.receive_some():
-            found += bytes(piece)
-    except trio.BrokenResourceError:
-        pass
-    return found
-
-
 @contextmanager
 def longest_turn() -> Iterator[list[float]]:
     """The processor time of the loop's longest turn, at the end; without collections, which go
@@ -124,7 +114,7 @@ async def test_compression_is_not_agreed_upon() -> None:
         packer = zlib.compressobj(9, zlib.DEFLATED, -15)
         packed = packer.compress(b"a" * 10_000_000) + packer.flush(zlib.Z_SYNC_FLUSH)
         await stream.send_all(frame(TEXT, packed[:-4], compressed=True))
-        assert await all_of(stream) == b""
+        assert await rest_of(stream) == b""
 
 
 async def test_frames_of_a_few_bytes_do_not_hold_up_the_others() -> None:
@@ -155,7 +145,7 @@ async def test_a_text_that_is_too_large_ends_the_connection(
         rest = frame(CONTINUED, b"a" * size, last=False)
         await stream.send_all(frame(TEXT, b"a" * size, last=False) + rest * pieces)
         await stream.send_all(frame(CONTINUED, b"end") + frame(TEXT, b"another"))
-        assert await all_of(stream) == TOO_LARGE
+        assert await rest_of(stream) == TOO_LARGE
     assert sizes == [TEXT_BYTES_MAX]
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple, cast
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
+from geminga_protocol.encode import varint
 from geminga_protocol.frames import FRAME_PADDING_BYTES, MAX_MESSAGE_SIZE_DEFAULT, SUBMESSAGE
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
 
@@ -54,7 +55,7 @@ class Case(NamedTuple):
             if field is not last:
                 inner = _delimited(field.number, inner)
             inner = _others(message, field.name, self.values) + inner
-        return b"\x08" + _varint(self.kind) + _delimited(self.kind, inner)
+        return b"\x08" + varint(self.kind) + _delimited(self.kind, inner)
 
 
 def cases(values: Values) -> Iterator[Case]:
@@ -110,18 +111,9 @@ def _value(field: FieldDescriptor, values: Values) -> bytes:
     if field.type in _TEXTS:
         return _delimited(field.number, given.encode() if isinstance(given, str) else b"")
     if field.type in _FIXED64:
-        return _varint(field.number << 3 | 1) + bytes(8)
-    return _varint(field.number << 3) + _varint(given if isinstance(given, int) else 0)
+        return varint(field.number << 3 | 1) + bytes(8)
+    return varint(field.number << 3) + varint(given if isinstance(given, int) else 0)
 
 
 def _delimited(number: int, data: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
-
-
-def _varint(number: int) -> bytes:
-    found = bytearray()
-    while number > 127:
-        found.append(number & 127 | 128)
-        number >>= 7
-    found.append(number)
-    return bytes(found)
+    return varint(number << 3 | 2) + varint(len(data)) + data

@@ -7,9 +7,22 @@ import trio
 from trio.testing import MockClock
 
 from geminga import AlreadyClosedError, InitialPosition, OperationTimeoutError
-from geminga._tests.fake_broker import fake_broker
+from geminga._tests.fake_broker import FakeBroker, FakeSession, fake_broker
 from geminga_protocol.frames import Frame
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
+
+
+def session_without(broker: FakeBroker, kind: BaseCommand.Type.ValueType) -> FakeSession:
+    """The one session, which answers no command of that kind from now on."""
+    [session] = broker.sessions
+    handle = session.handle
+
+    def handle_others(frame: Frame) -> None:
+        if frame.type != kind:
+            handle(frame)
+
+    session.handle = handle_others
+    return session
 
 
 @pytest.mark.parametrize("partitions", [0, 3])
@@ -37,14 +50,7 @@ async def test_cancelled_while_receipts_of_acknowledgements_are_missing(
         )
         await (await client.create_producer("t")).send(b"x")
         message = await consumer.receive()
-        [session] = broker.sessions
-        handle = session.handle
-
-        def handle_all_but_acks(frame: Frame) -> None:
-            if frame.type != BaseCommand.ACK:
-                handle(frame)
-
-        session.handle = handle_all_but_acks
+        session = session_without(broker, BaseCommand.ACK)
 
         async def acknowledge() -> None:
             with pytest.raises(OperationTimeoutError):
@@ -63,14 +69,7 @@ async def test_cancelled_while_receipts_of_acknowledgements_are_missing(
 async def test_cancelled_while_unsubscribing(autojump_clock: MockClock) -> None:
     async with fake_broker() as broker, broker.client() as client:
         consumer = await client.subscribe("t", "s")
-        [session] = broker.sessions
-        handle = session.handle
-
-        def handle_all_but_unsubscribing(frame: Frame) -> None:
-            if frame.type != BaseCommand.UNSUBSCRIBE:
-                handle(frame)
-
-        session.handle = handle_all_but_unsubscribing
+        session = session_without(broker, BaseCommand.UNSUBSCRIBE)
         with trio.move_on_after(1) as scope:
             await consumer.unsubscribe()
         assert scope.cancelled_caught
