@@ -89,6 +89,8 @@ async def serve_web(
     config.include_server_header = False
     config.h11_max_incomplete_size = 1 << 16
     config.websocket_max_message_size = websockets.text_bytes_max
+    if websockets.idle_timeout_ms > 0:
+        config.websocket_send_s = websockets.idle_timeout_ms / 1000
     if websockets.ping_interval_s > 0:
         config.websocket_ping_interval = websockets.ping_interval_s
     async with trio.open_nursery() as nursery:

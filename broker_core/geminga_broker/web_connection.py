@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import replace
 from typing import Any
@@ -28,7 +29,7 @@ from geminga_runtime.server import ConnectionCount
 _log = logging.getLogger(__name__)
 
 SEND_S = 30.0
-"""Time to send a part of a response; WebSockets have their own."""
+"""Time to send a part of a response; `BoundedConfig` has that of WebSockets."""
 SEND_BYTES = 64 * 1024
 """Bytes of such a part."""
 WEBSOCKET_BYTES = 4 * 1024
@@ -48,6 +49,8 @@ class BoundedConfig(Config):
 
     connections = ConnectionCount(1)
     """Set for each server."""
+    websocket_send_s = math.inf
+    """Time to send a part of a message; then the client is gone, as far as one can tell."""
 
 
 class Connection(TCPServer):
@@ -85,7 +88,10 @@ class Connection(TCPServer):
 
     def _send_s(self) -> float:
         stream = getattr(self.protocol.protocol, "stream", None)
-        return float("inf") if isinstance(stream, WSStream) else SEND_S
+        if not isinstance(stream, WSStream):
+            return SEND_S
+        assert isinstance(self.config, BoundedConfig)
+        return self.config.websocket_send_s
 
     async def run(self) -> None:
         """Serve the connection until it ends, if there is room for it."""

@@ -57,6 +57,21 @@ async def echo_sizes(websocket: WebSocket) -> None:
         pass
 
 
+async def flood(websocket: WebSocket) -> None:
+    async def send() -> None:
+        while True:
+            await websocket.send_text("a" * TEXT_BYTES_MAX)
+
+    await websocket.accept()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(send)
+        try:
+            await websocket.receive_text()
+        except WebSocketDisconnect:
+            websocket.app.state.ended.set()
+        nursery.cancel_scope.cancel()
+
+
 @asynccontextmanager
 async def opened(
     sizes: list[int] | None = None,
@@ -147,6 +162,22 @@ async def test_a_text_that_is_too_large_ends_the_connection(
         await stream.send_all(frame(CONTINUED, b"end") + frame(TEXT, b"another"))
         assert await rest_of(stream) == TOO_LARGE
     assert sizes == [TEXT_BYTES_MAX]
+
+
+async def test_a_client_that_never_reads_is_closed() -> None:
+    """Nothing else tells that it is gone: what would close it waits behind what it doesn't read."""
+    sock = bind_web("127.0.0.1", 0)
+    address = sock.getsockname()
+    app = Starlette(routes=[WebSocketRoute("/", flood)])
+    app.state.ended = trio.Event()
+    settings = WebSocketSettings(idle_timeout_ms=300)
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(partial(serve_web, websockets=settings), app, sock)
+            async with await trio.open_tcp_stream(*address) as stream:
+                await stream.send_all(ASK)
+                await app.state.ended.wait()
+            nursery.cancel_scope.cancel()
 
 
 def test_many_headers_do_not_hold_up_the_others() -> None:
