@@ -18,6 +18,7 @@ from geminga_bookie.port import BookiePort, LacAnswer
 from geminga_bookie.wire.speech import Add, Aside, Read, Speech
 from geminga_bookie.wire.status import status_of
 from geminga_protocol.bookkeeper import v3
+from geminga_protocol.bookkeeper.add_shape import AddShape
 from geminga_protocol.bookkeeper.availability import encode_entries
 from geminga_protocol.bookkeeper.digest import DigestError, header
 from geminga_protocol.buffers import Buffer
@@ -52,22 +53,51 @@ _Serve = Callable[[BookiePort, Request, Response, float], Coroutine[None, None, 
 class SpeechV3(Speech):
     """Tags are transaction ids."""
 
+    def __init__(self) -> None:
+        self._shape: AddShape | None = None
+
     def requests(self, buffer: bytes, bounds: Sequence[int]) -> Sequence[Add | Read | Aside]:
         """See `Speech.requests`."""
         found: list[Add | Read | Aside] = []
-        for request in v3.decode_requests(buffer, bounds):
+        at, end = 0, len(bounds) - 1
+        while at < end:
+            taken = self._take_adds(buffer, bounds, at, found)
+            if taken > at:
+                at = taken
+                continue
+            (request,) = v3.decode_requests(buffer, bounds[at : at + 2])
+            at += 1
             operation = request.header.operation
             if request.header.version != VERSION_THREE:
                 found.append(_Other(request, EBADVERSION))
             elif operation == ADD_ENTRY:
-                self._add(request, found)
+                if self._add(request, found):
+                    self._shape = AddShape.of(request, buffer[bounds[at - 1] : bounds[at]])
             elif operation == READ_ENTRY and _is_plain(request):
                 self._read(request, found)
             else:
                 found.append(_Other(request))
         return found
 
-    def _add(self, request: Request, found: list[Add | Read | Aside]) -> None:
+    def _take_adds(
+        self, buffer: bytes, bounds: Sequence[int], at: int, found: list[Add | Read | Aside]
+    ) -> int:
+        """Take adds that differ little from those before; returns the number of the next frame."""
+        shape = self._shape
+        if shape is None:
+            return at
+        ledger_id, key, entry_id = shape.ledger_id, shape.master_key, shape.next_entry_id
+        last = found[-1] if found else None
+        if isinstance(last, Add) and last.takes(ledger_id, key, entry_id, shape.recovery):
+            return shape.take(buffer, bounds, at, last.tags, last.packets)
+        run = Add(ledger_id, key, entry_id, shape.recovery)
+        taken = shape.take(buffer, bounds, at, run.tags, run.packets)
+        if taken > at:
+            found.append(run)
+        return taken
+
+    def _add(self, request: Request, found: list[Add | Read | Aside]) -> bool:
+        """Returns whether it is the neighbour of one before."""
         asked = request.addRequest
         ledger_id, entry_id, key, packet = (
             asked.ledgerId, asked.entryId, asked.masterKey, asked.body,
@@ -78,14 +108,16 @@ class SpeechV3(Speech):
             fits = False
         if not fits:
             found.append(_Other(request, EBADREQ))
-            return
+            return False
         recovery = asked.HasField("flag") and asked.flag == AddRequest.RECOVERY_ADD
         last = found[-1] if found else None
-        if not isinstance(last, Add) or not last.takes(ledger_id, key, entry_id, recovery):
+        is_neighbour = isinstance(last, Add) and last.takes(ledger_id, key, entry_id, recovery)
+        if not isinstance(last, Add) or not is_neighbour:
             last = Add(ledger_id, key, entry_id, recovery)
             found.append(last)
         last.packets.append(packet)
         last.tags.append(request.header.txnId)
+        return is_neighbour
 
     def _read(self, request: Request, found: list[Add | Read | Aside]) -> None:
         asked = request.readRequest

@@ -145,6 +145,7 @@ def wrong(
     [
         wrong(EBADREQ),
         wrong(behind=b"what was sent before TLS"),
+        wrong(behind=b"\0"),
         wrong(operation=FORCE_LEDGER),
         b"\xff" * 8,
         b"\x00\x00\x00\x04\xff\xff\xff\xff",
