@@ -105,8 +105,10 @@ async def test_our_server_offers_tls(tls_bookie: TlsBookie, nursery: trio.Nurser
     nursery.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize("gap_s", [0, 0.01])
-@pytest.mark.parametrize("behind", [b"\x00", v3.encode_reads(7, 0, 1, 5)])
+@pytest.mark.parametrize(
+    ("behind", "gap_s"),
+    [(b"\x00", 0), (v3.encode_reads(7, 0, 1, 5), 0), (v3.encode_reads(7, 0, 1, 5), 0.01)],
+)
 async def test_nothing_may_come_behind_the_request_for_tls(
     tls_bookie: TlsBookie, nursery: trio.Nursery, behind: bytes, gap_s: float
 ) -> None:
