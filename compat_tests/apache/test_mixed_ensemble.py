@@ -15,9 +15,9 @@ from geminga_bookie._tests.support import small_options
 from geminga_bookie.client.api import LedgerOptions
 from geminga_bookie.client.append import append_durably
 from geminga_bookie.client.client import BookkeeperClient
+from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.errors import LedgerFenced
 from geminga_bookie.inprocess import open_bookie
-from geminga_bookie.port import BookiePort
 from geminga_bookie.wire.options import RemoteOptions
 from geminga_bookie.wire.remote import open_remote
 from geminga_bookie.wire.server import BookieServerOptions, serve_bookie
@@ -41,10 +41,10 @@ def apache(tmp_path: Path) -> Iterator[ApacheBookie]:
 
 
 @pytest.fixture
-async def ports(
+async def bookies(
     apache: ApacheBookie, tmp_path: Path, nursery: trio.Nursery
-) -> AsyncIterator[dict[str, BookiePort]]:
-    """By bookie id; each is reached over TCP."""
+) -> AsyncIterator[KnownBookies]:
+    """Each is reached over TCP."""
     addresses = {"apache": apache.port}
     async with AsyncExitStack() as stack:
         for name in ("one", "two"):
@@ -52,20 +52,20 @@ async def ports(
             local = await stack.enter_async_context(open_bookie(options))
             bound = await nursery.start(serve_bookie, local, BookieServerOptions("127.0.0.1", 0))
             addresses[name] = bound[0].port
-        found: dict[str, BookiePort] = {}
+        found = KnownBookies()
         for name, port in addresses.items():
             remote = open_remote(name, "127.0.0.1", port, OPTIONS)
-            found[name] = await stack.enter_async_context(remote)
+            found.join(await stack.enter_async_context(remote))
         yield found
         nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("options", [ON_ALL, STRIPED])
 async def test_a_ledger_is_recovered_from_its_owner(
-    ports: dict[str, BookiePort], options: LedgerOptions
+    bookies: KnownBookies, options: LedgerOptions
 ) -> None:
     store = MemoryMetadataStore()
-    owner, heir = BookkeeperClient(ports, store), BookkeeperClient(ports, store)
+    owner, heir = BookkeeperClient(bookies, store), BookkeeperClient(bookies, store)
     writer = await owner.create(options)
     entries = [[b"entry %d " % at * 10] for at in range(500)]
     for first in range(0, 500, 50):
@@ -78,11 +78,9 @@ async def test_a_ledger_is_recovered_from_its_owner(
         await append_durably(writer, entries[:1])
 
 
-async def test_a_ledger_outlives_a_bookie(
-    ports: dict[str, BookiePort], apache: ApacheBookie
-) -> None:
+async def test_a_ledger_outlives_a_bookie(bookies: KnownBookies, apache: ApacheBookie) -> None:
     """Killed after the ledger was closed: the two others have all of it."""
-    client = BookkeeperClient(ports, MemoryMetadataStore())
+    client = BookkeeperClient(bookies, MemoryMetadataStore())
     writer = await client.create(ON_ALL)
     entries = [[b"entry %d" % at] for at in range(100)]
     await append_durably(writer, entries)

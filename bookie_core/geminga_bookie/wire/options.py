@@ -19,8 +19,10 @@ class RemoteOptions:
     """From the call of `add` to the answer (Apache's addEntryTimeoutSec)."""
     read_timeout_s: float = 5.0
     """Of each request but adds (Apache's readEntryTimeoutSec)."""
-    long_poll_s: float = 5.0
-    """Time that the bookie holds one request to wait for an entry; `wait_entry` repeats it."""
+    long_poll_s: float = 1.0
+    """Time that the bookie holds one request to wait for an entry; `wait_entry` repeats it. Until
+    then Apache's bookies may forget a request that waits for more than the next entry.
+    """
     backoff_s: float = 0.1
     """After a failed attempt to connect, requests fail at once for this long; doubled by each
     further one, up to `backoff_max_s`.
