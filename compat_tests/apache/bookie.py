@@ -52,6 +52,7 @@ class ApacheBookie:
     port: int
     process: subprocess.Popen[bytes]
     zookeeper: ZooKeeperServer
+    owns_zookeeper: bool = False
 
     @property
     def bookie_id(self) -> str:
@@ -68,6 +69,14 @@ class ApacheBookie:
             return bool(opened.recv(64))
         return False
 
+    def wait(self) -> None:
+        """Until it serves. Raises StartError."""
+        try:
+            wait_until(self.is_serving, self.process, self.folder / "log", timeout_s=START_S)
+        except BaseException:
+            self.kill()
+            raise
+
     def pause(self) -> None:
         """Stop the process; connections stay, and nobody answers."""
         os.killpg(self.process.pid, signal.SIGSTOP)
@@ -82,44 +91,61 @@ class ApacheBookie:
         os.killpg(self.process.pid, signal.SIGCONT)
 
     def kill(self) -> None:
-        """kill -9, also of its ZooKeeper."""
+        """kill -9, also of its ZooKeeper if that is its own."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        self.zookeeper.kill()
+        if self.owns_zookeeper:
+            self.zookeeper.kill()
 
 
 def start_bookie(folder: Path, settings: Mapping[str, str] | None = None) -> ApacheBookie:
-    """Start one on an empty folder, wait until it serves. Raises PeerMissing, StartError."""
-    folder.mkdir(parents=True, exist_ok=True)
-    zookeeper = start_zookeeper(folder / "zookeeper")
+    """Start one on an empty folder, with a ZooKeeper, and wait until it serves. Raises PeerMissing,
+    StartError.
+    """
+    zookeeper = start_metadata(folder / "zookeeper")
     try:
-        _prepare(zookeeper)
-        port = free_port()
-        every = {
-            **_SETTINGS,
-            "bookiePort": str(port),
-            "metadataServiceUri": f"zk+hierarchical://127.0.0.1:{zookeeper.port}/ledgers",
-            "journalDirectories": str(folder / "journal"),
-            "ledgerDirectories": str(folder / "entries"),
-            **(settings or {}),
-        }
-        config = folder / "bookie.conf"
-        config.write_text("".join(f"{key}={value}\n" for key, value in every.items()))
-        command = java_command(_MAIN, ["--conf", str(config)], heap_mb=256)
-        at = command.index("-cp")
-        command[at:at] = ("-XX:TieredStopAtLevel=1", "-XX:MaxDirectMemorySize=256m")
-        process = spawn(command, log_path=folder / "log", cwd=folder)
+        bookie = launch_bookie(folder, zookeeper, settings)
     except BaseException:
         zookeeper.kill()
         raise
-    bookie = ApacheBookie(folder, port, process, zookeeper)
-    try:
-        wait_until(bookie.is_serving, process, folder / "log", timeout_s=START_S)
-    except BaseException:
-        bookie.kill()
-        raise
+    bookie.owns_zookeeper = True
+    bookie.wait()
     return bookie
+
+
+def start_metadata(folder: Path) -> ZooKeeperServer:
+    """A ZooKeeper with what a bookie expects in it. Raises PeerMissing, StartError."""
+    zookeeper = start_zookeeper(folder)
+    try:
+        _prepare(zookeeper)
+    except BaseException:
+        zookeeper.kill()
+        raise
+    return zookeeper
+
+
+def launch_bookie(
+    folder: Path, zookeeper: ZooKeeperServer, settings: Mapping[str, str] | None = None
+) -> ApacheBookie:
+    """Start one on an empty folder; `wait` returns when it serves."""
+    folder.mkdir(parents=True, exist_ok=True)
+    port = free_port()
+    every = {
+        **_SETTINGS,
+        "bookiePort": str(port),
+        "metadataServiceUri": f"zk+hierarchical://127.0.0.1:{zookeeper.port}/ledgers",
+        "journalDirectories": str(folder / "journal"),
+        "ledgerDirectories": str(folder / "entries"),
+        **(settings or {}),
+    }
+    config = folder / "bookie.conf"
+    config.write_text("".join(f"{key}={value}\n" for key, value in every.items()))
+    command = java_command(_MAIN, ["--conf", str(config)], heap_mb=256)
+    at = command.index("-cp")
+    command[at:at] = ("-XX:TieredStopAtLevel=1", "-XX:MaxDirectMemorySize=256m")
+    process = spawn(command, log_path=folder / "log", cwd=folder)
+    return ApacheBookie(folder, port, process, zookeeper)
 
 
 def _prepare(zookeeper: ZooKeeperServer) -> None:

@@ -11,7 +11,13 @@ from geminga_bookie.client.api import DigestType, LedgerMetadata, LedgerState
 from geminga_bookie.errors import MetadataConflict, NoSuchLedger
 from geminga_protocol.bookkeeper import ledger_metadata, paths
 from geminga_protocol.pb.bookkeeper_metadata_pb2 import LedgerMetadataFormat
-from geminga_runtime.metadata.api import MUST_NOT_EXIST, BadVersion, MetadataStore, NoNode
+from geminga_runtime.metadata.api import (
+    MUST_NOT_EXIST,
+    BadVersion,
+    MetadataError,
+    MetadataStore,
+    NoNode,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,16 @@ class LedgerMetadataStore:
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
+        self._layout: paths.Layout | None = None
+
+    async def _path(self, ledger_id: int) -> str:
+        if self._layout is None:
+            node = await self._store.get(paths.LAYOUT)
+            try:
+                self._layout = paths.layout_of(None if node is None else node.value)
+            except ValueError as error:
+                raise MetadataError(str(error)) from None
+        return paths.ledger(ledger_id, self._layout)
 
     async def next_ledger_id(self) -> int:
         """A new id: the number of a sequential node (ZkLedgerIdGenerator)."""
@@ -50,14 +66,15 @@ class LedgerMetadataStore:
         """Raises MetadataConflict if the id is taken."""
         value = encode(metadata)
         try:
-            _, stat = await self._store.put(paths.ledger(metadata.ledger_id), value, MUST_NOT_EXIST)
+            path = await self._path(metadata.ledger_id)
+            _, stat = await self._store.put(path, value, MUST_NOT_EXIST)
         except BadVersion:
             raise MetadataConflict(f"ledger {metadata.ledger_id} exists") from None
         return VersionedMetadata(metadata, stat.version)
 
     async def read(self, ledger_id: int) -> VersionedMetadata:
         """Raises NoSuchLedger."""
-        node = await self._store.get(paths.ledger(ledger_id))
+        node = await self._store.get(await self._path(ledger_id))
         if node is None:
             raise NoSuchLedger(f"no ledger {ledger_id} in the metadata store")
         return VersionedMetadata(decode(ledger_id, node.value), node.stat.version)
@@ -66,7 +83,7 @@ class LedgerMetadataStore:
         """Compare-and-set. Raises MetadataConflict if the metadata changed."""
         try:
             _, stat = await self._store.put(
-                paths.ledger(changed.ledger_id), encode(changed), known.version
+                await self._path(changed.ledger_id), encode(changed), known.version
             )
         except (BadVersion, NoNode):
             raise MetadataConflict(f"metadata of ledger {changed.ledger_id} changed") from None
@@ -75,7 +92,7 @@ class LedgerMetadataStore:
     async def delete(self, ledger_id: int) -> None:
         """Idempotent."""
         try:
-            await self._store.delete(paths.ledger(ledger_id))
+            await self._store.delete(await self._path(ledger_id))
         except NoNode:
             pass
 

@@ -101,6 +101,9 @@ def test_ledger_paths(case: Case) -> None:
     assert paths.ledger_id("/ledgers" + case["long"]) == case["id"]
     if case["short"] is not None:
         assert paths.ledger_id("/ledgers" + case["short"]) == case["id"]
+        is_short = case["id"] < (1 << 31) - 1
+        hybrid = paths.ledger(case["id"], paths.Layout.HYBRID, root="")
+        assert hybrid == (case["short"] if is_short else case["long"])
 
 
 @cases("ledger_metadata")
