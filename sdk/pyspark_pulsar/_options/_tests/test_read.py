@@ -8,7 +8,7 @@ import pickle
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import geminga
@@ -344,10 +344,16 @@ def test_errors_pickle() -> None:
     assert (again.option, again.reason, str(again)) == (error.option, error.reason, str(error))
 
 
+# Hypothesis also draws texts that stand in the modules which this process has imported, names of
+# options among them: no option ends with a section sign.
+OTHER_NAMES = st.text(max_size=20).map(lambda text: f"{text}§")
+
+
 @settings(deadline=None)
-@given(st.dictionaries(st.text(max_size=20), st.text(max_size=20), max_size=4), st.booleans())
+@given(st.dictionaries(OTHER_NAMES, st.text(max_size=20), max_size=4), st.booleans())
+@example({"startingOffsets§": "earliest"}, False)
 def test_any_other_value_is_refused_by_name(options: dict[str, str], streaming: bool) -> None:
-    named = {name for name in options if re.sub(r"\W", "", name)} - {"topic", "mode"}
+    named = {name for name in options if re.sub(r"\W", "", name)}
     if named:
         error = refused({**LEAST, **{name: options[name] for name in named}}, streaming=streaming)
         assert error.option in named
