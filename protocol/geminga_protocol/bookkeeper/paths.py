@@ -13,6 +13,8 @@ from enum import Enum
 ROOT = "/ledgers"
 LAYOUT = f"{ROOT}/LAYOUT"
 """Its value names the class that lays out the tree."""
+INSTANCE_ID = f"{ROOT}/INSTANCEID"
+"""Its value is the id of the bookies' cluster."""
 
 _LONG = re.compile(r"(\d{3})/(\d{4})/(\d{4})/(\d{4})/L(\d{4})", re.ASCII)
 _SHORT = re.compile(r"(\d{2})/(\d{4})/L(\d{4})", re.ASCII)
@@ -81,3 +83,8 @@ def available(root: str = ROOT) -> str:
 def readonly(root: str = ROOT) -> str:
     """Parent of the nodes of bookies that only serve reads."""
     return f"{available(root)}/{READONLY}"
+
+
+def cookie(bookie_id: str, root: str = ROOT) -> str:
+    """Path of a bookie's cookie, which binds its id to its directories."""
+    return f"{root}/cookies/{bookie_id}"

@@ -83,7 +83,8 @@ class SessionTracker:
         while (session := self.session).epoch == epoch:
             if session.phase is SessionPhase.CLOSED:
                 raise SessionExpired("the store is closed")
-            await self._wait(session.lost_at)
+            is_lost = session.phase is SessionPhase.LOST
+            await self._wait(math.inf if is_lost else session.lost_at)
         return session
 
     async def wait_connected(self) -> Session:

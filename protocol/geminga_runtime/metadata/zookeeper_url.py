@@ -1,4 +1,6 @@
-"""URLs of metadata stores on ZooKeeper, in the form of Apache's `metadataStoreUrl`."""
+"""URLs of metadata stores on ZooKeeper, in the form of Apache's `metadataStoreUrl`, and of
+BookKeeper's `metadataServiceUri`.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,17 @@ from geminga_runtime.metadata.paths import check_path
 from geminga_runtime.settings import ConfigError
 
 SCHEME = "zk:"
+SCHEMES = (SCHEME, "memory:", "rocksdb:", "etcd:", "oxia:")
 PORT = 2181
+LEDGERS = "/ledgers"
+"""BookKeeper's root, the only one that is supported."""
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:,/\s@?#%\\]+))(?::([0-9]{1,5}))?")
 """kazoo would cut a name at some of these characters, and connect to what is left."""
+_LEDGERS_URI = re.compile(
+    r"zk(?:\+(?:hierarchical|longhierarchical|null))?://(.+)"
+    r"|metadata-store:(?:zk:|(?!memory:|rocksdb:|etcd:|oxia:))(.+)"
+)
+"""The layout is taken from the node `/ledgers/LAYOUT`, whatever the scheme says."""
 
 
 class ZooKeeperUrl(NamedTuple):
@@ -38,6 +48,39 @@ def parse_url(url: str) -> ZooKeeperUrl:
     except ValueError:
         raise ConfigError(f"metadata store {url!r}: {chroot!r} is not a path") from None
     return ZooKeeperUrl(tuple(_parse_host(url, text) for text in listed.split(",")), chroot)
+
+
+def with_scheme(url: str) -> str:
+    """A URL without a scheme is on ZooKeeper (`MetadataStoreFactoryImpl`)."""
+    return url if url.startswith(SCHEMES) else f"{SCHEME}{url}"
+
+
+def uri_of_ledgers(text: str | None) -> str | None:
+    """The `metadataServiceUri` of a store that is named as brokers name it, zk:HOSTS/PATH; other
+    texts as they are.
+    """
+    if text is None or not text.startswith(SCHEME) or text.startswith("zk://"):
+        return text
+    return f"metadata-store:{text.rstrip('/')}{LEDGERS}"
+
+
+def store_of_ledgers(key: str, uri: str) -> str:
+    """URL of the store that has the ledgers' metadata at `/ledgers`, for a `metadataServiceUri`:
+    `zk+hierarchical://host1:2181;host2:2181/chroot/ledgers` (BookKeeper's), or
+    `metadata-store:zk:host1:2181,host2/chroot/ledgers` (Pulsar's). Raises ConfigError, which names
+    the key.
+    """
+    found = _LEDGERS_URI.fullmatch(uri)
+    if found is None:
+        raise ConfigError(
+            f"{key}: {uri!r} is neither zk+hierarchical://HOST:2181;HOST:2181/ledgers nor "
+            "metadata-store:zk:HOST:2181,HOST:2181/ledgers"
+        )
+    rest = found[1] or found[2]
+    hosts, slash, path = rest.partition("/")
+    if not (slash + path).endswith(LEDGERS):
+        raise ConfigError(f"{key}: {uri!r} doesn't end with {LEDGERS}, the only root that is read")
+    return f"{SCHEME}{hosts.replace(';', ',')}{(slash + path).removesuffix(LEDGERS)}"
 
 
 def _parse_host(url: str, text: str) -> tuple[str, int]:

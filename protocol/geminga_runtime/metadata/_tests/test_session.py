@@ -116,3 +116,14 @@ async def test_a_closed_store_stays_closed() -> None:
     assert tracker.session.epoch == 2
     with pytest.raises(SessionExpired):
         await tracker.wait_change(2)
+
+
+async def test_who_waits_for_the_next_session_does_not_spin(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """The time at which the last one was lost has passed: it is no deadline."""
+    tracker = SessionTracker()
+    tracker.lose()
+    with trio.move_on_after(60) as scope:
+        await tracker.wait_change(2)
+    assert scope.cancelled_caught
