@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from geminga_bookie.autorecovery.shell import COMMANDS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -43,8 +45,12 @@ class ShellFailed(click.ClickException):
 )
 @click.pass_context
 def bookieshell(context: click.Context, data_dir: Path) -> None:
-    """Inspect the ledgers of a standalone's bookie."""
+    """Inspect the ledgers of a standalone's bookie, or the bookies of a cluster."""
     context.obj = data_dir
+
+
+for _command in COMMANDS:
+    bookieshell.add_command(_command)
 
 
 @bookieshell.command()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import trio
 
 from geminga_bookie.errors import BookkeeperError, DataDirError
 from geminga_bookie.host import Host
 from geminga_bookie.memory import MemoryBookie
-from geminga_bookie.options import BookieOptions, LiveLedgers
+from geminga_bookie.options import BookieOptions, IdentityCheck, LedgerExists, LiveLedgers
 from geminga_bookie.port import BookiePort
 from geminga_bookie.storage.bookie import InProcessBookie
 from geminga_bookie.storage.data_dirs import check_metadata_cookie
@@ -50,19 +51,27 @@ async def open_bookie(
             yield bookie
             nursery.cancel_scope.cancel()
         return
-    async with _open_on_disk(
-        options, live_ledgers, metadata, host or Host(disk or OsDisk())
+    check = None
+    if metadata is not None:
+        check = partial(check_metadata_cookie, metadata, options.bookie_id)
+    async with open_on_disk(
+        options, host or Host(disk or OsDisk()), live_ledgers=live_ledgers, check_identity=check
     ) as on_disk:
         yield on_disk
 
 
 @asynccontextmanager
-async def _open_on_disk(
+async def open_on_disk(
     options: BookieOptions,
-    live_ledgers: LiveLedgers | None,
-    metadata: MetadataStore | None,
     host: Host,
+    *,
+    live_ledgers: LiveLedgers | None = None,
+    ledger_exists: LedgerExists | None = None,
+    check_identity: IdentityCheck | None = None,
 ) -> AsyncIterator[InProcessBookie]:
+    """As `open_bookie`. `ledger_exists` is asked about each ledger that `live_ledgers` doesn't name
+    before it is collected.
+    """
     opened: list[InProcessBookie] = []
 
     def journal_failed(number: int, error: BookkeeperError) -> None:
@@ -75,12 +84,16 @@ async def _open_on_disk(
     except OSError as error:
         raise DataDirError(f"bookie {options.bookie_id} can't start: {error}") from error
     try:
-        if metadata is not None:
+        if check_identity is not None:
             # Also new: a bookie killed before its cookie was in the metadata store is empty.
             is_new = storage.directories.is_new or await host.workers.run(storage.is_empty)
-            await check_metadata_cookie(
-                metadata, options.bookie_id, storage.directories.instance_id, is_new=is_new
-            )
+            await check_identity(storage.directories.instance_id, is_new)
+        # Not before: a start that is refused, again and again, must leave no files.
+        try:
+            with trio.CancelScope(shield=True):
+                await host.workers.run(storage.start)
+        except OSError as error:
+            raise DataDirError(f"bookie {options.bookie_id} can't start: {error}") from error
         if live_ledgers is not None and storage.table.is_in_limbo:
             async for ledger_id in live_ledgers():
                 storage.table.doubtful_to = max(storage.table.doubtful_to, ledger_id)
@@ -94,9 +107,10 @@ async def _open_on_disk(
             nursery.start_soon(bookie.checkpointer.run)
             nursery.start_soon(bookie.reader.run)
             nursery.start_soon(bookie.throttle.run)
+            nursery.start_soon(bookie.loader.run)
             nursery.start_soon(bookie.run_health, options.disk.check_interval_s, FAILED_RETRY_S)
             if live_ledgers is not None:
-                nursery.start_soon(bookie.gc.run, live_ledgers)
+                nursery.start_soon(bookie.gc.run, live_ledgers, ledger_exists)
             try:
                 yield bookie
             finally:

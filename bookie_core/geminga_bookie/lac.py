@@ -28,7 +28,7 @@ class LacWaiters:
     def __init__(self) -> None:
         self._waiting: dict[int, tuple[trio.Event, int]] = {}
 
-    def __contains__(self, ledger_id: int) -> bool:
+    def __contains__(self, ledger_id: object) -> bool:
         return ledger_id in self._waiting
 
     def wake(self, ledger_id: int) -> None:

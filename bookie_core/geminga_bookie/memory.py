@@ -18,6 +18,7 @@ from geminga_bookie.lac import NO_LAC, LacWaiters, explicit_lac, packet_lac
 from geminga_bookie.options import LiveLedgers
 from geminga_bookie.port import (
     AddDone,
+    BookieInfo,
     Completion,
     LacAnswer,
     check_add,
@@ -179,6 +180,11 @@ class MemoryBookie:
     async def list_entries(self, ledger_id: int) -> list[int]:
         """See `BookiePort.list_entries`."""
         return sorted(self._known(ledger_id).entries)
+
+    async def info(self) -> BookieInfo:
+        """See `BookiePort.info`: it has no disk."""
+        await trio.lowlevel.checkpoint()
+        return BookieInfo(0, 0)
 
     async def collect_garbage(self, live_ledgers: LiveLedgers) -> list[int]:
         """Drop ledgers without metadata; returns their ids (BK-06). Its ledgers are listed before

@@ -5,12 +5,23 @@ Defaults are BookKeeper's, except those about memory, which fit a small process.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+CACHE_BUDGET_BYTES = 256 * 1024 * 1024
+"""Memory of a small process for caches. BookKeeper takes a quarter of its direct memory for each of
+both caches."""
+
 LiveLedgers = Callable[[], AsyncIterator[int]]
 """Ids of all ledgers with metadata; a bookie's other ledgers are garbage (BK-06)."""
+
+LedgerExists = Callable[[int], Awaitable[bool]]
+"""Whether a ledger has metadata: asked once more before it is collected (`verifyMetadataOnGC`)."""
+
+IdentityCheck = Callable[[str, bool], Awaitable[None]]
+"""Called with the instance of the directories, and whether they are without entries, before a
+bookie serves. Raises DataDirError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +68,8 @@ class DiskOptions:
     """Above this share of any disk the bookie is read-only."""
     usage_low: float = 0.95
     """The bookie is writable again when every disk is at or below this share."""
+    any_full: bool = False
+    """Whether one full disk is enough for it (`readOnlyModeOnAnyDiskFullEnabled`)."""
     check_interval_s: float = 10.0
     ballast_bytes: int = 4 * 1024 * 1024
     """Space reserved in each directory for a start on a full disk; 0: none."""
@@ -72,11 +85,18 @@ class BookieOptions:
     index_dirs: Sequence[Path] = ()
     """Directories of the indexes, one for each of `ledger_dirs`; empty: the ledger directories."""
     in_memory: bool = False
-    write_cache_bytes: int = 64 * 1024 * 1024
+    write_cache_bytes: int = CACHE_BUDGET_BYTES // 4
     """Total of both halves, of all ledger directories."""
-    read_cache_bytes: int = 32 * 1024 * 1024
+    read_cache_bytes: int = CACHE_BUDGET_BYTES // 8
     read_ahead_bytes: int = 4 * 1024 * 1024
+    """Bound of one read-ahead; less if so many ledgers are read at once that the read cache has no
+    room for two of each."""
     read_ahead_entries: int = 4096
+    read_threads: int = 2
+    """Threads that read entry logs (`numReadWorkerThreads`)."""
+    waiting_reads_max: int = 20_000
+    """Reads that may wait for those threads; more fail with TooManyRequests
+    (`maxPendingReadRequestsPerThread`, here of all threads)."""
     throttle_max_s: float = 10.0
     """How long an add may wait for room in the write cache (`dbStorage_maxThrottleTimeMs`)."""
     flush_interval_s: float = 60.0
@@ -85,6 +105,10 @@ class BookieOptions:
     """Whether other bookies have copies. If so, reads of entries that a damaged or missing journal
     may have held raise UnknownLedgerState until they are checked (BK-02); otherwise the remaining
     entries are served, and the loss is logged."""
+    cluster_id: str = ""
+    """The cluster whose bookie this is: directories of another one are refused. Empty: of none."""
+    may_be_new: bool = True
+    """False: the cluster knows the bookie, so that empty directories are refused (BK-10)."""
     journal: JournalOptions = JournalOptions()
     gc: GcOptions = GcOptions()
     disk: DiskOptions = DiskOptions()

@@ -32,6 +32,13 @@ class LacAnswer(NamedTuple):
     """What `write_lac` stored last."""
 
 
+class BookieInfo(NamedTuple):
+    """Room on the disks of a bookie's ledger directories."""
+
+    total_bytes: int
+    free_bytes: int
+
+
 AddDone = Callable[[int, int, BookkeeperError | None], None]
 """(first entry id, count, error): a run is durable or failed. Called in the loop, in order."""
 
@@ -117,6 +124,9 @@ class BookiePort(Protocol):
 
     async def list_entries(self, ledger_id: int) -> list[int]:
         """Ids of the bookie's entries, ascending."""
+
+    async def info(self) -> BookieInfo:
+        """The room for entries. Raises StorageFailed."""
 
 
 def ids_fit(ledger_id: int, first_entry_id: int = 0, count: int = 0) -> bool:

@@ -51,6 +51,10 @@ class BookiePortContract(WithLedgers):
     async def test_has_an_id(self, bookie: BookiePort) -> None:
         assert bookie.bookie_id == "bookie-1:3181"
 
+    async def test_tells_its_room(self, bookie: BookiePort) -> None:
+        total_bytes, free_bytes = await bookie.info()
+        assert 0 <= free_bytes <= total_bytes
+
     async def test_reads_what_was_added(self, bookie: BookiePort) -> None:
         await add(bookie, self.a, range(10))
         assert await bookie.read(self.a, 0, entries_max=100, bytes_max=1 << 20) == packets(

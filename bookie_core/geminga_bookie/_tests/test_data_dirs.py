@@ -14,6 +14,7 @@ from geminga_bookie.inprocess import open_bookie
 from geminga_bookie.options import BookieOptions
 from geminga_bookie.storage.data_dirs import COOKIE_NAME, Cookie, DataDirs, check_metadata_cookie
 from geminga_bookie.storage.disk import OsDisk
+from geminga_runtime.metadata.api import StoreUnavailable
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 
@@ -136,3 +137,22 @@ async def test_metadata_remembers_the_bookie() -> None:
     with pytest.raises(DataDirError, match="another instance"):
         await check_metadata_cookie(store, "b:1", "two", is_new=False)
     await store.aclose()
+
+
+def journals(directory: Path) -> list[Path]:
+    return sorted(directory.rglob("*.journal"))
+
+
+async def test_a_start_that_is_refused_leaves_no_files(tmp_path: Path) -> None:
+    """Its supervisor tries again each second, perhaps for hours."""
+    options = small_options(tmp_path)
+    store = MemoryMetadataStore()
+    async with open_bookie(options, metadata=store):
+        pass
+    before = journals(tmp_path)
+    store.set_available(False)
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable):
+            async with open_bookie(options, metadata=store):
+                pass
+    assert journals(tmp_path) == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -133,6 +134,33 @@ async def test_read_only_when_none_of_a_kind_is_left(tmp_path: Path) -> None:
         await add(bookie, 51, [0])
         await _until(disk, port, "j1", "j2")
         assert isinstance(bookie.health.error, BookieReadOnly)
+
+
+async def test_read_only_as_soon_as_one_is_full(tmp_path: Path) -> None:
+    """With `readOnlyModeOnAnyDiskFullEnabled`; who asks is told of both changes."""
+    disk = _Disk()
+    options = _options(tmp_path)
+    options = replace(options, disk=replace(options.disk, any_full=True))
+    async with open_bookie(options, disk=disk) as port:
+        modes: list[bool] = []
+        health = cast(InProcessBookie, port).health
+        health.on_change = lambda: modes.append(health.error is None)
+        bookie = await _until(disk, port, "l3")
+        assert isinstance(bookie.health.error, BookieReadOnly)
+        await _until(disk, port)
+        assert modes == [False, True]
+
+
+async def test_its_room_is_that_of_each_file_system_once(tmp_path: Path) -> None:
+    """Of the ledger directories; the journals' don't count."""
+
+    class Disk(_Disk):
+        def usage(self, directory: Path) -> DiskUsage:
+            device = {"l1": 1, "l2": 1, "l3": 2}.get(directory.name, 3)
+            return DiskUsage(900 << 20, 500 << 20, device, 1000 << 20)
+
+    async with open_bookie(_options(tmp_path), disk=Disk()) as port:
+        assert await port.info() == (2000 << 20, 1000 << 20)
 
 
 async def test_a_directory_that_can_not_be_flushed_does_not_hold_up_the_others(

@@ -12,17 +12,51 @@ from geminga_bookie._tests.support import add, ledgers, packets, read_all, read_
 from geminga_bookie.errors import DigestMismatch, NoSuchLedger
 from geminga_bookie.inprocess import InProcessBookie, open_bookie
 from geminga_bookie.memory import MemoryBookie
-from geminga_bookie.storage.gc import plan_logs
+from geminga_bookie.storage import ledger_maps
+from geminga_bookie.storage.gc import LogUse, plan_logs
 from geminga_bookie.storage.ledger_directory import Sealed
+from geminga_bookie.storage.ledger_maps import LedgerMap
 from geminga_bookie.storage.write_cache import WriteCache
 
 
 def test_plan_removes_dead_logs_and_compacts_sparse_ones() -> None:
     maps = {1: {7: 100}, 2: {7: 80, 8: 20}, 3: {7: 50, 8: 50}, 4: {8: 100}, 5: {}}
-    assert plan_logs(maps, {8}.__contains__, 0.3) == ([1, 5], [2])
-    assert plan_logs(maps, {8}.__contains__, 0.6) == ([1, 5], [2, 3])
-    assert plan_logs(maps, {8}.__contains__, 0.0) == ([1, 5], [])
-    assert plan_logs(maps, {7, 8}.__contains__, 1.0) == ([5], [])
+    packed = {log_id: LedgerMap.of(sizes) for log_id, sizes in maps.items()}
+
+    def plan(live: set[int], threshold: float) -> tuple[list[int], list[int]]:
+        logs = {
+            log_id: LogUse(found.total, found.live(live.__contains__))
+            for log_id, found in packed.items()
+        }
+        return plan_logs(logs, threshold)
+
+    assert plan({8}, 0.3) == ([1, 5], [2])
+    assert plan({8}, 0.6) == ([1, 5], [2, 3])
+    assert plan({8}, 0.0) == ([1, 5], [])
+    assert plan({7, 8}, 1.0) == ([5], [])
+
+
+@pytest.mark.parametrize("maps_bytes", [1 << 20, 40, 0])
+async def test_maps_of_logs_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, maps_bytes: int
+) -> None:
+    """Those without room are read again; what is collected is the same."""
+    monkeypatch.setattr(ledger_maps, "MAPS_BYTES_MAX", maps_bytes)
+    options = small_options(tmp_path, entry_log_bytes_max=1)
+    async with open_bookie(options) as port:
+        bookie = cast(InProcessBookie, port)
+        for first in range(0, 12, 2):
+            await add(bookie, first, range(10))
+            await add(bookie, first + 1, range(10))
+            await bookie.checkpointer.checkpoint()
+        logs = bookie.storage.stores[0].logs
+        await bookie.gc.collect(ledgers(*range(12)))
+        assert bookie.gc.maps.memory_bytes == min(maps_bytes // 32, 5) * 32
+        assert (await bookie.gc.collect(ledgers(4, 5, 7, 11))).ledgers_deleted == [
+            0, 1, 2, 3, 6, 8, 9, 10,
+        ]  # fmt: skip
+        assert logs.ids() == [3, 4, 6]
+        assert bookie.gc.maps.memory_bytes <= min(maps_bytes // 32, 2) * 32
 
 
 async def test_deleted_ledgers_and_their_logs_go(tmp_path: Path) -> None:

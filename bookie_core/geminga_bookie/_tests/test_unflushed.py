@@ -31,7 +31,7 @@ async def test_a_fence_that_is_not_flushed_is_not_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Many ledgers were fenced during a flush, after which some are forgotten to make room."""
-    monkeypatch.setattr(ledger_table, "STATES_MAX", 2)
+    monkeypatch.setattr(ledger_table, "STATES_BYTES_MAX", 2 * ledger_table.STATE_BYTES)
     options = small_options(tmp_path)
     async with open_bookie(options) as port:
         bookie = cast(InProcessBookie, port)

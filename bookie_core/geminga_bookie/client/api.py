@@ -37,6 +37,30 @@ class LedgerOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """How entries are read (BK-22); the defaults are those of Pulsar's broker."""
+
+    sticky: bool = True
+    """A handle reads from one bookie as long as that answers (bookkeeperEnableStickyReads)."""
+    speculative_s: float = 0.0
+    """Another replica is asked after this time without an answer; 0: only after a failure
+    (bookkeeperClientSpeculativeReadTimeoutInMillis)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOptions:
+    """Settings of a ledger client."""
+
+    reads: ReadOptions = ReadOptions()
+    delay_change: bool = False
+    """A bookie that fails is replaced only when an ack quorum would be missing without
+    (delayEnsembleChange)."""
+    unanswered_bytes_max: int = 256 * 1024 * 1024
+    """Payload bytes of one ledger's appends that wait for their answers. Above it the ledger fails
+    with TooManyRequests: callers' own limits should be lower."""
+
+
+@dataclass(frozen=True, slots=True)
 class LedgerMetadata:
     """A ledger's metadata; `ensembles` maps the first entry id of each fragment to its bookies."""
 

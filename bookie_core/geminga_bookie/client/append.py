@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import trio
 
-from geminga_bookie.client.api import LedgerMetadata, LedgerState
+from geminga_bookie.client.api import ClientOptions, LedgerMetadata, LedgerState
 from geminga_bookie.client.directory import BookieDirectory
 from geminga_bookie.client.ensemble_change import write_change
 from geminga_bookie.client.metadata_store import LedgerMetadataStore, VersionedMetadata
@@ -31,6 +31,7 @@ from geminga_bookie.errors import (
     MetadataConflict,
     NotEnoughBookies,
     RequestTimeout,
+    TooManyRequests,
     UnauthorizedAccess,
 )
 from geminga_bookie.port import AddDone
@@ -65,10 +66,7 @@ class _Pending(NamedTuple):
 
 
 class LedgerWriter(LedgerReader):
-    """The one writer of an open ledger.
-
-    The callers' own limits bound the memory of pending appends.
-    """
+    """The one writer of an open ledger."""
 
     def __init__(
         self,
@@ -77,8 +75,10 @@ class LedgerWriter(LedgerReader):
         bookies: BookieDirectory,
         store: LedgerMetadataStore,
         nursery: trio.Nursery | None,
+        options: ClientOptions,
     ) -> None:
-        super().__init__(known.metadata, digest, bookies, store)
+        super().__init__(known.metadata, digest, bookies, store, options.reads)
+        self._options = options
         self._known = known
         self._nursery = nursery
         metadata = known.metadata
@@ -125,7 +125,14 @@ class LedgerWriter(LedgerReader):
         self._pushed_length = length
         self._pending.append(_Pending(first, end, made, length, done))
         self._replicas.send(first, made)
+        if length - self.length > self._options.unanswered_bytes_max:
+            # Later: the caller doesn't know its entries' ids yet.
+            trio.lowlevel.current_trio_token().run_sync_soon(self._too_many, idempotent=True)
         return first, made
+
+    def _too_many(self) -> None:
+        size = self._pushed_length - self.length
+        self.abandon(TooManyRequests(f"ledger {self.ledger_id}: {size} bytes wait for answers"))
 
     async def read_last_add_confirmed(self) -> int:
         """The writer's own last add confirmed."""
@@ -181,6 +188,8 @@ class LedgerWriter(LedgerReader):
         self, replica: Replica, first: int, count: int, error: BookkeeperError | None
     ) -> None:
         """A bookie has stored a run, or not."""
+        if error is not None:
+            self._bookies.failed(replica.bookie_id, error)
         if self._failure is not None or replica.failure is not None:
             return
         if error is not None:
@@ -233,6 +242,10 @@ class LedgerWriter(LedgerReader):
         self._replicas.give_up(replica, error)
         if self._replacing is not None:
             self._failed_again.set()
+        elif self._options.delay_change and self._replicas.can_confirm():
+            _log.warning(
+                "ledger %d goes on without bookie %s: %s", self.ledger_id, replica.bookie_id, error
+            )
         elif self._nursery is None or not (self._replicas.can_confirm() or self._has_spare()):
             self._fail(error)
         else:
@@ -249,6 +262,7 @@ class LedgerWriter(LedgerReader):
                 self._replicas.avoided(),
                 self.last_add_confirmed,
                 self._bookies.writable(),
+                self._bookies.rules(),
             )
         except NotEnoughBookies:
             return False

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 
 import trio
 
-from geminga_bookie.client.api import LedgerMetadata, LedgerOptions, LedgerState
+from geminga_bookie.client.api import ClientOptions, LedgerMetadata, LedgerOptions, LedgerState
 from geminga_bookie.client.append import LedgerWriter
 from geminga_bookie.client.directory import BookieDirectory
 from geminga_bookie.client.ledger_recovery import recover as recover_ledger
@@ -23,13 +24,16 @@ _ID_ATTEMPTS_MAX = 8
 
 _DIGESTS_KEPT_MAX = 256
 
+Describe = Callable[[Mapping[str, bytes]], Awaitable[Mapping[str, bytes]]]
+"""Gets a new ledger's custom metadata; returns what is added to it. Raises MetadataError."""
+
 
 class BookkeeperClient:
     """Creates, opens and deletes ledgers on the bookies of a directory. All methods also raise
     MetadataError.
 
     A nursery is for the replacement of bookies that fail while their ledger is written; without
-    one, such a bookie ends its ledger.
+    one, such a bookie ends its ledger. `describe` may add custom metadata to new ledgers.
     """
 
     def __init__(
@@ -38,10 +42,14 @@ class BookkeeperClient:
         store: MetadataStore,
         *,
         nursery: trio.Nursery | None = None,
+        options: ClientOptions | None = None,
+        describe: Describe | None = None,
         now_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self._bookies = bookies
         self._nursery = nursery
+        self._options = options or ClientOptions()
+        self._describe = describe
         self._store = LedgerMetadataStore(store)
         self._now_ms = now_ms
         self._digests: dict[tuple[int, bytes], Digest] = {}
@@ -54,9 +62,20 @@ class BookkeeperClient:
         """A new ledger. Raises NotEnoughBookies, MetadataConflict."""
         if not 1 <= options.ack_quorum <= options.write_quorum <= options.ensemble_size:
             raise ValueError("a ledger needs 1 <= ack quorum <= write quorum <= ensemble size")
+        if self._describe is not None:
+            custom = {**options.custom_metadata, **await self._describe(options.custom_metadata)}
+            options = replace(options, custom_metadata=custom)
         for _ in range(_ID_ATTEMPTS_MAX):
             ledger_id = await self._store.next_ledger_id()
-            ensemble = choose_ensemble(self._bookies.writable(), options.ensemble_size, ledger_id)
+            ensemble = choose_ensemble(
+                self._bookies.writable(),
+                options.ensemble_size,
+                ledger_id,
+                write_quorum=options.write_quorum,
+                ack_quorum=options.ack_quorum,
+                custom_metadata=options.custom_metadata,
+                rules=self._bookies.rules(),
+            )
             metadata = LedgerMetadata(
                 ledger_id=ledger_id,
                 ensemble_size=options.ensemble_size,
@@ -76,7 +95,9 @@ class BookkeeperClient:
             except MetadataConflict:
                 continue
             digest = self._digest(metadata)
-            return LedgerWriter(known, digest, self._bookies, self._store, self._nursery)
+            return LedgerWriter(
+                known, digest, self._bookies, self._store, self._nursery, self._options
+            )
         raise MetadataConflict(f"{_ID_ATTEMPTS_MAX} ledger ids in a row were taken")
 
     async def open(self, ledger_id: int, password: bytes, *, recover: bool) -> LedgerReader:
@@ -90,7 +111,9 @@ class BookkeeperClient:
         digest = self._digest(known.metadata)
         if recover:
             known = await recover_ledger(known, digest, self._store, self._bookies)
-        handle = LedgerReader(known.metadata, digest, self._bookies, self._store)
+        handle = LedgerReader(
+            known.metadata, digest, self._bookies, self._store, self._options.reads
+        )
         if known.metadata.state is not LedgerState.CLOSED:
             await handle.read_last_add_confirmed()
         return handle

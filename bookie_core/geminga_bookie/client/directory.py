@@ -10,6 +10,8 @@ from typing import Protocol
 
 import trio
 
+from geminga_bookie.client.health import ReadRank
+from geminga_bookie.client.placement_rules import PlacementRules
 from geminga_bookie.errors import BookieUnavailable, BookkeeperError
 from geminga_bookie.port import BookiePort
 
@@ -23,8 +25,17 @@ class BookieDirectory(Protocol):
     def writable(self) -> Sequence[str]:
         """Ids of the bookies that take new entries now."""
 
+    def rules(self) -> PlacementRules:
+        """Where the bookies are, and which of them a ledger may have."""
+
+    def read_rank(self, bookie_id: str) -> ReadRank:
+        """Whom to read from first."""
+
     def failed(self, bookie_id: str, error: BookkeeperError) -> None:
-        """A writer gave the bookie up for that error."""
+        """A request to the bookie failed."""
+
+    def slow(self, bookie_id: str) -> None:
+        """Another bookie had to be asked for what this one should have sent."""
 
     async def wait_change(self) -> None:
         """Return when the bookies that take new entries may be others than before."""
@@ -36,6 +47,8 @@ class KnownBookies:
     def __init__(self, ports: Iterable[BookiePort] = ()) -> None:
         self._ports = {port.bookie_id: port for port in ports}
         self._changed = trio.Event()
+        self.placement = PlacementRules()
+        """What `rules` returns."""
 
     def join(self, port: BookiePort) -> None:
         """Another bookie, or a new port to a known one."""
@@ -58,8 +71,19 @@ class KnownBookies:
         """As BookieDirectory.writable."""
         return list(self._ports)
 
+    def rules(self) -> PlacementRules:
+        """As BookieDirectory.rules."""
+        return self.placement
+
+    def read_rank(self, bookie_id: str) -> ReadRank:
+        """As BookieDirectory.read_rank: all are alike."""
+        return ReadRank.GOOD
+
     def failed(self, bookie_id: str, error: BookkeeperError) -> None:
         """As BookieDirectory.failed; without effect."""
+
+    def slow(self, bookie_id: str) -> None:
+        """As BookieDirectory.slow; without effect."""
 
     async def wait_change(self) -> None:
         """As BookieDirectory.wait_change."""

@@ -40,7 +40,9 @@ async def write_change(
     tried: list[LedgerMetadata] = []
     while True:
         try:
-            wanted = change_ensemble(known.metadata, failed, lac, bookies.writable())
+            wanted = change_ensemble(
+                known.metadata, failed, lac, bookies.writable(), bookies.rules()
+            )
         except NotEnoughBookies as error:
             if not tried:
                 raise

@@ -203,7 +203,11 @@ class _Recovery:
                 return
             try:
                 self._changed = change_ensemble(
-                    self._changed, self._failed, first - 1, self._bookies.writable()
+                    self._changed,
+                    self._failed,
+                    first - 1,
+                    self._bookies.writable(),
+                    self._bookies.rules(),
                 )
             except NotEnoughBookies as error:
                 if not self._has_ack_quorums(written):

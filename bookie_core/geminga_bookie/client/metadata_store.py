@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, replace
 
 import trio
@@ -96,7 +96,7 @@ class LedgerMetadataStore:
         except NoNode:
             pass
 
-    async def ids(self) -> AsyncIterator[int]:
+    async def ids(self) -> AsyncGenerator[int, None]:
         """Ids of all ledgers in the tree; ones created meanwhile may be missing."""
         pending = [paths.ROOT]
         while pending:

@@ -24,7 +24,13 @@ class Quorums(NamedTuple):
         return entry_id + max(0, ahead - self.write + 1)
 
     def runs(self, place: int, first: int, end: int) -> Iterator[tuple[int, int]]:
-        """Of the entries from `first` to before `end`, those that the bookie at that place gets."""
+        """Of the entries from `first` to before `end`, those that the bookie at that place gets, in
+        as few runs as possible.
+        """
+        if self.ensemble == self.write:
+            if first < end:
+                yield first, end
+            return
         at = self.next_of(place, first)
         while at < end:
             run_end = min(end, at + (place - at) % self.ensemble + 1)

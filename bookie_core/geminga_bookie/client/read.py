@@ -6,16 +6,15 @@ from collections.abc import Sequence
 
 import trio
 
-from geminga_bookie.client.api import LedgerMetadata, LedgerState
+from geminga_bookie.client.api import LedgerMetadata, LedgerState, ReadOptions
 from geminga_bookie.client.confirmed import confirmed_in
 from geminga_bookie.client.directory import BookieDirectory
 from geminga_bookie.client.metadata_store import LedgerMetadataStore
 from geminga_bookie.client.placement import (
     covers_every_ack_quorum,
-    ensemble_of,
     fragment_end,
-    write_set,
 )
+from geminga_bookie.client.replica_reads import ReplicaReads
 from geminga_bookie.errors import (
     BookkeeperError,
     DigestMismatch,
@@ -29,6 +28,20 @@ from geminga_runtime.metadata.api import MetadataError
 
 READ_ENTRIES_MAX = 4096
 """Bound of the entries of one request to a bookie."""
+STRIPES_MAX = 64
+"""Stripes that are read at once, if a ledger's entries are striped."""
+
+
+class _Stripe:
+    """Entries that one bookie has."""
+
+    __slots__ = ("entries", "error", "first", "found")
+
+    def __init__(self, first: int, entries: int) -> None:
+        self.first = first
+        self.entries = entries
+        self.found: list[memoryview] = []
+        self.error: BookkeeperError | None = None
 
 
 class LedgerReader:
@@ -40,6 +53,7 @@ class LedgerReader:
         digest: Digest,
         bookies: BookieDirectory,
         store: LedgerMetadataStore,
+        options: ReadOptions | None = None,
     ) -> None:
         self.ledger_id = metadata.ledger_id
         self.last_add_confirmed = metadata.last_entry_id
@@ -50,6 +64,7 @@ class LedgerReader:
         self._digest = digest
         self._bookies = bookies
         self._store = store
+        self._reads = ReplicaReads(self.ledger_id, bookies, options or ReadOptions())
 
     async def read(self, first: int, last: int, *, bytes_max: int = 1 << 62) -> list[memoryview]:
         """Payloads of entries first..last (inclusive), with verified digests; fewer, but at least
@@ -147,31 +162,65 @@ class LedgerReader:
         end = fragment_end(self._metadata.ensembles, first)
         if end is not None:
             entries_max = min(entries_max, end - first)
+        is_striped = self._metadata.write_quorum < self._metadata.ensemble_size
+        read = self._read_striped if is_striped else self._read_any
         try:
-            return await self._read_any(first, entries_max, bytes_max)
+            return await read(first, entries_max, bytes_max)
         except BookkeeperError as error:
             failure = error
         # Entries may have been copied to other bookies since the metadata was read.
         if not await self._learn_metadata():
             raise failure
-        return await self._read_any(first, entries_max, bytes_max)
+        return await read(first, entries_max, bytes_max)
+
+    async def _read_striped(self, first: int, entries_max: int, bytes_max: int) -> list[memoryview]:
+        """Several stripes side by side: runs of a write quorum of entries, each of which some
+        bookie has. Raises the error of the first one, if that has nothing.
+        """
+        write = self._metadata.write_quorum
+        mean = max(1, self.length // (self.last_add_confirmed + 1))
+        likely = min(entries_max, bytes_max // mean + 1)
+        starts = range(first, first + likely, write)[:STRIPES_MAX]
+        share = 2 * (bytes_max // len(starts) + 1)
+        end = first + entries_max
+        stripes = [_Stripe(at, min(write, end - at)) for at in starts]
+        async with trio.open_nursery() as nursery:
+            for stripe in stripes:
+                nursery.start_soon(self._read_stripe, stripe, share)
+        found: list[memoryview] = []
+        for stripe in stripes:
+            if stripe.error is not None and not found and not stripe.found:
+                raise stripe.error
+            for view in stripe.found:
+                if found and bytes_max <= 0:
+                    return found
+                found.append(view)
+                bytes_max -= len(view)
+            if len(stripe.found) < stripe.entries:
+                break
+        return found
+
+    async def _read_stripe(self, stripe: _Stripe, bytes_max: int) -> None:
+        while len(stripe.found) < stripe.entries and bytes_max > 0:
+            at, left = stripe.first + len(stripe.found), stripe.entries - len(stripe.found)
+            try:
+                views = await self._read_any(at, left, bytes_max)
+            except BookkeeperError as error:
+                stripe.error = error
+                return
+            stripe.found += views
+            bytes_max -= sum(map(len, views))
 
     async def _read_any(self, first: int, entries_max: int, bytes_max: int) -> list[memoryview]:
         """Entries of the first bookie that has `first` whole."""
-        metadata = self._metadata
-        ensemble = ensemble_of(metadata.ensembles, first)
-        failure: BookkeeperError = NoSuchEntry(f"entry {self.ledger_id}:{first}")
-        for index in write_set(first, metadata.ensemble_size, metadata.write_quorum):
-            try:
-                found = await self._bookies.port(ensemble[index]).read(
-                    self.ledger_id, first, entries_max=entries_max, bytes_max=bytes_max
-                )
-                return self._payloads(first, found)
-            except BookkeeperError as error:
-                # Another replica's failure is more informative than a missing entry.
-                if not isinstance(error, NoSuchEntry | NoSuchLedger) or len(ensemble) == 1:
-                    failure = error
-        raise failure
+
+        async def read_from(bookie_id: str) -> list[memoryview]:
+            found = await self._bookies.port(bookie_id).read(
+                self.ledger_id, first, entries_max=entries_max, bytes_max=bytes_max
+            )
+            return self._payloads(first, found)
+
+        return await self._reads.read(self._metadata, first, read_from)
 
     def _payloads(self, first: int, found: Sequence[bytes]) -> list[memoryview]:
         """Payloads up to the first damaged entry. Raises DigestMismatch if `first` is."""

@@ -114,7 +114,6 @@ class Replicas:
         replica.failure = error
         self._given_up[replica.bookie_id] = trio.current_time()
         self._sending = [to for to in self._sending if to.replica is not replica]
-        self._bookies.failed(replica.bookie_id, error)
 
     def can_confirm(self) -> bool:
         """Whether each write set still has an ack quorum of bookies."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 import trio
@@ -22,6 +23,7 @@ from geminga_bookie.lac import LacWaiters, packet_lac
 from geminga_bookie.options import BookieOptions
 from geminga_bookie.port import (
     AddDone,
+    BookieInfo,
     LacAnswer,
     check_add,
     check_lac,
@@ -33,6 +35,7 @@ from geminga_bookie.storage.gc import GarbageCollector
 from geminga_bookie.storage.health import JOURNAL, Part
 from geminga_bookie.storage.journal import BARRIER, JournalStatistics, Request
 from geminga_bookie.storage.journal_format import ENTRIES, EXPLICIT_LAC, FENCE
+from geminga_bookie.storage.ledger_loading import LedgerLoader
 from geminga_bookie.storage.ledger_table import LedgerRuntime
 from geminga_bookie.storage.reader import Reader
 from geminga_bookie.storage.startup import Storage
@@ -55,6 +58,18 @@ class BookieStatistics(NamedTuple):
     """Why the bookie takes no writes; empty if it does."""
 
 
+class _Add(NamedTuple):
+    """The arguments of `InProcessBookie.add`, and the packets' size."""
+
+    ledger_id: int
+    master_key: bytes
+    first: int
+    packets: Sequence[bytes]
+    size_bytes: int
+    done: AddDone
+    recovery: bool
+
+
 class InProcessBookie:
     """Made by `open_bookie`. All methods are for the loop.
 
@@ -67,13 +82,16 @@ class InProcessBookie:
         """Its parts, for the one that opened it."""
         self._table = storage.table
         self._states = storage.table.states
-        self._waiters = LacWaiters()
+        self._waiters = storage.table.pinned = LacWaiters()
         self._failed = trio.Event()
         self._journal_errors: dict[Part, str] = {}
         self._syncs_journal = options.journal.sync_data
         self._flush_errors: dict[Part, str] = {}
         self.health = storage.health
         self.throttle = Throttle(options.write_cache_bytes, options.throttle_max_s)
+        self.loader = LedgerLoader(
+            storage.table, storage.workers, self.throttle, options.write_cache_bytes
+        )
         self.checkpointer = Checkpointer(
             storage,
             options.flush_interval_s,
@@ -95,40 +113,41 @@ class InProcessBookie:
     ) -> None:
         """See `BookiePort.add`. The packets are kept: the caller must not change the sequence."""
         size = sum(map(len, packets))
-        if self.throttle or not self._insert(
-            ledger_id, master_key, first_entry_id, packets, size, done, recovery
-        ):
+        add = _Add(ledger_id, master_key, first_entry_id, packets, size, done, recovery)
+        if not self.throttle and self._insert(add):
+            return
+        if not self.throttle.defer(size, partial(self._retry, add)):
+            self._refuse(add, TooManyRequests("too many adds wait for room in the write cache"))
 
-            def pending(error: TooManyRequests | None) -> bool:
-                if error is not None:
-                    self._refuse(ledger_id, first_entry_id, packets, done, error)
-                    return True
-                return self._insert(
-                    ledger_id, master_key, first_entry_id, packets, size, done, recovery
-                )
+    def _retry(self, add: _Add, error: BookkeeperError | None) -> bool:
+        """See `PendingAdd`."""
+        if error is None:
+            return self._insert(add)
+        self._refuse(add, error)
+        return True
 
-            if not self.throttle.defer(size, pending):
-                error = TooManyRequests("too many adds wait for room in the write cache")
-                self._refuse(ledger_id, first_entry_id, packets, done, error)
+    def _load(self, add: _Add) -> None:
+        """Retry an add once its ledger's record was read."""
+        ledger_id = add.ledger_id
+        if not self.loader.defer(ledger_id, add.size_bytes, partial(self._retry, add)):
+            refused = add._replace(packets=[b""] * len(add.packets))
+            error = TooManyRequests("too many adds wait for their ledgers' records")
+            self.loader.defer(ledger_id, 0, lambda _: self._retry(refused, error), always=True)
 
-    def _insert(
-        self,
-        ledger_id: int,
-        master_key: bytes,
-        first: int,
-        packets: Sequence[bytes],
-        size: int,
-        done: AddDone,
-        recovery: bool,
-    ) -> bool:
-        """Into cache and journal; False if there is no room. A refused add counts as in."""
+    def _insert(self, add: _Add) -> bool:
+        """Into cache and journal; False if there is no room. A refused add counts as in, and so
+        does one that waits for its ledger's record."""
+        ledger_id, master_key, first, packets, size, done, recovery = add
         state = self._states.get(ledger_id)
+        if self.loader.is_waited_for(ledger_id, state):
+            self._load(add)
+            return True
         try:
             check_add(ledger_id, first, len(packets), size)
             if state is None or state.master_key != master_key:
                 state = self._table.open(ledger_id, master_key, fresh=first == 0 and not recovery)
         except BookkeeperError as wrong:
-            self._refuse(ledger_id, first, packets, done, wrong)
+            self._refuse(add, wrong)
             return True
         health = self.health
         refusal = health.error or health.refusals.of(state.journal, state.store.number)
@@ -138,16 +157,16 @@ class InProcessBookie:
         elif state.fenced:
             error = LedgerFenced(f"ledger {ledger_id}")
         if error is not None:
-            self._refuse(ledger_id, first, packets, done, error)
+            self._refuse(add, error)
             return True
         store = state.store
-        if store.active.size_bytes >= store.half_bytes:
+        if store.is_full:
             sealed = self.checkpointer.seal()
-            if not sealed or store.active.size_bytes >= store.half_bytes:
+            if not sealed or store.is_full:
                 if refusal is None:
                     return False
                 # Its flush waits for room: adds to the other directories must not wait behind.
-                self._refuse(ledger_id, first, packets, done, refusal)
+                self._refuse(add, refusal)
                 return True
         store.active.put(ledger_id, first, packets, size)
         state.submit(Request(ENTRIES, ledger_id, first, packets, size, done))
@@ -159,19 +178,13 @@ class InProcessBookie:
                     self._waiters.wake(ledger_id)
         return True
 
-    def _refuse(
-        self,
-        ledger_id: int,
-        first: int,
-        packets: Sequence[bytes],
-        done: AddDone,
-        error: BookkeeperError,
-    ) -> None:
+    def _refuse(self, add: _Add, error: BookkeeperError) -> None:
         """Through the journal's queue, so that the answer comes behind those of earlier adds."""
+        ledger_id = add.ledger_id
         state = self._states.get(ledger_id)
         journals = self.storage.journals
         submit = state.submit if state is not None else journals[ledger_id % len(journals)].submit
-        submit(Request(ENTRIES, ledger_id, first, packets, 0, done, error))
+        submit(Request(ENTRIES, ledger_id, add.first, add.packets, 0, add.done, error))
 
     async def read(
         self, ledger_id: int, first_entry_id: int, *, entries_max: int, bytes_max: int
@@ -179,7 +192,7 @@ class InProcessBookie:
         """See `BookiePort.read`. What is in a cache is answered without suspending."""
         state = self._states.get(ledger_id)
         if state is None:
-            state = self._table.known(ledger_id)
+            state = await self.loader.known(ledger_id)
         store = state.store
         found = store.cached(ledger_id, first_entry_id, entries_max, bytes_max)
         if found is not None:
@@ -214,16 +227,21 @@ class InProcessBookie:
 
     async def fence(self, ledger_id: int, master_key: bytes) -> LacAnswer:
         """See `BookiePort.fence`. Adds are refused at once, even if the journal then fails."""
-        state = self._table.open(ledger_id, master_key)
+        state = await self.loader.open(ledger_id, master_key)
         if not state.fenced:
             state.fenced = True
-            self._table.touch(state)
+            self._touch(state)
         await self._journaled(state, FENCE, 0)
         return await self._lac_answer(state)
 
+    def _touch(self, state: LedgerRuntime) -> None:
+        self._table.touch(state)
+        if state.store.is_full:
+            self.checkpointer.seal()
+
     async def read_lac(self, ledger_id: int) -> LacAnswer:
         """See `BookiePort.read_lac`."""
-        return await self._lac_answer(self._table.known(ledger_id))
+        return await self._lac_answer(await self.loader.known(ledger_id))
 
     async def _lac_answer(self, state: LedgerRuntime) -> LacAnswer:
         packet: bytes | None = None
@@ -237,15 +255,15 @@ class InProcessBookie:
         """See `BookiePort.write_lac`."""
         check_ledger(ledger_id, master_key)
         check_lac(ledger_id, lac, packet)
-        state = self._table.open(ledger_id, master_key)
+        state = await self.loader.open(ledger_id, master_key)
         if state.explicit(packet):
-            self._table.touch(state)
+            self._touch(state)
         await self._journaled(state, EXPLICIT_LAC, lac, [packet])
         self._waiters.wake(ledger_id)
 
     async def last_entry(self, ledger_id: int) -> bytes:
         """See `BookiePort.last_entry`."""
-        state = self._table.known(ledger_id)
+        state = await self.loader.known(ledger_id)
         # The caches first: what is flushed meanwhile is in the index then.
         cached = state.store.last_cached(ledger_id)
         try:
@@ -265,11 +283,16 @@ class InProcessBookie:
     ) -> tuple[bytes | None, int]:
         """See `BookiePort.wait_entry`."""
         check_read(ledger_id, entry_id)
-        state = self._table.known(ledger_id)
-        if state.lac <= previous_lac:
+        asked: LedgerRuntime | None = None
+        while (state := await self.loader.known(ledger_id)).lac <= previous_lac:
+            if state is asked:
+                await self._waiters.park(ledger_id)
+                continue
+            # A state that was loaded since knows of no entries yet.
+            asked = state
             await self._lac_answer(state)
-        while (state := self._table.known(ledger_id)).lac <= previous_lac:
-            await self._waiters.park(ledger_id)
+            if state.lac > previous_lac:
+                break
         lac, packet = state.lac, None
         if entry_id <= lac:
             with suppress(NoSuchEntry):
@@ -278,11 +301,11 @@ class InProcessBookie:
 
     async def force(self, ledger_id: int) -> None:
         """See `BookiePort.force`; with an unsynced journal this is what syncs."""
-        await self._journaled(self._table.known(ledger_id), BARRIER, 0)
+        await self._journaled(await self.loader.known(ledger_id), BARRIER, 0)
 
     async def list_entries(self, ledger_id: int) -> list[int]:
         """See `BookiePort.list_entries`."""
-        store = self._table.known(ledger_id).store
+        store = (await self.loader.known(ledger_id)).store
         ids = set(store.active.entry_ids(ledger_id))
         if store.sealed is not None:
             ids.update(store.sealed.cache.entry_ids(ledger_id))
@@ -296,6 +319,13 @@ class InProcessBookie:
         except OSError as error:
             raise StorageFailed(f"ledger {ledger_id}: {error}") from error
         return sorted(ids)
+
+    async def info(self) -> BookieInfo:
+        """See `BookiePort.info`."""
+        try:
+            return await self.storage.workers.run(self.health.room)
+        except OSError as error:
+            raise StorageFailed(f"disk usage unknown: {error}") from error
 
     def _flushed(self, failures: Mapping[Part, OSError]) -> None:
         texts = {part: f"flush failed: {error}" for part, error in failures.items()}

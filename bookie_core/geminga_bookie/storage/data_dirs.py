@@ -40,12 +40,15 @@ class Cookie(NamedTuple):
     bookie_id: str
     instance_id: str
     role: str
+    cluster_id: str = ""
+    """Empty: of a bookie that is in no cluster."""
 
     def encode(self) -> bytes:
         """The file's contents."""
+        cluster = f"cluster {self.cluster_id}\n" if self.cluster_id else ""
         return (
             f"{_TITLE} {LAYOUT_VERSION}\nbookie {self.bookie_id}\n"
-            f"instance {self.instance_id}\nrole {self.role}\n"
+            f"instance {self.instance_id}\nrole {self.role}\n{cluster}"
         ).encode()
 
     @classmethod
@@ -60,7 +63,8 @@ class Cookie(NamedTuple):
             raise DataDirError(
                 f"{path} is of layout version {version}, this bookie knows {LAYOUT_VERSION}"
             )
-        return cls(fields["bookie"], fields["instance"], fields["role"])
+        cluster_id = fields.get("cluster", "")
+        return cls(fields["bookie"], fields["instance"], fields["role"], cluster_id)
 
 
 def roles(options: BookieOptions) -> Iterator[tuple[str, Path]]:
@@ -135,6 +139,9 @@ class DataDirs:
                 )
             if cookie is not None and cookie.role != role:
                 raise DataDirError(f"{directory} is directory '{cookie.role}', not '{role}'")
+            if cookie is not None and cookie.cluster_id != options.cluster_id:
+                theirs, ours = cookie.cluster_id or "none", options.cluster_id or "none"
+                raise DataDirError(f"{directory} belongs to cluster {theirs}, not {ours}")
         if len({cookie.instance_id for cookie in found.values()}) > 1:
             raise DataDirError("the directories belong to different bookies of the same id")
         begun = bool(found and empty) and not any(
@@ -143,7 +150,10 @@ class DataDirs:
         )
         for directory in empty.values():
             if found and not begun:
-                raise DataDirError(f"{directory} is empty although its bookie has stored before")
+                raise DataDirError(
+                    f"{directory} is empty although its bookie has stored before: is its disk "
+                    "mounted?"
+                )
             names = set(disk.names(directory)) - _HARMLESS_NAMES - {COOKIE_NAME + ".tmp"}
             if names:
                 raise DataDirError(f"{directory} is not a bookie's and not empty")
@@ -151,11 +161,17 @@ class DataDirs:
             self.instance_id = next(iter(found.values())).instance_id
         if found and not begun:
             return
+        if not found and not options.may_be_new:
+            raise DataDirError(
+                f"the cluster knows bookie {options.bookie_id}, but its directories are empty: put "
+                "its disks back; if they are lost, recover its ledgers on other bookies and delete "
+                "its cookie before it starts anew"
+            )
         # New, or killed while the first start wrote the cookies.
         self.is_new = True
         self.instance_id = self.instance_id or uuid.uuid4().hex
         for role, directory in empty.items():
-            cookie = Cookie(options.bookie_id, self.instance_id, role)
+            cookie = Cookie(options.bookie_id, self.instance_id, role, options.cluster_id)
             try:
                 replace_file(disk, directory / COOKIE_NAME, cookie.encode())
             except OSError as error:
@@ -173,7 +189,7 @@ class DataDirs:
 
 
 async def check_metadata_cookie(
-    store: MetadataStore, bookie_id: str, instance_id: str, *, is_new: bool
+    store: MetadataStore, bookie_id: str, instance_id: str, is_new: bool
 ) -> None:
     """Compare with the cookie in the metadata store; write a new bookie's. Raises DataDirError."""
     path = f"{COOKIES_PATH}/{bookie_id}"

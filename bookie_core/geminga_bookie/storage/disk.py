@@ -26,6 +26,10 @@ class DiskUsage(NamedTuple):
 
     total_bytes: int
     free_bytes: int
+    device: int = 0
+    """Of two directories on one file system the same."""
+    size_bytes: int = 0
+    """Of the file system, with what is reserved; 0: as `total_bytes`."""
 
     @property
     def used_share(self) -> float:
@@ -213,7 +217,8 @@ class OsDisk(OsDirectories):
         stat = os.statvfs(directory)
         used = (stat.f_blocks - stat.f_bfree) * stat.f_frsize
         free = stat.f_bavail * stat.f_frsize
-        return DiskUsage(used + free, free)
+        size = stat.f_blocks * stat.f_frsize
+        return DiskUsage(used + free, free, os.stat(directory).st_dev, size)
 
 
 def read_file(disk: Disk, path: Path) -> bytes | None:

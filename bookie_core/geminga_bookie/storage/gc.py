@@ -12,18 +12,16 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import trio
 
-from geminga_bookie.options import GcOptions, LiveLedgers
+from geminga_bookie.options import GcOptions, LedgerExists, LiveLedgers
 from geminga_bookie.storage.checkpoint import Checkpointer
 from geminga_bookie.storage.compaction import CompactionStopped, LogDamaged, compact_log
 from geminga_bookie.storage.entry_log import (
     EntryLogs,
-    blocks_within,
-    ledger_map,
     location_of,
     parse_block,
     scan_blocks,
@@ -35,6 +33,7 @@ from geminga_bookie.storage.entry_log_format import (
     decode_entries,
 )
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
+from geminga_bookie.storage.ledger_maps import LedgerMaps
 from geminga_bookie.storage.location_index import Location, LocationIndex
 from geminga_bookie.storage.startup import Storage
 from geminga_runtime.metadata.api import MetadataError
@@ -110,20 +109,22 @@ class GcReport(NamedTuple):
     logs_compacted: int
 
 
-def plan_logs(
-    maps: dict[int, dict[int, int]], live: Callable[[int], bool], threshold: float
-) -> tuple[list[int], list[int]]:
-    """The logs to remove, and those to compact, sparsest first, by their ledgers' bytes."""
-    removable: list[int] = []
-    sparse: list[tuple[float, int]] = []
-    for log_id, sizes in maps.items():
-        total = sum(sizes.values())
-        kept = sum(size for ledger_id, size in sizes.items() if live(ledger_id))
-        if kept == 0:
-            removable.append(log_id)
-        elif kept < total * threshold:
-            sparse.append((kept / total, log_id))
-    return removable, [log_id for _, log_id in sorted(sparse)]
+class LogUse(NamedTuple):
+    """Bytes of all ledgers in a log, and of those that live."""
+
+    total: int
+    live: int
+
+
+def plan_logs(logs: Mapping[int, LogUse], threshold: float) -> tuple[list[int], list[int]]:
+    """The logs to remove, and those to compact, sparsest first."""
+    removable = [log_id for log_id, use in logs.items() if not use.live]
+    sparse = sorted(
+        (use.live / use.total, log_id)
+        for log_id, use in logs.items()
+        if 0 < use.live < use.total * threshold
+    )
+    return removable, [log_id for _, log_id in sparse]
 
 
 class GarbageCollector:
@@ -140,14 +141,18 @@ class GarbageCollector:
         self._checkpointer = checkpointer
         self._options = options
         self._on_deleted = on_deleted
-        self._maps: dict[tuple[LedgerDirectory, int], dict[int, int]] = {}
+        self.maps = LedgerMaps()
+        self._gone: set[int] = set()
+        """Ledgers in entry logs that were asked for and don't exist: ids come once only."""
         self._damaged: set[tuple[LedgerDirectory, int]] = set()
         self._incomplete: set[LedgerDirectory] = set()
         self._stopping = threading.Event()
         self.stop = self._stopping.set
         """Stop a running compaction or scrub; a compaction's draft is removed."""
 
-    async def run(self, live_ledgers: LiveLedgers) -> None:
+    async def run(
+        self, live_ledgers: LiveLedgers, ledger_exists: LedgerExists | None = None
+    ) -> None:
         """Collect repeatedly; compact when the compaction's interval has passed."""
         minor = major = scrubbed = trio.current_time()
         while True:
@@ -159,7 +164,7 @@ class GarbageCollector:
             if now - major >= self._options.major_interval_s:
                 threshold, major = self._options.major_threshold, now
             try:
-                await self.collect(live_ledgers, threshold)
+                await self.collect(live_ledgers, threshold, ledger_exists)
                 if now - scrubbed >= self._options.scrub_interval_s:
                     await self._storage.workers.run(self.scrub)
                     scrubbed = now
@@ -167,8 +172,14 @@ class GarbageCollector:
                 expected = isinstance(error, OSError | MetadataError)
                 logger.error("garbage collection failed: %s", error, exc_info=not expected)
 
-    async def collect(self, live_ledgers: LiveLedgers, threshold: float = 0.0) -> GcReport:
-        """One round; logs with a share of live bytes below `threshold` are compacted.
+    async def collect(
+        self,
+        live_ledgers: LiveLedgers,
+        threshold: float = 0.0,
+        ledger_exists: LedgerExists | None = None,
+    ) -> GcReport:
+        """One round; logs with a share of live bytes below `threshold` are compacted. What
+        `live_ledgers` doesn't name and `ledger_exists` says is there, is kept.
 
         On a full disk, writing the deletions to the index may fail: logs with only deleted ledgers
         are removed nevertheless, and the next round retries. Raises OSError.
@@ -183,6 +194,14 @@ class GarbageCollector:
         async for ledger_id in live_ledgers():
             if ledger_id in held or ledger_id in stored:
                 known.add(ledger_id)
+        if ledger_exists is not None:
+            self._gone &= stored
+            for ledger_id in sorted((held.keys() | stored) - known - self._gone):
+                if await ledger_exists(ledger_id):
+                    logger.warning("ledger %d is not in the list of ledgers, but exists", ledger_id)
+                    known.add(ledger_id)
+                elif ledger_id in stored:
+                    self._gone.add(ledger_id)
         deleted = held.keys() - known
         failure = None
         if deleted:
@@ -202,14 +221,15 @@ class GarbageCollector:
         """Drop deleted ledgers from memory and index; returns the error if the index still has
         them."""
         async with self._checkpointer.paused():
+            self._storage.table.drop(garbage)
             for ledger_id, store in garbage.items():
-                self._storage.table.states.pop(ledger_id, None)
                 store.forget(ledger_id)
                 self._on_deleted(ledger_id)
             try:
                 await self._storage.workers.run(self._delete, garbage)
             except OSError as error:
                 return error
+            self._storage.table.deleted(garbage)
         return None
 
     def _held(self) -> dict[int, LedgerDirectory]:
@@ -221,24 +241,11 @@ class GarbageCollector:
 
     def _stored(self, logs: list[tuple[LedgerDirectory, list[int]]]) -> set[int]:
         """Ledgers with blocks in the logs, regardless of the index."""
-        return {
-            ledger_id
-            for store, log_ids in logs
-            for log_id in log_ids
-            for ledger_id in self._map(store, log_id)
-        }
-
-    def _map(self, store: LedgerDirectory, log_id: int) -> dict[int, int]:
-        """Bytes of each ledger in a log, including unreadable blocks in the index."""
-        known = self._maps.get((store, log_id))
-        if known is None:
-            unreadable: list[range] = []
-            with store.logs.reading(log_id) as file:
-                known = ledger_map(file, unreadable)
-            for location in blocks_within(store.index, log_id, unreadable):
-                known[location.ledger_id] = known.get(location.ledger_id, 0) + location.size_bytes
-            self._maps[store, log_id] = known
-        return known
+        stored: set[int] = set()
+        for store, log_ids in logs:
+            for log_id in log_ids:
+                stored.update(self.maps.of(store, log_id).ids)
+        return stored
 
     def _delete(self, garbage: dict[int, LedgerDirectory]) -> None:
         for store in self._storage.stores:
@@ -254,18 +261,23 @@ class GarbageCollector:
         known: set[int],
         deleted: set[int],
     ) -> tuple[int, int]:
-        maps = {log_id: self._map(store, log_id) for log_id in log_ids}
         held = {record.ledger_id for record in store.index.ledgers()}
         held.update(self._storage.table.states)
         held -= deleted
-        self._check_index(
-            store, {ledger_id for sizes in maps.values() for ledger_id in sizes}, known - held
-        )
+        unknown = known - held
         held |= known
-        removable, sparse = plan_logs(maps, held.__contains__, threshold)
+        missed: set[int] = set()
+        logs: dict[int, LogUse] = {}
+        for log_id in log_ids:
+            found = self.maps.of(store, log_id)
+            logs[log_id] = LogUse(found.total, found.live(held.__contains__))
+            if unknown:
+                missed |= unknown.intersection(found.ids)
+        self._check_index(store, sorted(missed))
+        removable, sparse = plan_logs(logs, threshold)
         for log_id in removable:
             store.logs.remove(log_id)
-            del self._maps[store, log_id]
+            self.maps.forget(store, log_id)
         compacted = 0
         if store in self._incomplete:  # compaction keeps only blocks in the index
             sparse = []
@@ -280,14 +292,13 @@ class GarbageCollector:
                 logger.error("blocks can't be read, the log is kept as it is: %s", damage)
                 self._damaged.add((store, log_id))
                 continue
-            del self._maps[store, log_id]
+            self.maps.forget(store, log_id)
             compacted += 1
         return len(removable), compacted
 
-    def _check_index(self, store: LedgerDirectory, stored: set[int], unknown: set[int]) -> None:
+    def _check_index(self, store: LedgerDirectory, missed: Sequence[int]) -> None:
         """If a ledger of the metadata is in a log but not in the index, let the next start rebuild
         the index. Logged once."""
-        missed = sorted(unknown & stored)
         if missed and store not in self._incomplete:
             self._incomplete.add(store)
             logger.error(

@@ -2,18 +2,19 @@
 `full`.
 
 If one of several directories is full, new ledgers go to the others. The bookie is read-only if no
-ledger directory or no journal directory is writable.
+ledger directory or no journal directory is writable, or with `any_full` if one of them isn't.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from geminga_bookie.errors import BookieReadOnly, BookkeeperError
 from geminga_bookie.options import BookieOptions, DiskOptions
+from geminga_bookie.port import BookieInfo
 from geminga_bookie.storage.data_dirs import BALLAST_NAME
 from geminga_bookie.storage.disk import Disk, DiskUsage
 from geminga_runtime.ballast import Ballast
@@ -75,6 +76,8 @@ class Health:
         self._said: dict[Part, str] = {}
         self.refusals = Refusals()
         self.error: BookkeeperError | None = None
+        self.on_change: Callable[[], None] = _nothing
+        """Called when the bookie became read-only, or writable."""
 
     @property
     def failed(self) -> bool:
@@ -96,11 +99,14 @@ class Health:
         self.error = BookieReadOnly(text) if text else None
         if was != (self.error is not None):
             logger.warning("bookie is %s", f"read-only: {text}" if text else "writable again")
+            self.on_change()
         elif self.error is None:
             self._tell(found)
         self._said = found
 
     def _read_only(self, found: Mapping[Part, str]) -> str:
+        if found and self._options.any_full:
+            return "; ".join(dict.fromkeys(found.values()))
         for kind in (JOURNAL, LEDGERS):
             if all(part in found for part in self._parts if part.kind == kind):
                 return "; ".join(dict.fromkeys(found.values()))
@@ -123,6 +129,21 @@ class Health:
             if (reason := self._why_full(directories, was_full=part in was))
         }
 
+    def room(self) -> BookieInfo:
+        """Of the ledger directories, each file system once, as Apache's bookie tells it. Blocks:
+        call it in a thread. Raises OSError.
+        """
+        found = {
+            usage.device: usage
+            for part, directories in self._parts.items()
+            if part.kind == LEDGERS
+            for usage in (self._disk.usage(directories[0]),)
+        }
+        return BookieInfo(
+            sum(usage.size_bytes or usage.total_bytes for usage in found.values()),
+            sum(usage.free_bytes for usage in found.values()),
+        )
+
     def _why_full(self, directories: Sequence[Path], *, was_full: bool) -> str:
         try:
             usages = [(path, self._disk.usage(path)) for path in directories]
@@ -137,6 +158,10 @@ class Health:
                 # A start has used the ballast: adds must not fill its space, the next start's need.
                 return f"{directory} has no room for its ballast"
         return ""
+
+
+def _nothing() -> None:
+    """Nobody is told."""
 
 
 def _errors(found: Mapping[Part, str], kind: str) -> dict[int, BookkeeperError]:

@@ -81,6 +81,12 @@ class LedgerDirectory:
             found = self.read_cache.get(ledger_id, entry_id, entries_max, bytes_max)
         return found
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the active half must be sealed before it takes more."""
+        active = self.active
+        return active.size_bytes + active.record_bytes >= self.half_bytes
+
     def last_cached(self, ledger_id: int) -> int:
         """The highest entry id in the write caches; -1 if there is none."""
         last = self.active.last_entry(ledger_id)

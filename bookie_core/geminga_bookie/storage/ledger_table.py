@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import chain
 
 from geminga_bookie.errors import (
     NoSuchLedger,
-    StorageFailed,
     UnauthorizedAccess,
     UnknownLedgerState,
 )
@@ -19,8 +18,11 @@ from geminga_bookie.storage.journal_format import IN_DOUBT, MASTER_KEY
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
 from geminga_bookie.storage.location_index import LedgerRecord
 
-STATES_MAX = 16384
-"""More than so many are forgotten after a checkpoint, those first that nothing was added to."""
+STATES_BYTES_MAX = 8 * 1024 * 1024
+"""States above this size are forgotten, those first that nothing was added to, unless they changed
+since the last checkpoint."""
+STATE_BYTES = 400
+"""Memory of a state beside its key and its explicit LAC's packet."""
 
 Submit = Callable[[Request], None]
 
@@ -30,7 +32,7 @@ class LedgerRuntime:
 
     __slots__ = (
         "dirty", "explicit_packet", "fenced", "journal", "lac", "ledger_id", "limbo",
-        "master_key", "store", "submit",
+        "master_key", "size_bytes", "store", "submit",
     )  # fmt: skip
 
     def __init__(
@@ -44,6 +46,12 @@ class LedgerRuntime:
         self.journal = journal
         self.submit = submit
         self.dirty = False
+        self.size_bytes = self.measure()
+        """Its memory, as the table counts it."""
+
+    def measure(self) -> int:
+        """Its memory now."""
+        return STATE_BYTES + len(self.master_key) + len(self.explicit_packet)
 
     def explicit(self, packet: bytes) -> bool:
         """Keep the packet of an explicit LAC if that is higher; returns whether it is."""
@@ -62,7 +70,7 @@ class LedgerRuntime:
 
 
 class LedgerTable:
-    """Ledgers by id, loaded from the index when they are first asked for.
+    """Ledgers by id, loaded from the index when they are first asked for (`LedgerLoader`).
 
     A ledger's id names its directory and its journal; one that comes while that takes no writes
     goes to another. So a ledger is looked for in all directories, in the one of its id first.
@@ -85,16 +93,36 @@ class LedgerTable:
         """In limbo: the highest id of a ledger that metadata knew when the bookie started."""
         self._dirty: list[LedgerRuntime] = []
         self.states: dict[int, LedgerRuntime] = {}
+        self.size_bytes = 0
+        """Memory of the states."""
+        self._trim_at_bytes = 0
+        self._highest_id = max((store.index.last_ledger() for store in stores), default=-1)
+        """No ledger with a higher id is in an index."""
+        self.pinned: Container[int] = ()
+        """Ledgers that stay in memory."""
+        self.absent: set[int] = set()
+        """Ids that were just looked for in vain."""
+        self.deletions = 0
+        """Changes when ledgers were deleted: what was read of an index before is out of date."""
 
     def store_of(self, ledger_id: int) -> LedgerDirectory:
         """The directory that holds a ledger. Raises OSError."""
         state = self.states.get(ledger_id)
         if state is not None:
             return state.store
-        found = self._search(ledger_id)
+        found = self.search(ledger_id)
         return self._place(ledger_id) if found is None else found[1]
 
-    def _search(self, ledger_id: int) -> tuple[LedgerRecord, LedgerDirectory] | None:
+    def needs_search(self, ledger_id: int) -> bool:
+        """Whether the ledger may be in an index, and not in memory."""
+        return (
+            ledger_id <= self._highest_id
+            and ledger_id not in self.states
+            and ledger_id not in self.absent
+        )
+
+    def search(self, ledger_id: int) -> tuple[LedgerRecord, LedgerDirectory] | None:
+        """Read a ledger's record from the indexes. For threads: it blocks. Raises OSError."""
         stores = self.stores
         home = ledger_id % len(stores)
         for store in (*stores[home:], *stores[:home]):
@@ -107,23 +135,19 @@ class LedgerTable:
         """Where a ledger that is held nowhere goes."""
         return self.stores[_writable(ledger_id, len(self.stores), self._refusals.stores)]
 
-    def find(self, ledger_id: int) -> LedgerRuntime | None:
-        """A ledger that the bookie has heard of. Raises StorageFailed, IncorrectParameter."""
+    def enter(
+        self, ledger_id: int, found: tuple[LedgerRecord, LedgerDirectory] | None
+    ) -> LedgerRuntime | None:
+        """The state of a ledger that was searched, which may have come into memory meanwhile."""
         state = self.states.get(ledger_id)
-        if state is None:
-            check_ledger(ledger_id)
-            try:
-                found = self._search(ledger_id)
-            except OSError as error:
-                raise StorageFailed(f"ledger {ledger_id}: {error}") from error
-            if found is None:
-                return None
+        if state is None and found is not None:
             state = self._enter(*found)
+            if self.size_bytes > self._trim_at_bytes:
+                self.trim(keep=ledger_id)
         return state
 
-    def known(self, ledger_id: int) -> LedgerRuntime:
+    def check_known(self, ledger_id: int, state: LedgerRuntime | None) -> LedgerRuntime:
         """Raises NoSuchLedger, or UnknownLedgerState where a damaged journal may have held it."""
-        state = self.find(ledger_id)
         if state is None:
             if self.is_in_limbo:
                 raise UnknownLedgerState(f"ledger {ledger_id}: the journal was damaged")
@@ -131,14 +155,15 @@ class LedgerTable:
         return state
 
     def open(self, ledger_id: int, master_key: bytes, *, fresh: bool = False) -> LedgerRuntime:
-        """Find or make a ledger; a new one's key goes to the journal ahead of its first entry.
+        """A ledger that is in memory, or a new one, whose key goes to the journal ahead of its
+        first entry. The caller has searched it, if it `needs_search`.
 
         `fresh` says that its writer begins with it now, so that no lost journal can have held any
         of it; one that metadata knew before the bookie started may still have been fenced there. A
         ledger in limbo is fenced too. Raises UnauthorizedAccess, IncorrectParameter.
         """
         check_ledger(ledger_id, master_key)
-        state = self.find(ledger_id)
+        state = self.states.get(ledger_id)
         if state is None:
             limbo = self.is_in_limbo and not (fresh and ledger_id > self.doubtful_to)
             state = self._enter(
@@ -163,8 +188,11 @@ class LedgerTable:
 
     def restored(self, ledger_id: int, store: LedgerDirectory | None = None) -> LedgerRuntime:
         """As `open`, for a replay: an unknown ledger takes the key that comes later, and goes to
-        `store` if that is given."""
-        state = self.find(ledger_id)
+        `store` if that is given. Blocks. Raises OSError."""
+        state = self.states.get(ledger_id)
+        if state is None and self.needs_search(ledger_id):
+            found = self.search(ledger_id)
+            state = None if found is None else self._enter(*found)
         if state is None:
             record = LedgerRecord(ledger_id, b"", False, self.is_in_limbo, b"")
             state = self._enter(record, store or self._place(ledger_id))
@@ -175,13 +203,21 @@ class LedgerTable:
         journal = _writable(ledger_id, len(self._submits), self._refusals.journals)
         state = LedgerRuntime(record, store, journal, self._submits[journal])
         self.states[ledger_id] = state
+        self.size_bytes += state.size_bytes
+        self._highest_id = max(self._highest_id, ledger_id)
         return state
 
     def touch(self, state: LedgerRuntime) -> None:
         """Its record must be written with the next flush."""
+        grown = state.measure() - state.size_bytes
+        state.size_bytes += grown
+        if self.states.get(state.ledger_id) is state:
+            self.size_bytes += grown
         if not state.dirty:
             state.dirty = True
             self._dirty.append(state)
+            grown = state.size_bytes
+        state.store.active.record_bytes += grown
 
     def take_dirty(
         self, stores: Sequence[LedgerDirectory]
@@ -200,20 +236,41 @@ class LedgerTable:
         self._dirty = left
         return taken
 
-    def trim(self) -> None:
-        """Forget clean states beyond the bound."""
-        surplus = len(self.states) - STATES_MAX
-        if surplus <= 0:
-            return
-        idle = (
-            state.ledger_id
-            for state in self.states.values()
-            if not state.dirty
-            and state.store.sealed is None
-            and state.ledger_id not in state.store.active
+    def trim(self, keep: int = -1) -> None:
+        """Forget clean states beyond the bound, but that ledger's."""
+        surplus = self.size_bytes - STATES_BYTES_MAX
+        if surplus > 0:
+            doomed = []
+            for ledger_id, state in self.states.items():
+                if surplus <= 0:
+                    break
+                if not self._is_needed(state) and ledger_id != keep:
+                    doomed.append(ledger_id)
+                    surplus -= state.size_bytes
+            self.drop(doomed)
+        # A quarter more before the next search: it may find nothing to forget.
+        self._trim_at_bytes = max(STATES_BYTES_MAX, self.size_bytes) * 5 // 4
+
+    def _is_needed(self, state: LedgerRuntime) -> bool:
+        return (
+            state.dirty
+            or state.store.sealed is not None
+            or state.ledger_id in state.store.active
+            or state.ledger_id in self.pinned
         )
-        for ledger_id in [ledger_id for ledger_id, _ in zip(idle, range(surplus), strict=False)]:
-            del self.states[ledger_id]
+
+    def drop(self, ledger_ids: Iterable[int]) -> None:
+        """Forget states."""
+        for ledger_id in ledger_ids:
+            state = self.states.pop(ledger_id, None)
+            if state is not None:
+                self.size_bytes -= state.size_bytes
+
+    def deleted(self, ledger_ids: Iterable[int]) -> None:
+        """Ledgers are not in the index any more: forget what was read of them meanwhile."""
+        self.deletions += 1
+        states = map(self.states.get, ledger_ids)
+        self.drop([state.ledger_id for state in states if state is not None and not state.dirty])
 
 
 def _writable(ledger_id: int, count: int, refusing: Container[int]) -> int:

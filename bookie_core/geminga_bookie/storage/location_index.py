@@ -167,7 +167,7 @@ class LocationIndex:
         with self._change:
             if not self._change.wait_for(lambda: not self._readers, REOPEN_S):
                 raise TimeoutError("it can't be reopened while it is read")
-            self._shut()
+            self.close()
             deadline_s = time.monotonic() + REOPEN_S
             while self._is_broken:
                 try:
@@ -178,12 +178,6 @@ class LocationIndex:
                         raise
                     time.sleep(REOPEN_S / 100)
         logger.warning("index %s: reopened after a failed write", self._directory)
-
-    def _shut(self) -> None:
-        try:
-            self._db.close()
-        except Exception as error:  # it says again that a write failed
-            logger.warning("index %s: %s", self._directory, error)
 
     def _get(self, key: bytes) -> bytes | None:
         with self._mapped_errors(), self._reading() as db:
@@ -304,6 +298,16 @@ class LocationIndex:
         data = self._get(_LEDGER_KEY.pack(b"l", ledger_id))
         return None if data is None else LedgerRecord.decode(ledger_id, data)
 
+    def last_ledger(self) -> int:
+        """The highest id of a ledger; -1 if there is none."""
+        with self._reading() as db:
+            cursor = self._cursor(db)
+            cursor.seek_for_prev(_LEDGER_KEY.pack(b"l", _MAX_U64))
+            if not self._at(cursor) or (key := cursor.key())[:1] != b"l":
+                return -1
+            found: int = _LEDGER_KEY.unpack(key)[1]
+            return found
+
     def ledgers(self) -> Iterator[LedgerRecord]:
         """All ledgers, by id."""
         with self._reading() as db:
@@ -327,4 +331,7 @@ class LocationIndex:
 
     def close(self) -> None:
         """Close the files. Idempotent. No iterator may be open."""
-        self._shut()
+        try:
+            self._db.close()
+        except Exception as error:  # it says again that a write failed
+            logger.warning("index %s: %s", self._directory, error)

@@ -10,6 +10,8 @@ from geminga_bookie.storage.write_cache import take_bounded
 
 IDLE_CACHES = 8
 """A ledger counts as no longer read after this many cache sizes were loaded since its last read."""
+WINDOW_BYTES_MIN = 128 * 1024
+"""Read-ahead below this size is not worth its read."""
 
 
 class CachedBlock(NamedTuple):
@@ -24,6 +26,7 @@ class _LedgerBlocks:
     __slots__ = (
         "blocks",
         "firsts",
+        "next_entry",
         "read_to",
         "size_bytes",
         "used_at",
@@ -36,6 +39,8 @@ class _LedgerBlocks:
         self.blocks: OrderedDict[int, CachedBlock] = OrderedDict()
         self.size_bytes = 0
         self.read_to = -1
+        self.next_entry = 0
+        """The entry behind the last one that was read."""
         self.window_from = -1
         self.window_bytes = 0
         self.used_at = 0
@@ -45,8 +50,8 @@ class ReadCache:
     """Blocks, evicted so that a ledger's catch-up reading evicts its own older blocks first.
 
     First, ledgers that are no longer read. Then the oldest block of a ledger above its equal share,
-    except its last two windows, as a reader is still in one when the other is loaded. Otherwise the
-    least recently read ledger's.
+    except its last two windows, as a reader is still in one when the other is loaded. Then a block
+    of another ledger that its reader has passed. Otherwise the least recently read ledger's.
     """
 
     def __init__(self, size_bytes_max: int) -> None:
@@ -84,6 +89,7 @@ class ReadCache:
             entry_id += len(part)
         if not found:
             return None
+        ledger.next_entry = entry_id
         self._touch(ledger_id, ledger)
         return found
 
@@ -102,6 +108,16 @@ class ReadCache:
         if ledger is None:
             return False
         return (ledger.window_from + ledger.read_to) // 2 <= entry_id <= ledger.read_to
+
+    def window_bytes_max(self) -> int:
+        """How much may be read ahead at once, so that two windows of each ledger that was read
+        since the cache was filled anew have room."""
+        readers = 1
+        for ledger in reversed(self._ledgers.values()):
+            if self._loaded_bytes - ledger.used_at > self._size_bytes_max:
+                break
+            readers += 1
+        return max(WINDOW_BYTES_MIN, self._size_bytes_max // (2 * readers))
 
     def put(self, ledger_id: int, blocks: list[CachedBlock]) -> None:
         """Add read-ahead blocks."""
@@ -135,7 +151,13 @@ class ReadCache:
             return oldest
         share = max(self._size_bytes_max // len(self._ledgers), needed_bytes)
         own = self._ledgers.get(ledger_id)
-        return ledger_id if own is not None and own.size_bytes > share else oldest
+        if own is not None and own.size_bytes > share:
+            return ledger_id
+        for each, ledger in self._ledgers.items():
+            block = ledger.blocks[next(iter(ledger.blocks))]
+            if each != ledger_id and block.first + len(block.packets) <= ledger.next_entry:
+                return each
+        return oldest
 
     def _evict(self, ledger_id: int, first: int) -> None:
         ledger = self._ledgers[ledger_id]

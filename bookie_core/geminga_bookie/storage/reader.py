@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import trio
 
-from geminga_bookie.errors import BookkeeperError
+from geminga_bookie.errors import BookkeeperError, TooManyRequests
 from geminga_bookie.options import BookieOptions
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
 from geminga_bookie.storage.ledger_table import LedgerTable
 from geminga_bookie.storage.read_cache import CachedBlock
 from geminga_bookie.workers import Workers
 
-READ_THREADS = 2
 FIRST_READ_AHEAD_DIVISOR = 8
 """A nonsequential read's read-ahead is the window divided by this."""
 
@@ -24,7 +23,10 @@ class Reader:
         self._workers = workers
         self._ahead_bytes = options.read_ahead_bytes
         self._ahead_entries = options.read_ahead_entries
-        self._limiter = trio.CapacityLimiter(READ_THREADS)
+        self._limiter = trio.CapacityLimiter(options.read_threads)
+        self._waiting_max = options.waiting_reads_max
+        self.waiting = 0
+        """Reads that wait for a thread, or for what it loads."""
         self._loading: dict[int, trio.Event] = {}
         self._wanted: dict[int, tuple[LedgerDirectory, int]] = {}
         self._wake = trio.Event()
@@ -37,7 +39,24 @@ class Reader:
         entries_max: int,
         bytes_max: int,
     ) -> list[bytes]:
-        """An uncached entry, and following ones. Raises as `LedgerDirectory.load`."""
+        """An uncached entry, and following ones. Raises as `LedgerDirectory.load`, and
+        TooManyRequests."""
+        if self.waiting >= self._waiting_max:
+            raise TooManyRequests(f"{self.waiting} reads wait for the disk")
+        self.waiting += 1
+        try:
+            return await self._read(store, ledger_id, entry_id, entries_max, bytes_max)
+        finally:
+            self.waiting -= 1
+
+    async def _read(
+        self,
+        store: LedgerDirectory,
+        ledger_id: int,
+        entry_id: int,
+        entries_max: int,
+        bytes_max: int,
+    ) -> list[bytes]:
         loading = self._loading.get(ledger_id)
         if loading is not None:
             await loading.wait()
@@ -62,12 +81,13 @@ class Reader:
         self, store: LedgerDirectory, ledger_id: int, entry_id: int, divisor: int
     ) -> list[CachedBlock]:
         passed = self._loading[ledger_id] = trio.Event()
+        ahead_bytes = min(self._ahead_bytes, store.read_cache.window_bytes_max())
         try:
             blocks = await self._workers.run(
                 store.load,
                 ledger_id,
                 entry_id,
-                self._ahead_bytes // divisor,
+                ahead_bytes // divisor,
                 self._ahead_entries // divisor,
                 limiter=self._limiter,
             )
@@ -83,6 +103,8 @@ class Reader:
         """Entries before `next_entry_id` were read: in the window's second half, load the next."""
         end = store.read_cache.window_end(ledger_id)
         if end < 0 or ledger_id in self._loading or ledger_id in self._wanted:
+            return
+        if len(self._loading) + len(self._wanted) >= self._waiting_max:
             return
         if store.read_cache.is_near_end(ledger_id, next_entry_id):
             self._wanted[ledger_id] = (store, end)

@@ -81,6 +81,23 @@ class Storage:
             True for store in self.stores for _ in store.index.ledgers()
         )
 
+    def start(self) -> None:
+        """Start the journals, each with a new file. Takes room as `open_storage` does. Blocks.
+        Raises OSError.
+        """
+        for journal in self.journals:
+            while not self._start(journal):
+                pass
+
+    def _start(self, journal: Journal) -> bool:
+        try:
+            journal.start()
+        except OSError as error:
+            if not is_full(error) or not self.directories.release_ballast():
+                raise
+            return False
+        return True
+
     def close(self, clean: bool) -> None:
         """Stop the threads and close the files; nothing is flushed. Blocks.
 
@@ -102,8 +119,8 @@ def open_storage(
     options: BookieOptions,
     on_journal_failure: Callable[[int, BookkeeperError], None],
 ) -> Storage:
-    """Open, recover, start the journals. On a full disk it takes room from the directories'
-    ballast. Raises DataDirError, OSError."""
+    """Open and recover. On a full disk it takes room from the directories' ballast. Raises
+    DataDirError, OSError."""
     disk = host.disk
     directories = DataDirs(disk, options)
     try:
@@ -153,8 +170,6 @@ def _open_parts(
         submits = [journal.submit for journal in journals]
         table = LedgerTable(stores, submits, limbo=limbo, refusals=health.refusals)
         _take_over(table, recovered)
-        for journal in journals:
-            journal.start()
     except BaseException:
         for journal in journals:
             journal.stop()
@@ -233,7 +248,7 @@ def _replay(disk: Disk, directory: Path, table: LedgerTable) -> ReplayReport:
             return
         apply_item(table, item)
         store = table.store_of(item.ledger_id)
-        if store.active.size_bytes >= store.half_bytes and not full:
+        if store.is_full and not full:
             full = not _flush_all(table)
 
     report = replay(disk, directory, apply)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import trio
 
-from geminga_bookie.errors import TooManyRequests
+from geminga_bookie.errors import BookkeeperError, TooManyRequests
 
 
 class CachedRun:
@@ -28,6 +28,8 @@ class WriteCache:
     def __init__(self) -> None:
         self._ledgers: dict[int, list[CachedRun]] = {}
         self.size_bytes = 0
+        self.record_bytes = 0
+        """Memory of changed ledger records that are flushed with it."""
 
     def put(self, ledger_id: int, first: int, packets: Sequence[bytes], size_bytes: int) -> None:
         """Add a run. The cost is per run, not per entry."""
@@ -107,7 +109,7 @@ def take_bounded(
     return found
 
 
-PendingAdd = Callable[[TooManyRequests | None], bool]
+PendingAdd = Callable[[BookkeeperError | None], bool]
 """Retries the add, and returns whether it succeeded; with an error, fails the add."""
 
 
@@ -134,6 +136,14 @@ class Throttle:
         self._bytes += size_bytes
         self._filled.set()
         return True
+
+    def defer_first(self, adds: Sequence[tuple[int, PendingAdd]]) -> None:
+        """Defer adds, given with their sizes, before all others: they came earlier."""
+        deadline = trio.current_time() + self._wait_max_s
+        for size_bytes, add in reversed(adds):
+            self._pending.appendleft((deadline, size_bytes, add))
+            self._bytes += size_bytes
+        self._filled.set()
 
     def release(self) -> None:
         """There is room: retry adds in order, until one fails."""

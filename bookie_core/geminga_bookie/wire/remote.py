@@ -19,6 +19,7 @@ from geminga_bookie.errors import (
 from geminga_bookie.port import (
     ID_MAX,
     AddDone,
+    BookieInfo,
     Completion,
     LacAnswer,
     check_add,
@@ -40,10 +41,12 @@ from geminga_protocol.pb.bookkeeper_protocol_pb2 import (
     ENOENTRY,
     EOK,
     FORCE_LEDGER,
+    GET_BOOKIE_INFO,
     GET_LIST_OF_ENTRIES_OF_LEDGER,
     READ_ENTRY,
     READ_LAC,
     WRITE_LAC,
+    GetBookieInfoRequest,
     OperationType,
     ReadRequest,
     ReadResponse,
@@ -285,6 +288,16 @@ class RemoteBookie:
             return decode_entries(data)
         except WireError as error:
             raise StorageFailed(f"{self.bookie_id}: ledger {ledger_id}: {error}") from None
+
+    async def info(self) -> BookieInfo:
+        """See `BookiePort.info`."""
+        request = v3.request(GET_BOOKIE_INFO, 0)
+        flags = GetBookieInfoRequest.TOTAL_DISK_CAPACITY | GetBookieInfoRequest.FREE_DISK_SPACE
+        request.getBookieInfoRequest.requested = flags
+        answer = await self._call(request)
+        _check(answer, f"{self.bookie_id}: room on its disks")
+        said = answer.getBookieInfoResponse
+        return BookieInfo(max(said.totalDiskCapacity, 0), max(said.freeDiskSpace, 0))
 
     def _read_request(self, ledger_id: int, entry_id: int, *, priority: int = 0) -> Request:
         request = v3.request(READ_ENTRY, 0, priority=priority)

@@ -29,6 +29,7 @@ from geminga_protocol.pb.bookkeeper_protocol_pb2 import (
     EBADVERSION,
     EOK,
     FORCE_LEDGER,
+    GET_BOOKIE_INFO,
     GET_LIST_OF_ENTRIES_OF_LEDGER,
     READ_ENTRY,
     READ_LAC,
@@ -36,6 +37,7 @@ from geminga_protocol.pb.bookkeeper_protocol_pb2 import (
     VERSION_THREE,
     WRITE_LAC,
     AddRequest,
+    GetBookieInfoRequest,
     ReadRequest,
     Request,
     Response,
@@ -255,6 +257,8 @@ def _completed(request: Request, answer: Response) -> Response:
         listed = answer.getListOfEntriesOfLedgerResponse
         listed.status = status
         listed.ledgerId = request.getListOfEntriesOfLedgerRequest.ledgerId
+    elif operation == GET_BOOKIE_INFO:
+        answer.getBookieInfoResponse.status = status
     return answer
 
 
@@ -341,6 +345,17 @@ async def _serve_list(
     body.availabilityOfEntriesOfLedger = encode_entries(entries)
 
 
+async def _serve_info(
+    bookie: BookiePort, request: Request, answer: Response, wait_max_s: float
+) -> None:
+    asked, said = request.getBookieInfoRequest.requested, answer.getBookieInfoResponse
+    total_bytes, free_bytes = await bookie.info()
+    if asked & GetBookieInfoRequest.TOTAL_DISK_CAPACITY:
+        said.totalDiskCapacity = total_bytes
+    if asked & GetBookieInfoRequest.FREE_DISK_SPACE:
+        said.freeDiskSpace = free_bytes
+
+
 async def _serve_auth(
     bookie: BookiePort, request: Request, answer: Response, wait_max_s: float
 ) -> None:
@@ -354,6 +369,7 @@ _SERVE: dict[int, tuple[str, _Serve | None]] = {
     READ_LAC: ("readLacRequest", _serve_read_lac),
     FORCE_LEDGER: ("forceLedgerRequest", _serve_force),
     GET_LIST_OF_ENTRIES_OF_LEDGER: ("getListOfEntriesOfLedgerRequest", _serve_list),
+    GET_BOOKIE_INFO: ("getBookieInfoRequest", _serve_info),
     AUTH: ("authRequest", _serve_auth),
 }
 """By operation: the field of the request, and what serves it."""

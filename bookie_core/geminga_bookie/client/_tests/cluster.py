@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import trio
 
-from geminga_bookie.client.api import LedgerMetadata, LedgerOptions
+from geminga_bookie.client.api import ClientOptions, LedgerMetadata, LedgerOptions
 from geminga_bookie.client.append import LedgerWriter
 from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.client.directory import KnownBookies
@@ -134,11 +134,13 @@ class SlowStore(MemoryMetadataStore):
 class Cluster:
     """Bookies b0, b1, … and clients on them."""
 
-    def __init__(self, bookies: int, nursery: trio.Nursery | None) -> None:
+    def __init__(
+        self, bookies: int, nursery: trio.Nursery | None, options: ClientOptions | None = None
+    ) -> None:
         self.peers = [Peer(f"b{n}:3181") for n in range(bookies)]
         self.directory = KnownBookies(self.peers)
         self.store = SlowStore()
-        self.client = BookkeeperClient(self.directory, self.store, nursery=nursery)
+        self.client = BookkeeperClient(self.directory, self.store, nursery=nursery, options=options)
 
     def peer(self, bookie_id: str) -> Peer:
         """The bookie of that id."""

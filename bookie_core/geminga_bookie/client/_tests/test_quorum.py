@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -25,6 +26,7 @@ def test_shares(sizes: Quorums) -> None:
             for end in range(first, 24):
                 runs = list(sizes.runs(place, first, end))
                 assert all(begin < behind for begin, behind in runs) or first == end
+                assert all(one[1] < other[0] for one, other in pairwise(runs)), "one add would do"
                 found = [e for begin, behind in runs for e in range(begin, behind)]
                 assert found == [e for e in mine if first <= e < end]
             assert sizes.next_of(place, first) == min(e for e in mine if e >= first)

@@ -1,0 +1,73 @@
+"""The ledgers of entry logs, and their bytes: packed, and in memory only up to a bound."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Mapping
+from itertools import compress
+from typing import NamedTuple
+
+from geminga_bookie.storage.entry_log import blocks_within, ledger_map
+from geminga_bookie.storage.ledger_directory import LedgerDirectory
+
+MAPS_BYTES_MAX = 32 * 1024 * 1024
+"""Maps above this size are read again each time: from the end of a log, where its map stands."""
+
+
+class LedgerMap(NamedTuple):
+    """Bytes of each ledger in one log."""
+
+    ids: array[int]
+    sizes: array[int]
+    total: int
+    """Bytes of all ledgers."""
+
+    @classmethod
+    def of(cls, ledger_bytes: Mapping[int, int]) -> LedgerMap:
+        """Pack a map."""
+        sizes = list(ledger_bytes.values())
+        return cls(array("Q", list(ledger_bytes)), array("Q", sizes), sum(sizes))
+
+    @property
+    def memory_bytes(self) -> int:
+        return (len(self.ids) + len(self.sizes)) * self.ids.itemsize
+
+    def live(self, is_live: Callable[[int], bool]) -> int:
+        """Bytes of the ledgers that live."""
+        return sum(compress(self.sizes, map(is_live, self.ids)))
+
+
+class LedgerMaps:
+    """Maps of finished logs. One thread at a time."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[LedgerDirectory, int], LedgerMap] = {}
+        self.memory_bytes = 0
+
+    def of(self, store: LedgerDirectory, log_id: int) -> LedgerMap:
+        """A log's map, including unreadable blocks in the index. Raises OSError.
+
+        Each round reads all maps in the same order: to keep the first ones is better than the last.
+        """
+        known = self._known.get((store, log_id))
+        if known is None:
+            known = _read(store, log_id)
+            if self.memory_bytes + known.memory_bytes <= MAPS_BYTES_MAX:
+                self._known[store, log_id] = known
+                self.memory_bytes += known.memory_bytes
+        return known
+
+    def forget(self, store: LedgerDirectory, log_id: int) -> None:
+        """The log was removed."""
+        known = self._known.pop((store, log_id), None)
+        if known is not None:
+            self.memory_bytes -= known.memory_bytes
+
+
+def _read(store: LedgerDirectory, log_id: int) -> LedgerMap:
+    unreadable: list[range] = []
+    with store.logs.reading(log_id) as file:
+        found = ledger_map(file, unreadable)
+    for location in blocks_within(store.index, log_id, unreadable):
+        found[location.ledger_id] = found.get(location.ledger_id, 0) + location.size_bytes
+    return LedgerMap.of(found)
