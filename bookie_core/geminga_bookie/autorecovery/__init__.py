@@ -1,0 +1,1 @@
+"""Auto-recovery: auditor and replication workers (spec BK-26)."""

@@ -1,0 +1,200 @@
+"""The shell's commands on a cluster."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from click.testing import CliRunner
+from trio.testing import wait_all_tasks_blocked
+
+from geminga_bookie.autorecovery import tools
+from geminga_bookie.autorecovery._tests.world import World
+from geminga_bookie.autorecovery.config import load_config
+from geminga_bookie.autorecovery.daemon import run
+from geminga_bookie.autorecovery.options import AutoRecoveryOptions
+from geminga_bookie.autorecovery.tools import Cluster, Recovery, Shown, ToolFailed
+from geminga_bookie.cli import bookieshell
+from geminga_bookie.client.api import LedgerOptions, LedgerState
+from geminga_bookie.client.append import append_durably
+from geminga_runtime.settings import ConfigError
+
+
+class Terminal:
+    """A cluster, and what was printed."""
+
+    def __init__(self, world: World) -> None:
+        self.lines: list[str] = []
+        self.at = Cluster(
+            world.store, world.directory, world.tasks, world.options, self.lines.append
+        )
+
+    def printed(self) -> list[str]:
+        lines, self.lines[:] = self.lines[:], []
+        return lines
+
+
+async def test_bookies_are_listed() -> None:
+    world = World(3)
+    await world.register(*world.peers[:2])
+    await world.register(world.peers[2], readonly=True)
+    terminal = Terminal(world)
+    assert await tools.list_bookies(terminal.at, writable=True, readonly=True) == 0
+    assert terminal.printed() == [
+        "ReadWrite Bookies :",
+        "BookieID:b0:3181",
+        "BookieID:b1:3181",
+        "Readonly Bookies :",
+        "BookieID:b2:3181",
+    ]
+
+
+async def test_marked_ledgers_are_listed() -> None:
+    world = World(0)
+    world.tasks._now_ms = lambda: 77
+    await world.tasks.publish(5, ["a:1", "b:1"])
+    await world.tasks.publish(1 << 33, ["b:1"])
+    await world.tasks.acquire(5, world.store.session.epoch)
+    terminal = Terminal(world)
+    await tools.list_underreplicated(
+        terminal.at, Shown(missing="a:1", with_replicas=True, with_worker=True)
+    )
+    assert terminal.printed() == [
+        "5",
+        "\tCtime : 77",
+        "\tMissingReplica : a:1",
+        "\tMissingReplica : b:1",
+        "\tReplicationWorkerId : test",
+        "Under replicated ledger count: 1",
+    ]
+    await tools.list_underreplicated(terminal.at, Shown(excluded="a:1"))
+    assert terminal.printed()[0] == f"{1 << 33}"
+    await tools.list_underreplicated(terminal.at, Shown(only_count=True))
+    assert terminal.printed() == ["Under replicated ledger count: 2"]
+
+
+async def test_switch_and_delay() -> None:
+    terminal = Terminal(World(0))
+    assert await tools.who_is_auditor(terminal.at) == 1
+    with pytest.raises(ToolFailed, match="not set"):
+        await tools.delay(terminal.at, None)
+    await tools.delay(terminal.at, 30)
+    await tools.delay(terminal.at, None)
+    for wanted in (False, False, None, True, None):
+        await tools.toggle(terminal.at, wanted)
+    assert terminal.printed() == [
+        "No auditor elected",
+        "Successfully set LostBookieRecoveryDelay value in ZK: 30",
+        "LostBookieRecoveryDelay value in ZK: 30",
+        "Disabled autorecovery",
+        "Autorecovery already disabled. Doing nothing",
+        "Autorecovery is disabled.",
+        "Enabled autorecovery",
+        "Autorecovery is enabled.",
+    ]
+
+
+async def test_a_stopped_bookie_is_decommissioned(autojump_clock: object) -> None:
+    """A long delay is not waited for; a running bookie is refused."""
+    world = World(5, AutoRecoveryOptions(lost_bookie_delay_s=86_400))
+    await world.register()
+    ledger = await world.ledger((3, 3, 2), 10)
+    stopped = ledger.ensembles[0][1]
+    terminal = Terminal(world)
+    with pytest.raises(ToolFailed, match="is running"):
+        await tools.decommission(terminal.at, stopped)
+    async with trio.open_nursery() as nursery:
+        store = world.store.another_session()
+
+        async def daemon() -> None:
+            await run(store, world.directory, world.options, owner="daemon:3181")
+
+        nursery.start_soon(daemon)
+        await wait_all_tasks_blocked()
+        await world.kill(world.peer(stopped))
+        await world.store.put(f"{tools.COOKIES}/{stopped}", b"4\n")
+        with trio.fail_after(600):
+            assert await tools.decommission(terminal.at, stopped) == 0
+        nursery.cancel_scope.cancel()
+    await world.check_whole(ledger.ledger_id)
+    assert terminal.printed()[-1].startswith("Cookie of the decommissioned bookie")
+    assert await world.store.children(tools.COOKIES) == []
+
+
+async def test_without_an_auditor_nothing_is_waited_for() -> None:
+    world = World(1)
+    await world.tasks.prepare()
+    with pytest.raises(ToolFailed, match="no auditor"):
+        await tools.decommission(Terminal(world).at, "b9:3181")
+    await world.tasks.disable()
+    with pytest.raises(ToolFailed, match="disabled"):
+        await tools.trigger_audit(Terminal(world).at)
+
+
+async def test_a_bookie_is_recovered_by_hand() -> None:
+    """Also a running one, and the open ledgers it has; nothing stays marked."""
+    world = World(6)
+    await world.register()
+    closed = await world.ledger((3, 3, 2), 10)
+    writer = await world.client.create(LedgerOptions(3, 3, 2))
+    await append_durably(writer, [(b"%d" % n,) for n in range(10)])
+    opened = await world.client.metadata(writer.ledger_id)
+    common = sorted({*closed.ensembles[0]} & {*opened.ensembles[0]})[0]
+    terminal = Terminal(world)
+    await tools.recover(terminal.at, Recovery(common, is_query=True))
+    assert len(terminal.printed()) == 2
+    assert await world.marked() == []
+    await tools.recover(terminal.at, Recovery(common, skip_open=True))
+    assert terminal.printed() == [
+        f"ledger {closed.ledger_id}: whole",
+        f"ledger {opened.ledger_id}: left open",
+    ]
+    assert await tools.recover(terminal.at, Recovery(common, opened.ledger_id)) == 0
+    for ledger_id in (closed.ledger_id, opened.ledger_id):
+        metadata = await world.check_whole(ledger_id)
+        assert metadata.state is LedgerState.CLOSED
+        assert common not in metadata.ensembles[0]
+    assert await world.marked() == []
+    assert await world.tasks.locked() == set()
+
+
+async def test_what_cannot_be_recovered_stays_marked() -> None:
+    world = World(3)
+    await world.register()
+    ledger = await world.ledger((3, 3, 2), 10)
+    terminal = Terminal(world)
+    assert await tools.recover(terminal.at, Recovery("b1:3181")) == 1
+    assert terminal.printed() == [f"ledger {ledger.ledger_id}: lacking"]
+    assert await world.marked() == [ledger.ledger_id]
+    assert await world.tasks.locked() == set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["listbookies"], "metadataServiceUri: must be set"),
+        (["whoisauditor", "--metadata-store", "etcd://x/ledgers"], "is neither"),
+        (["autorecovery", "-e", "-d"], "only one of"),
+        (["lostbookierecoverydelay"], "one of -g and -s"),
+        (["decommissionbookie"], "-bookieid"),
+    ],
+)
+def test_wrong_arguments(arguments: list[str], said: str) -> None:
+    done = CliRunner().invoke(bookieshell, arguments)
+    assert done.exit_code == 2
+    assert said in done.output
+
+
+def test_the_store_of_apaches_keys() -> None:
+    def url(**given: str) -> str:
+        return load_config(None, {}, given).metadata.store_url()
+
+    assert url(metadataServiceUri="zk+hierarchical://a:1;b/x/ledgers") == "zk:a:1,b/x"
+    assert url(zkServers="a:1,b:2") == "zk:a:1,b:2"
+    assert url(zkServers="a:1,b:2/x", zkLedgersRootPath="/ledgers") == "zk:a:1,b:2/x"
+    with pytest.raises(ConfigError, match="zkServers"):
+        url(zkServers="a:1", zkLedgersRootPath="/other")
+    config = load_config(None, {}, {"bookieId": "mine", "lostBookieRecoveryDelay": "5"})
+    assert config.daemon.owner() == "mine"
+    assert config.options.lost_bookie_delay_s == 5
+    config = load_config(None, {}, {"advertisedAddress": "h", "bookiePort": "99"})
+    assert config.daemon.owner() == "h:99"

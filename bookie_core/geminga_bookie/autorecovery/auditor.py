@@ -1,0 +1,251 @@
+"""The auditor: finds lost bookies and entries with too few copies, and publishes tasks (spec BK-26;
+Apache's Auditor, AuditorBookieCheckTask, AuditorCheckAllLedgersTask).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import aclosing
+
+import trio
+
+from geminga_bookie.autorecovery.fragments import holders
+from geminga_bookie.autorecovery.inspection import Inspector
+from geminga_bookie.autorecovery.options import AutoRecoveryOptions
+from geminga_bookie.autorecovery.pace import Pace
+from geminga_bookie.autorecovery.registrations import Registered, read_registered
+from geminga_bookie.autorecovery.task_store import TaskStore
+from geminga_bookie.client.api import LedgerMetadata
+from geminga_bookie.client.directory import BookieDirectory
+from geminga_bookie.client.metadata_store import LedgerMetadataStore
+from geminga_bookie.errors import NoSuchLedger
+from geminga_protocol.bookkeeper import paths
+from geminga_protocol.bookkeeper import underreplication as tree
+from geminga_protocol.bookkeeper.digest import Digest
+from geminga_protocol.errors import RemoteProtocolError
+from geminga_runtime.clock import wall_clock_ms
+from geminga_runtime.metadata.api import MetadataError, MetadataStore
+from geminga_runtime.waiters import Wakeup
+
+_log = logging.getLogger(__name__)
+
+RETRY_S = 10.0
+POLL_S = 60.0
+"""Registrations are read at least so often."""
+SETTLE_S = 0.1
+READERS = 8
+"""Ledgers whose metadata are read at the same time."""
+CHECK_BYTES_PER_S = 32 * 1024 * 1024
+"""Bound of what the check of all ledgers reads of bookies that don't list their entries."""
+WAITING_MAX = 10_000
+"""Bookies that are away and may come back."""
+
+
+def due(away: Mapping[str, float], now: float, delay_s: float) -> tuple[bool, float]:
+    """Whether it is time to look for the ledgers of bookies that are away since then, and when it
+    will be. Two that are away at once are not waited for: the next one may have the last copy.
+    """
+    if not away:
+        return False, math.inf
+    at = now if len(away) > 1 else min(away.values()) + delay_s
+    return at <= now, at
+
+
+class Auditor:
+    """Runs while it is elected."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        bookies: BookieDirectory,
+        tasks: TaskStore,
+        options: AutoRecoveryOptions,
+    ) -> None:
+        self._store = store
+        self._tasks = tasks
+        self._options = options
+        self._ledgers = LedgerMetadataStore(store)
+        self._inspector = Inspector(
+            bookies, batch_entries=options.batch_entries, pace=Pace(CHECK_BYTES_PER_S)
+        )
+        self._away: dict[str, float] = {}
+        """Bookies that are not registered any more, whose ledgers are not marked yet."""
+        self._audited: set[str] = set()
+        """Those whose ledgers are."""
+        self._known: set[str] = set()
+        self._delay_s = options.lost_bookie_delay_s
+        self._wakeup = Wakeup()
+        self._forced = False
+
+    async def run(self) -> None:
+        """Audit, for ever."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._repeat, self._follow_bookies)
+            nursery.start_soon(self._repeat, self._follow_delay)
+            nursery.start_soon(self._repeat, self._audit_bookies)
+            if self._options.ledger_check_interval_s:
+                nursery.start_soon(self._repeat, self._check_ledgers)
+
+    async def _repeat(self, act: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await act()
+            except MetadataError as error:
+                _log.warning("the auditor waits for the metadata store: %s", error)
+            await trio.sleep(RETRY_S)
+
+    async def _follow_bookies(self) -> None:
+        async with self._store.watch(paths.available()) as changes:
+            self._wakeup.set()
+            async for _ in changes:
+                await trio.sleep(SETTLE_S)
+                self._wakeup.set()
+
+    async def _follow_delay(self) -> None:
+        """A delay that is set again to the same value asks for an audit, as in Apache's shell."""
+        self._delay_s = await self._tasks.init_lost_bookie_delay(self._options.lost_bookie_delay_s)
+        async with self._store.watch(tree.LOST_BOOKIE_RECOVERY_DELAY) as changes:
+            async for _ in changes:
+                delay_s = await self._tasks.lost_bookie_delay()
+                if delay_s is None:
+                    continue
+                self._forced |= delay_s in (0, self._delay_s)
+                self._delay_s = delay_s
+                self._wakeup.set()
+
+    async def _audit_bookies(self) -> None:
+        """Look for lost bookies when one leaves, and periodically."""
+        await self._tasks.prepare()
+        interval_s = self._options.bookie_check_interval_s or math.inf
+        next_check = trio.current_time()
+        while True:
+            if await self._tasks.is_enabled():
+                self._learn(await read_registered(self._store))
+                now = trio.current_time()
+                is_due, next_due = due(self._away, now, self._delay_s)
+                if is_due or self._forced or now >= next_check:
+                    is_forced, self._forced = self._forced or is_due, False
+                    await self._audit(is_forced)
+                    next_check = trio.current_time() + interval_s
+                    is_due, next_due = due(self._away, trio.current_time(), self._delay_s)
+                wake_at = min(next_due, next_check, trio.current_time() + POLL_S)
+            else:
+                wake_at = trio.current_time() + RETRY_S
+            with trio.move_on_at(wake_at):
+                await self._wakeup.wait()
+
+    def _learn(self, registered: Registered) -> None:
+        """Who left, and who came back."""
+        here = registered.writable | registered.readonly
+        for bookie_id in self._known - here - self._audited:
+            if bookie_id not in self._away:
+                _log.warning("bookie %s is away", bookie_id)
+                self._away[bookie_id] = trio.current_time()
+        for bookie_id in here:
+            self._away.pop(bookie_id, None)
+            self._audited.discard(bookie_id)
+        self._known |= here
+
+    async def _audit(self, is_forced: bool) -> None:
+        """Mark the ledgers of lost bookies. Bookies that are away for less than the delay are left
+        out, unless forced. Raises MetadataError.
+        """
+        registered = await read_registered(self._store)
+        lost: set[str] = set()
+        marked = 0
+        now = trio.current_time()
+
+        async def mark(metadata: LedgerMetadata) -> None:
+            nonlocal marked
+            missing = [each for each in sorted(holders(metadata)) if each not in registered]
+            for bookie_id in missing:
+                if bookie_id not in self._audited and len(self._away) < WAITING_MAX:
+                    self._away.setdefault(bookie_id, now)
+            if not is_forced:
+                missing = [each for each in missing if self._is_lost(each, now)]
+            if missing:
+                lost.update(missing)
+                await self._tasks.publish(metadata.ledger_id, missing)
+                marked += 1
+
+        await self._each_ledger(mark)
+        for bookie_id in [*lost, *(list(self._away) if is_forced else ())]:
+            self._away.pop(bookie_id, None)
+            self._audited.add(bookie_id)
+        if lost:
+            _log.warning("lost bookies: %s; %d ledgers marked", ", ".join(sorted(lost)), marked)
+
+    def _is_lost(self, bookie_id: str, now: float) -> bool:
+        return self._away.get(bookie_id, -math.inf) + self._delay_s <= now
+
+    async def _each_ledger(
+        self, act: Callable[[LedgerMetadata], Awaitable[None]], readers: int = READERS
+    ) -> None:
+        """Call with the metadata of each ledger, some at the same time. Raises MetadataError."""
+        failures: list[MetadataError] = []
+        send, receive = trio.open_memory_channel[int](0)
+
+        async def work() -> None:
+            async for ledger_id in receive:
+                try:
+                    await act((await self._ledgers.read(ledger_id)).metadata)
+                except NoSuchLedger:
+                    pass
+                except RemoteProtocolError as error:
+                    _log.error("ledger %d has no valid metadata: %s", ledger_id, error)
+                except MetadataError as error:
+                    failures.append(error)
+                    nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery, send:
+            for _ in range(readers):
+                nursery.start_soon(work)
+            try:
+                async with aclosing(self._ledgers.ids()) as ids:
+                    async for ledger_id in ids:
+                        await send.send(ledger_id)
+            except MetadataError as error:
+                failures.append(error)
+                nursery.cancel_scope.cancel()
+        if failures:
+            raise failures[0]
+
+    async def _check_ledgers(self) -> None:
+        """Look for every entry of every closed fragment, periodically."""
+        interval_ms = self._options.ledger_check_interval_s * 1000
+        while True:
+            checked = await self._tasks.checked_ms(tree.CHECK_ALL_LEDGERS_TIME)
+            wait_ms = 0 if checked is None else checked + interval_ms - wall_clock_ms()
+            if wait_ms > 0:
+                await trio.sleep(min(wait_ms, interval_ms) / 1000)
+            elif await self._tasks.is_enabled():
+                await self.check_ledgers()
+            else:
+                return  # asked again soon
+
+    async def check_ledgers(self) -> None:
+        """One check of all ledgers. Raises MetadataError."""
+        registered = await read_registered(self._store)
+        marked = 0
+
+        async def check(metadata: LedgerMetadata) -> None:
+            nonlocal marked
+            lacking = await self._lacking(metadata, registered)
+            if lacking:
+                await self._tasks.publish(metadata.ledger_id, sorted(lacking))
+                marked += 1
+
+        await self._each_ledger(check, readers=1)
+        await self._tasks.set_checked(tree.CHECK_ALL_LEDGERS_TIME)
+        await self._tasks.set_checked(tree.REPLICAS_CHECK_TIME)
+        _log.info("all ledgers are checked: %d lack copies", marked)
+
+    async def _lacking(self, metadata: LedgerMetadata, registered: Registered) -> Collection[str]:
+        """Registered bookies that lack entries; the others are the other audit's."""
+        digest = Digest(metadata.digest_type.value, metadata.password)
+        findings = await self._inspector.inspect(metadata, digest, registered)
+        for error in findings.unknown:
+            _log.warning("ledger %d can't be checked: %s", metadata.ledger_id, error)
+        return {lack.bookie_id for lack in findings.lacks if lack.bookie_id in registered}

@@ -1,0 +1,54 @@
+"""The configuration of `geminga autorecovery`: keys of Apache's `bookkeeper.conf` (spec BK-26)."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from geminga_bookie.autorecovery.options import AutoRecoveryOptions
+from geminga_bookie.process.config import MIB, MetadataConfig
+from geminga_runtime.settings import build, gather, setting
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonConfig:
+    """What the daemon is called, and the frames of bookies."""
+
+    bookie_id: str = setting("bookieId", "")
+    advertised_address: str = setting("advertisedAddress", "")
+    port: int = setting("bookiePort", 3181, at_least=1, at_most=65535)
+    frame_bytes_max: int = setting(
+        "nettyMaxFrameSizeBytes", 5 * MIB + 10 * 1024, at_least=1024, at_most=1 << 30
+    )
+
+    def owner(self) -> str:
+        """Id in locks and votes, as Apache's daemon has it."""
+        return self.bookie_id or f"{self.advertised_address or _own_address()}:{self.port}"
+
+
+def _own_address() -> str:
+    name = socket.gethostname()
+    try:
+        return socket.gethostbyname(name)
+    except OSError:
+        return name
+
+
+@dataclass(frozen=True, slots=True)
+class AutoRecoveryConfig:
+    """All settings of the daemon."""
+
+    metadata: MetadataConfig = field(default_factory=MetadataConfig)
+    daemon: DaemonConfig = field(default_factory=DaemonConfig)
+    options: AutoRecoveryOptions = field(default_factory=AutoRecoveryOptions)
+
+
+def load_config(
+    path: Path | None, environment: Mapping[str, str], overrides: Mapping[str, str] | None = None
+) -> AutoRecoveryConfig:
+    """The configuration by Apache's keys: a file, the environment, overrides. Raises
+    ConfigError.
+    """
+    return build(AutoRecoveryConfig, gather(path, environment, overrides))

@@ -1,0 +1,26 @@
+"""Options of auto-recovery, with Apache's keys (spec BK-26)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from geminga_runtime.settings import setting
+
+
+@dataclass(frozen=True, slots=True)
+class AutoRecoveryOptions:
+    """Intervals, delays and bounds. Zero turns a periodic check off."""
+
+    bookie_check_interval_s: int = setting("auditorPeriodicBookieCheckInterval", 86_400)
+    """The metadata of all ledgers are searched for lost bookies."""
+    ledger_check_interval_s: int = setting("auditorPeriodicCheckInterval", 604_800)
+    """All entries of all closed fragments are looked for on their bookies."""
+    lost_bookie_delay_s: int = setting("lostBookieRecoveryDelay", 0)
+    """A bookie that comes back within this time is not lost."""
+    batch_entries: int = setting("rereplicationEntryBatchSize", 100, at_least=1)
+    grace_period_ms: int = setting("openLedgerRereplicationGracePeriod", 30_000)
+    """The writer of an open ledger has this time to replace a lost bookie, before it is fenced."""
+    backoff_ms: int = setting("rwRereplicateBackoffMs", 5_000, at_least=1)
+    """Wait before a ledger that could not be completed is tried again; doubles each time."""
+    replication_bytes_per_s: int = setting("replicationRateByBytes", -1, at_least=-1)
+    """Bound of what a worker copies; none if not positive."""

@@ -1,0 +1,58 @@
+"""The composition root of an auto-recovery process (spec BK-26; Apache's AutoRecoveryMain)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import NamedTuple
+
+import trio
+
+from geminga_bookie.autorecovery.config import AutoRecoveryConfig
+from geminga_bookie.autorecovery.daemon import run
+from geminga_bookie.registered import RegisteredBookies, open_registered_bookies
+from geminga_bookie.wire.options import RemoteOptions
+from geminga_runtime.metadata.api import MetadataStore, StoreUnavailable
+from geminga_runtime.settings import ConfigError
+
+
+class Running(NamedTuple):
+    """A daemon that works."""
+
+    owner: str
+    store_url: str
+
+
+@asynccontextmanager
+async def open_cluster(
+    config: AutoRecoveryConfig,
+) -> AsyncIterator[tuple[MetadataStore, RegisteredBookies]]:
+    """The metadata store and the bookies. Raises ConfigError, MetadataError."""
+    url = config.metadata.store_url()
+    try:
+        from geminga_runtime.metadata.zookeeper import ZooKeeperMetadataStore
+    except ImportError as error:
+        raise ConfigError(str(error)) from None
+    try:
+        store = await ZooKeeperMetadataStore.open(
+            url, session_timeout_s=config.metadata.session_timeout_ms / 1000
+        )
+    except StoreUnavailable as error:
+        raise StoreUnavailable(f"metadata store {url}: {error}") from None
+    try:
+        options = RemoteOptions(frame_bytes_max=config.daemon.frame_bytes_max)
+        async with open_registered_bookies(store, options) as bookies:
+            yield store, bookies
+    finally:
+        await store.aclose()  # noqa: ASYNC102 - it is shielded inside
+
+
+async def run_autorecovery(
+    config: AutoRecoveryConfig, *, task_status: trio.TaskStatus[Running] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Work until cancelled. Raises ConfigError, MetadataError."""
+    owner = config.daemon.owner()
+    async with open_cluster(config) as (store, bookies), trio.open_nursery() as nursery:
+        await nursery.start(partial(run, store, bookies, config.options, owner=owner))
+        task_status.started(Running(owner, config.metadata.store_url()))

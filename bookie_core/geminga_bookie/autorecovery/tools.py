@@ -1,0 +1,242 @@
+"""What the commands of the shell do with a cluster (spec BK-11; Apache's BookKeeperAdmin)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import NamedTuple
+
+import click
+import trio
+
+from geminga_bookie.autorecovery.config import AutoRecoveryConfig
+from geminga_bookie.autorecovery.election import current_auditor
+from geminga_bookie.autorecovery.fragments import holders, open_ensemble
+from geminga_bookie.autorecovery.options import AutoRecoveryOptions
+from geminga_bookie.autorecovery.process import open_cluster
+from geminga_bookie.autorecovery.registrations import read_registered
+from geminga_bookie.autorecovery.repair import Outcome, Repairer
+from geminga_bookie.autorecovery.task_store import TaskStore
+from geminga_bookie.client.api import LedgerMetadata
+from geminga_bookie.client.directory import BookieDirectory
+from geminga_bookie.client.metadata_store import LedgerMetadataStore
+from geminga_bookie.errors import NoSuchLedger
+from geminga_protocol.bookkeeper import paths
+from geminga_runtime.metadata.api import MetadataStore, NoNode
+
+POLL_S = 5.0
+COOKIES = f"{paths.ROOT}/cookies"
+
+
+class ToolFailed(Exception):
+    """A command can't do what it should; the text is one sentence."""
+
+
+class Cluster(NamedTuple):
+    """What a command works on."""
+
+    store: MetadataStore
+    bookies: BookieDirectory
+    tasks: TaskStore
+    options: AutoRecoveryOptions
+    say: Callable[[str], None] = click.echo
+
+
+class Shown(NamedTuple):
+    """What is shown of marked ledgers."""
+
+    missing: str | None = None
+    excluded: str | None = None
+    with_replicas: bool = False
+    with_worker: bool = False
+    only_count: bool = False
+
+
+class Recovery(NamedTuple):
+    """Which bookie is replaced where."""
+
+    bookie_id: str
+    ledger_id: int | None = None
+    is_query: bool = False
+    skip_open: bool = False
+
+
+async def on_cluster(config: AutoRecoveryConfig, act: Callable[[Cluster], Awaitable[int]]) -> int:
+    """Call with the cluster; returns the exit code. Raises ConfigError, MetadataError."""
+    owner = config.daemon.owner()
+    async with open_cluster(config) as (store, bookies):
+        return await act(Cluster(store, bookies, TaskStore(store, owner), config.options))
+
+
+async def list_bookies(at: Cluster, *, writable: bool, readonly: bool) -> int:
+    """Print the registered bookies."""
+    registered = await read_registered(at.store)
+    if writable:
+        at.say("ReadWrite Bookies :")
+        for bookie_id in sorted(registered.writable):
+            at.say(f"BookieID:{bookie_id}")
+    if readonly:
+        at.say("Readonly Bookies :")
+        for bookie_id in sorted(registered.readonly - registered.writable):
+            at.say(f"BookieID:{bookie_id}")
+    return 0
+
+
+async def list_underreplicated(at: Cluster, shown: Shown) -> int:
+    """Print the marked ledgers."""
+    count = 0
+    async with aclosing(at.tasks.tasks()) as found:
+        async for ledger_id in found:
+            task = await at.tasks.read(ledger_id)
+            if task is None:
+                continue
+            replicas = task.missing.replicas
+            if shown.missing is not None and shown.missing not in replicas:
+                continue
+            if shown.excluded is not None and shown.excluded in replicas:
+                continue
+            count += 1
+            if shown.only_count:
+                continue
+            at.say(f"{ledger_id}")
+            if task.missing.ctime_ms is not None:
+                at.say(f"\tCtime : {task.missing.ctime_ms}")
+            if shown.with_replicas:
+                for bookie_id in replicas:
+                    at.say(f"\tMissingReplica : {bookie_id}")
+            if shown.with_worker and (worker := await at.tasks.worker_of(ledger_id)) is not None:
+                at.say(f"\tReplicationWorkerId : {worker}")
+    at.say(f"Under replicated ledger count: {count}")
+    return 0
+
+
+async def who_is_auditor(at: Cluster) -> int:
+    """Print the id of the auditor."""
+    auditor = await current_auditor(at.store)
+    at.say("No auditor elected" if auditor is None else f"Auditor: {auditor}")
+    return int(auditor is None)
+
+
+async def toggle(at: Cluster, wanted: bool | None) -> int:
+    """Enable, disable, or print whether it is enabled."""
+    if wanted is None:
+        is_enabled = await at.tasks.is_enabled()
+        at.say(f"Autorecovery is {'enabled' if is_enabled else 'disabled'}.")
+    elif await (at.tasks.enable() if wanted else at.tasks.disable()):
+        at.say(f"{'Enabled' if wanted else 'Disabled'} autorecovery")
+    else:
+        at.say(f"Autorecovery already {'enabled' if wanted else 'disabled'}. Doing nothing")
+    return 0
+
+
+async def delay(at: Cluster, delay_s: int | None) -> int:
+    """Set the delay, or print it."""
+    if delay_s is not None:
+        await at.tasks.set_lost_bookie_delay(delay_s)
+        at.say(f"Successfully set LostBookieRecoveryDelay value in ZK: {delay_s}")
+        return 0
+    known = await at.tasks.lost_bookie_delay()
+    if known is None:
+        raise ToolFailed("the delay is not set: no auditor has ever run")
+    at.say(f"LostBookieRecoveryDelay value in ZK: {known}")
+    return 0
+
+
+async def trigger_audit(at: Cluster) -> int:
+    """The delay is set again to what it is, which auditors take for a request."""
+    if not await at.tasks.is_enabled():
+        raise ToolFailed("auto-recovery is disabled: enable it by `autorecovery -e`")
+    if await current_auditor(at.store) is None:
+        raise ToolFailed("there is no auditor: start `geminga autorecovery`")
+    known = await at.tasks.lost_bookie_delay()
+    await at.tasks.set_lost_bookie_delay(at.options.lost_bookie_delay_s if known is None else known)
+    return 0
+
+
+async def decommission(at: Cluster, bookie_id: str, poll_s: float = POLL_S) -> int:
+    """Wait until no ledger needs the bookie any more, then delete its cookie."""
+    if bookie_id in await read_registered(at.store):
+        raise ToolFailed(f"bookie {bookie_id} is running: stop it first")
+    await trigger_audit(at)
+    before = math.inf
+    while left := await _count_needed(at, bookie_id):
+        if left < before:
+            at.say(f"{left} ledgers need bookie {bookie_id} still")
+            before = left
+        await trio.sleep(poll_s)
+    try:
+        await at.store.delete(f"{COOKIES}/{bookie_id}")
+        at.say(f"Cookie of the decommissioned bookie: {bookie_id} is deleted successfully")
+    except NoNode:
+        at.say(f"Bookie {bookie_id} is decommissioned; it had no cookie")
+    return 0
+
+
+async def _count_needed(at: Cluster, bookie_id: str) -> int:
+    """Of how many ledgers the bookie has entries, or may get some."""
+    count = 0
+
+    async def add(_: LedgerMetadata) -> None:
+        nonlocal count
+        count += 1
+
+    await _each_needed(at, bookie_id, add)
+    return count
+
+
+async def _each_needed(
+    at: Cluster, bookie_id: str, act: Callable[[LedgerMetadata], Awaitable[None]]
+) -> None:
+    """Call with each ledger of which the bookie has entries, or may get some."""
+    ledgers = LedgerMetadataStore(at.store)
+    async with aclosing(ledgers.ids()) as ids:
+        async for ledger_id in ids:
+            try:
+                metadata = (await ledgers.read(ledger_id)).metadata
+            except NoSuchLedger:
+                continue
+            if bookie_id in holders(metadata):
+                await act(metadata)
+
+
+async def recover(at: Cluster, wanted: Recovery) -> int:
+    """Replace a bookie in ledgers. Each one is marked first: what a recovery that is killed leaves
+    is a task for the workers.
+    """
+    repairer = Repairer(at.store, at.bookies, at.options, lost={wanted.bookie_id})
+    failed = 0
+
+    async def recover_one(metadata: LedgerMetadata) -> None:
+        nonlocal failed
+        if wanted.ledger_id not in (None, metadata.ledger_id):
+            return
+        is_open = wanted.bookie_id in open_ensemble(metadata)
+        if wanted.is_query:
+            result = "open" if is_open else "closed"
+        elif is_open and wanted.skip_open:
+            result = "left open"
+        else:
+            outcome = await _recover_ledger(at, repairer, metadata.ledger_id, wanted.bookie_id)
+            failed += outcome is not Outcome.WHOLE
+            result = "left to the worker that has it" if outcome is None else outcome.value
+        at.say(f"ledger {metadata.ledger_id}: {result}")
+
+    await _each_needed(at, wanted.bookie_id, recover_one)
+    return int(failed > 0)
+
+
+async def _recover_ledger(
+    at: Cluster, repairer: Repairer, ledger_id: int, bookie_id: str
+) -> Outcome | None:
+    """None if another worker has it."""
+    await at.tasks.publish(ledger_id, [bookie_id])
+    task = await at.tasks.acquire(ledger_id, at.store.session.epoch)
+    if task is None:
+        return None
+    await repairer.recover(ledger_id)
+    outcome = await repairer.repair(ledger_id, {bookie_id})
+    if outcome is Outcome.WHOLE:
+        await at.tasks.complete(task)
+    await at.tasks.release(ledger_id)
+    return outcome

@@ -1,0 +1,1 @@
+"""A bookie as a process of a cluster: `geminga bookie`."""

@@ -1,0 +1,27 @@
+"""`geminga bookie` refuses with one sentence and exit code 2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from geminga_bookie.process.command import bookie
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ([], "Error: metadataServiceUri: must be set, e.g. to zk+hierarchical://HOST:2181/ledgers"),
+        (["--metadata-store", "zk:h:x"], "Error: metadataServiceUri: "),
+        (["--metadata-store", "zk://h/x"], "Error: metadataServiceUri: "),
+        (["--config", "/no/file"], "Error: configuration file /no/file can't be read: "),
+    ],
+)
+def test_what_it_refuses(options: list[str], line: str, tmp_path: Path) -> None:
+    where = ["--data", str(tmp_path / "data"), "--advertised-address", "127.0.0.1"]
+    done = CliRunner().invoke(bookie, [*where, *options])
+    assert done.exit_code == 2
+    assert done.output.strip().splitlines()[-1].startswith(line)
+    assert not (tmp_path / "data").exists()

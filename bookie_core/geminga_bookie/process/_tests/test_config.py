@@ -1,0 +1,127 @@
+"""Keys of Apache's bookkeeper.conf."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from pathlib import Path
+
+import pytest
+
+from geminga_bookie.process.address import resolve
+from geminga_bookie.process.config import BookieConfig, load_config
+from geminga_runtime.settings import ConfigError
+
+WHERE = {"journalDirectories": "/j1,/j2", "ledgerDirectories": "/l1,/l2"}
+
+
+def config(**values: str) -> BookieConfig:
+    return load_config(None, {}, {**WHERE, **values})
+
+
+def test_settings_of_a_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "bookkeeper.conf"
+    path.write_text(
+        "bookiePort=3999\njournalDirectory=journal\nledgerDirectories=/l\nindexDirectories=/i\n"
+        "zkServers=h1:2181,h2:2181\nzkLedgersRootPath=/p/ledgers\ndiskUsageThreshold=0.9\n"
+        "nettyMaxFrameSizeBytes=100000\nmaxAddsInProgressLimit=7\nmaxReadsInProgressLimit=9\n"
+        "waitTimeoutOnResponseBackpressureMs=1500\nminorCompactionInterval=-1\n"
+        "localScrubInterval=0\nserverTcpNoDelay=true\n"
+        "numReadWorkerThreads=8\nmaxPendingReadRequestsPerThread=2500\n"
+    )
+    with caplog.at_level(logging.WARNING):
+        found = load_config(path, {}, {})
+    assert "not used: serverTcpNoDelay" in caplog.text
+    assert found.metadata.store_url() == "zk:h1:2181,h2:2181/p"
+    options = found.bookie_options("b:1")
+    assert options.journal_dirs == [Path("journal").resolve()]
+    assert (options.ledger_dirs, options.index_dirs) == ([Path("/l")], [Path("/i")])
+    assert (options.disk.usage_max, options.disk.usage_low) == (0.9, 0.9)
+    assert (options.gc.minor_threshold, options.gc.major_threshold) == (0.0, 0.5)
+    assert options.gc.scrub_interval_s == float("inf")
+    assert (options.read_threads, options.waiting_reads_max) == (8, 20_000)
+    assert options.replicas_elsewhere
+    server = found.server_options("0.0.0.0")
+    assert (server.port, server.tls) == (3999, None)
+    limits = server.limits
+    assert (limits.frame_bytes_max, limits.unanswered_requests_max) == (100_000, 9)
+    assert limits.write_timeout_s == 1.5
+
+
+def test_several_journals_go_before_the_one() -> None:
+    assert config(journalDirectory="/j").bookie_options("b").journal_dirs == [
+        Path("/j1"),
+        Path("/j2"),
+    ]
+
+
+def test_reads_have_a_thread_at_least() -> None:
+    options = config(numReadWorkerThreads="0").bookie_options("b")
+    assert (options.read_threads, options.waiting_reads_max) == (1, 10_000)
+    usual = config().bookie_options("b")
+    assert (usual.read_threads, usual.waiting_reads_max) == (2, 20_000)
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"bookiePort": "0"}, "bookiePort in command line: 0 is out of bounds"),
+        ({"bookiePort": "x"}, "bookiePort in command line: 'x' is not a whole number"),
+        ({"journalDirectories": ""}, "journalDirectories: must be set"),
+        ({"ledgerDirectories": " , "}, "ledgerDirectories: must be set"),
+        ({"indexDirectories": "/i"}, "indexDirectories: there must be as many"),
+        ({"diskUsageLwmThreshold": "0.99"}, "diskUsageLwmThreshold must not be above"),
+        ({"tlsProviderFactoryClass": "f", "tlsKeyStoreType": "JKS"}, "tlsKeyStoreType in comm"),
+        ({"tlsProviderFactoryClass": "f", "tlsTrustStoreType": "JKS"}, "tlsTrustStoreType in"),
+        ({"tlsProviderFactoryClass": "f", "tlsKeyStorePasswordPath": "p"}, "tlsKeyStorePassword"),
+        ({"tlsProviderFactoryClass": "f", "tlsCertificatePath": "/no/file"}, "tlsKeyStore: it is"),
+        ({"bookieId": "readonly"}, "bookieId: 'readonly' is not"),
+        ({"bookieId": "a/b"}, "bookieId: 'a/b' is not"),
+        ({"listeningInterface": "none9"}, "listeningInterface: 'none9' has no IPv4 address"),
+        ({"listeningInterface": "lo"}, "allowLoopback: this machine's address is 127.0.0.1"),
+    ],
+)
+def test_wrong_values_name_their_keys(values: dict[str, str], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        made = config(**values)
+        made.bookie_options("b:1")
+        made.server_options("0.0.0.0")
+        made.endpoint()
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({}, "^metadataServiceUri: must be set"),
+        ({"zkServers": "h", "zkLedgersRootPath": "/x"}, "^zkServers, zkLedgersRootPath: .* end"),
+        ({"metadataServiceUri": "zk+hierarchical://h:x/ledgers"}, "^metadataServiceUri: .*'h:x'"),
+        ({"metadataServiceUri": "etcd://h/ledgers"}, "^metadataServiceUri: .* is neither"),
+    ],
+)
+def test_metadata_must_be_somewhere(values: dict[str, str], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        config(**values).metadata.store_url()
+
+
+def test_zk_servers_with_a_path() -> None:
+    found = config(zkServers="h1,h2/p")
+    assert found.metadata.store_url() == "zk:h1,h2/p"
+
+
+def test_the_id_and_the_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "gethostbyname", lambda _name: "10.1.2.3")
+    monkeypatch.setattr(socket, "getfqdn", lambda: "one.example")
+    assert resolve(1) == ("10.1.2.3:1", "10.1.2.3", 1, "0.0.0.0")
+    assert resolve(1, by_name=True).bookie_id == "one.example:1"
+    assert resolve(1, advertised_address="h", bookie_id="b") == ("b", "h", 1, "0.0.0.0")
+    found = resolve(1, interface="lo", allow_loopback=True)
+    assert found == ("127.0.0.1:1", "127.0.0.1", 1, "127.0.0.1")
+
+
+def test_a_machine_without_an_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(_name: str) -> str:
+        raise socket.gaierror("unknown")
+
+    monkeypatch.setattr(socket, "gethostbyname", unknown)
+    with pytest.raises(ConfigError, match=r"^advertisedAddress: must be set"):
+        resolve(1)
