@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from geminga_broker.cluster.setup import ClusterSetup
     from geminga_runtime.metadata.zookeeper import ZooKeeperMetadataStore
 
-_STORES = ("zk:", "memory:", "rocksdb:", "etcd:", "oxia:")
 _COUNT = click.IntRange(1, 100_000)
 
 
@@ -23,8 +22,9 @@ class SetupFailed(click.ClickException):
 
 
 def _store(_context: click.Context, _option: click.Parameter, text: str) -> str:
-    """A store without scheme is on ZooKeeper (`MetadataStoreFactoryImpl`)."""
-    return text if text.startswith(_STORES) else f"zk:{text}"
+    from geminga_runtime.metadata.zookeeper_url import with_scheme
+
+    return with_scheme(text)
 
 
 def _url(_context: click.Context, option: click.Parameter, text: str) -> str:

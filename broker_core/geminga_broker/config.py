@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from geminga_broker.authz.settings import AuthorizationSettings
+from geminga_broker.bookies_config import BookiesConfig
 from geminga_broker.websocket.settings import WebSocketSettings
 from geminga_runtime.auth.settings import AuthSettings
 from geminga_runtime.settings import (
@@ -243,6 +245,16 @@ class SchemaConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterConfig:
+    """Where a broker's metadata and ledgers are, if not in its own process."""
+
+    metadata_store_url: str = setting("metadataStoreUrl", "")
+    configuration_store_url: str = setting("configurationMetadataStoreUrl", "")
+    session_timeout_ms: int = setting("metadataStoreSessionTimeoutMillis", 30_000, at_least=1)
+    ledgers_uri: str = setting("bookkeeperMetadataServiceUri", "")
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerConfig:
     """All settings of one process."""
 
@@ -263,6 +275,17 @@ class BrokerConfig:
         return written(self)
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterBrokerConfig(BrokerConfig):
+    """All settings of a broker on the metadata store and bookies of a cluster."""
+
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
+    bookies: BookiesConfig = field(default_factory=BookiesConfig)
+
+
+Config = TypeVar("Config", bound=BrokerConfig)
+
+
 def load_config(
     path: Path | None,
     environment: Mapping[str, str],
@@ -276,16 +299,50 @@ def load_config(
     Unused keys are logged in one warning. Errors name `overrides_from` as the origin of overrides.
     Raises ConfigError.
     """
-    values = gather(path, environment, overrides, defaults, overrides_from)
+    return _load(BrokerConfig, gather(path, environment, overrides, defaults, overrides_from))
+
+
+def load_cluster_config(
+    path: Path | None, environment: Mapping[str, str], overrides: Mapping[str, str] | None = None
+) -> ClusterBrokerConfig:
+    """As `load_config`, for a broker of a cluster. Raises ConfigError."""
+    values = gather(path, environment, overrides, _CLUSTER_DEFAULTS, "command line")
+    for key, older in _OLDER_KEYS.items():
+        if values.get(key, ("", ""))[0].strip():
+            continue
+        for name in older:
+            if values.get(name, ("", ""))[0].strip():
+                values[key] = values[name]
+                break
+    for name in (name for older in _OLDER_KEYS.values() for name in older):
+        values.pop(name, None)
+    return _load(ClusterBrokerConfig, values)
+
+
+def _load(kind: type[Config], values: dict[str, tuple[str, str]]) -> Config:
     for key in ("brokerServicePort", "webServicePort"):
         text, origin = values.get(key, ("6650", ""))
         if not text.strip() and values.get(f"{key}Tls", ("", ""))[0].strip():
             # As in Apache, an empty value beside a TLS port means no plaintext port.
             values[key] = (str(NO_PORT), origin)
-    config = build(BrokerConfig, values)
+    config = build(kind, values)
     _check(config, values)
     return config
 
+
+_CLUSTER_DEFAULTS = {
+    "managedLedgerDefaultEnsembleSize": "2",
+    "managedLedgerDefaultWriteQuorum": "2",
+    "managedLedgerDefaultAckQuorum": "2",
+}
+"""Where Apache's broker.conf differs from its standalone.conf."""
+
+_OLDER_KEYS = {
+    "metadataStoreUrl": ("zookeeperServers",),
+    "configurationMetadataStoreUrl": ("configurationStoreServers", "globalZookeeperServers"),
+    "metadataStoreSessionTimeoutMillis": ("zooKeeperSessionTimeoutMillis",),
+}
+"""What Apache's broker still reads if the key itself is not set."""
 
 _CHOICES = {
     "allowAutoTopicCreationType": ("partitioned", "non-partitioned"),

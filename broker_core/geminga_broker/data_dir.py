@@ -13,8 +13,6 @@ _log = logging.getLogger(__name__)
 
 METADATA_FILE = "metadata.sqlite"
 BOOKIE_DIRECTORY = "bookie"
-PRIVATE_UMASK = 0o077
-"""For Geminga's processes: its files hold messages, roles and policies."""
 _OTHERS = 0o077
 
 

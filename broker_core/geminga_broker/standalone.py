@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import trio
 
-from geminga_bookie.client.api import DigestType
 from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.inprocess import open_bookie
 from geminga_bookie.options import BookieOptions, DiskOptions, GcOptions, JournalOptions
-from geminga_broker.cluster.lookup import Addresses
 from geminga_broker.cluster.registration import registered
 from geminga_broker.config import MIB, BrokerConfig
 from geminga_broker.data_dir import (
@@ -26,20 +21,11 @@ from geminga_broker.data_dir import (
     prepare_data_dir,
 )
 from geminga_broker.log.factory import ManagedLedgerFactory
-from geminga_broker.log.options import (
-    CursorOptions,
-    LedgerDurability,
-    LogOptions,
-    Retention,
-    Rollover,
-)
+from geminga_broker.process import Running, log_options, serving, web_sockets
 from geminga_broker.service import BrokerService, open_service
-from geminga_broker.session.serving import handle_connection
-from geminga_broker.web import bind_web, serve_web
 from geminga_runtime.metadata.api import MetadataStore
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 from geminga_runtime.metadata.sqlite import SqliteMetadataStore
-from geminga_runtime.server import CONNECTIONS_MAX, Bound, ConnectionCount, serve
 from geminga_runtime.tls_settings import NO_PORT
 
 BOOKIE_ID = "127.0.0.1:3181"
@@ -51,28 +37,6 @@ class StandaloneOptions:
 
     config: BrokerConfig = field(default_factory=BrokerConfig)
     data_dir: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """A running standalone."""
-
-    broker_url: str
-    web_url: str
-    service: BrokerService
-    broker_url_tls: str = ""
-    web_url_tls: str = ""
-
-    @property
-    def addresses(self) -> Addresses:
-        """The addresses for lookups."""
-        return Addresses(self.broker_url, self.web_url, self.broker_url_tls, self.web_url_tls)
-
-    @property
-    def urls(self) -> list[str]:
-        """All configured addresses."""
-        every = (self.broker_url, self.broker_url_tls, self.web_url, self.web_url_tls)
-        return [url for url in every if url]
 
 
 async def run_standalone(
@@ -89,31 +53,14 @@ async def run_standalone(
     if max(options.config.tls.broker_service_port, options.config.tls.web_service_port) > NO_PORT:
         options.config.tls.contexts()  # raise ConfigError before anything is created
     async with AsyncExitStack() as stack:
-        web = _web_sockets(options.config, stack)
+        web = web_sockets(options.config, stack)
         store = await _open_store(options)
         stack.push_async_callback(store.aclose)
         service = await stack.enter_async_context(_open_broker(options, store))
-        running = await stack.enter_async_context(_serve(options.config, service, web))
+        running = await stack.enter_async_context(serving(options.config, service, web))
         await stack.enter_async_context(registered(store, running.addresses))
         task_status.started(running)
         await trio.sleep_forever()
-
-
-class _Web(NamedTuple):
-    """The web server's sockets, without TLS and with it."""
-
-    plain: socket.socket | None
-    secure: socket.socket | None
-
-
-def _web_sockets(config: BrokerConfig, stack: AsyncExitStack) -> _Web:
-    sockets = [
-        None
-        if port == NO_PORT
-        else stack.enter_context(bind_web(config.network.bind_address, port))
-        for port in (config.network.web_service_port, config.tls.web_service_port)
-    ]
-    return _Web(*sockets)
 
 
 async def _open_store(options: StandaloneOptions) -> MetadataStore:
@@ -139,79 +86,6 @@ async def _open_broker(
                 yield service
 
 
-@asynccontextmanager
-async def _serve(config: BrokerConfig, service: BrokerService, web: _Web) -> AsyncIterator[Running]:
-    """Serve all ports while the context is open."""
-    from geminga_broker.admin.app import create_app
-
-    web_tls = None if web.secure is None else config.tls.contexts()
-    async with trio.open_nursery() as nursery:
-        plain, secure = await _listen(config, service, nursery)
-        network = config.network
-        host = network.advertised_address or _reachable(network.bind_address)
-        addresses = Addresses(
-            f"pulsar://{host}:{plain.port}" if plain else "",
-            f"http://{host}:{web.plain.getsockname()[1]}" if web.plain else "",
-            f"pulsar+ssl://{host}:{secure.port}" if secure else "",
-            f"https://{host}:{web.secure.getsockname()[1]}" if web.secure else "",
-        )
-        await service.start(addresses)
-        app = create_app(service)
-        count = ConnectionCount(network.web_connections_max, network.web_connections_per_ip_max)
-        serving = partial(serve_web, app, web.plain, web.secure, web_tls, config.websockets)
-        await nursery.start(partial(serving, connections=count))
-        try:
-            yield Running(
-                addresses.broker_url,
-                addresses.web_url,
-                service,
-                addresses.broker_url_tls,
-                addresses.web_url_tls,
-            )
-        finally:
-            # The cancellation has stopped accepting; now close the connected clients.
-            with trio.move_on_after(service.shutdown_s, shield=True):
-                await service.shutdown()
-
-
-async def _listen(
-    config: BrokerConfig, service: BrokerService, nursery: trio.Nursery
-) -> tuple[Bound | None, Bound | None]:
-    """Listen for the binary protocol, without TLS and with it."""
-    network = config.network
-    count = ConnectionCount(
-        network.connections_max or CONNECTIONS_MAX, network.connections_per_ip_max
-    )
-    found: list[Bound | None] = []
-    for port, with_tls in (
-        (config.network.broker_service_port, False),
-        (config.tls.broker_service_port, True),
-    ):
-        if port == NO_PORT:
-            found.append(None)
-            continue
-        listening = partial(
-            serve,
-            partial(handle_connection, service=service),
-            host=config.network.bind_address,
-            port=port,
-            connections_max=count,
-            drain_s=service.shutdown_s,
-            tls=config.tls.contexts() if with_tls else None,
-            proxy_header=network.haproxy_protocol,
-        )
-        bound: list[Bound] = await nursery.start(listening)
-        found.append(bound[0])
-    return found[0], found[1]
-
-
-def _reachable(bind_address: str) -> str:
-    """The host for clients if no advertised address is set."""
-    if bind_address in ("", "0.0.0.0", "::"):
-        return "localhost"
-    return bind_address
-
-
 def bookie_options(options: StandaloneOptions) -> BookieOptions:
     """The bookie's part of the configuration."""
     bookie = options.config.bookie
@@ -231,36 +105,4 @@ def bookie_options(options: StandaloneOptions) -> BookieOptions:
         ),
         gc=GcOptions(gc_interval_s=bookie.gc_wait_ms / 1000),
         disk=DiskOptions(usage_max=bookie.disk_usage_max, usage_low=bookie.disk_usage_low),
-    )
-
-
-def log_options(config: BrokerConfig) -> LogOptions:
-    """The managed ledgers' part of the configuration."""
-    log = config.log
-    digest = {"MAC": "HMAC"}.get(log.digest_type, log.digest_type)
-    return LogOptions(
-        durability=LedgerDurability(
-            log.ensemble_size,
-            log.write_quorum,
-            log.ack_quorum,
-            DigestType[digest],
-            log.password.encode(),
-        ),
-        rollover=Rollover(
-            log.ledger_entries_max,
-            log.ledger_mb_max * MIB,
-            log.rollover_min_minutes * 60,
-            log.rollover_max_minutes * 60,
-        ),
-        retention=Retention(log.retention_minutes * 60, log.retention_mb * MIB),
-        retention_check_interval_s=log.retention_check_s,
-        cursors=CursorOptions(
-            flush_interval_s=1 / log.mark_delete_rate_per_s if log.mark_delete_rate_per_s else 0.0,
-            ledger_entries_max=log.cursor_ledger_entries_max,
-            ledger_max_s=log.cursor_rollover_s,
-            ranges_to_store_max=log.ack_ranges_to_store_max,
-            batches_max=log.batch_indexes_max,
-        ),
-        cache_bytes_max=log.cache_mb * MIB,
-        broker_entry_metadata=bool(log.entry_metadata_interceptors.strip()),
     )

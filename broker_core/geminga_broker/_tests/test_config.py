@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from geminga_broker.config import BrokerConfig, load_config
+from geminga_broker.config import BrokerConfig, load_cluster_config, load_config
 from geminga_runtime.settings import ConfigError
 
 
@@ -108,3 +108,35 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_values_are_written_as_in_a_file(tmp_path: Path) -> None:
     lines = [f"{key}={value}" for key, value in BrokerConfig().values().items()]
     assert load_config(write(tmp_path, "\n".join(lines)), {}) == BrokerConfig()
+
+
+@pytest.mark.parametrize(
+    ("text", "own", "configuration", "timeout_ms"),
+    [
+        ("metadataStoreUrl=zk:a\nzookeeperServers=b\n", "zk:a", "", 30_000),
+        ("zookeeperServers=b:1\nglobalZookeeperServers=c\n", "b:1", "c", 30_000),
+        ("metadataStoreUrl=\nzookeeperServers=b\nconfigurationStoreServers=d\n", "b", "d", 30_000),
+        ("zookeeperServers=b\nzooKeeperSessionTimeoutMillis=5\n", "b", "", 5),
+        ("", "", "", 30_000),
+    ],
+)  # fmt: skip
+def test_older_keys_count_where_a_clusters_key_is_not_set(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    text: str,
+    own: str,
+    configuration: str,
+    timeout_ms: int,
+) -> None:
+    cluster = load_cluster_config(write(tmp_path, text), {}).cluster
+    assert cluster.metadata_store_url == own
+    assert cluster.configuration_store_url == configuration
+    assert cluster.session_timeout_ms == timeout_ms
+    assert not caplog.records
+
+
+def test_a_clusters_ledgers_have_apaches_quorums(tmp_path: Path) -> None:
+    log = load_cluster_config(None, {}).log
+    assert (log.ensemble_size, log.write_quorum, log.ack_quorum) == (2, 2, 2)
+    with pytest.raises(ConfigError, match="managedLedgerDefaultAckQuorum"):
+        load_cluster_config(write(tmp_path, "managedLedgerDefaultAckQuorum=3\n"), {})

@@ -14,7 +14,8 @@ import trio
 from starlette.types import Receive, Scope, Send
 
 from geminga_broker.config import load_config
-from geminga_broker.standalone import Running, StandaloneOptions, run_standalone
+from geminga_broker.process import Running
+from geminga_broker.standalone import StandaloneOptions, run_standalone
 from geminga_broker.web import TLS_PEER_CERTIFICATE, bind_web, serve_web
 from geminga_protocol.commands import connection, lookup
 from geminga_protocol.frames import FrameReader

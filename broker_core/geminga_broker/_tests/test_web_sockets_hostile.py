@@ -7,7 +7,7 @@ import struct
 import time
 import zlib
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
 
 import pytest
@@ -61,15 +61,17 @@ async def flood(websocket: WebSocket) -> None:
     async def send() -> None:
         while True:
             await websocket.send_text("a" * TEXT_BYTES_MAX)
+            await trio.lowlevel.checkpoint()  # once it is closed, sending returns at once
 
     await websocket.accept()
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(send)
-        try:
-            await websocket.receive_text()
-        except WebSocketDisconnect:
-            websocket.app.state.ended.set()
-        nursery.cancel_scope.cancel()
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
+            with suppress(WebSocketDisconnect):
+                await websocket.receive_text()
+            nursery.cancel_scope.cancel()
+    finally:  # also if sending fails first
+        websocket.app.state.ended.set()
 
 
 @asynccontextmanager

@@ -15,9 +15,9 @@ from geminga_bookie.memory import MemoryBookie
 from geminga_broker.cluster.lookup import Addresses
 from geminga_broker.config import BrokerConfig
 from geminga_broker.log.factory import ManagedLedgerFactory
+from geminga_broker.process import log_options
 from geminga_broker.service import BrokerService, open_service
 from geminga_broker.session.serving import handle_connection
-from geminga_broker.standalone import log_options
 from geminga_protocol.commands import connection, consuming, producing
 from geminga_protocol.encode import send
 from geminga_protocol.frames import SUBMESSAGE, Frame, FrameReader

@@ -4,8 +4,9 @@ Apache's LocalBrokerData as its ModularLoadManagerImpl stores it).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 
 import msgspec
@@ -13,10 +14,19 @@ import trio
 
 from geminga_broker.cluster.lookup import Addresses
 from geminga_runtime.clock import wall_clock_ms
-from geminga_runtime.metadata.api import MetadataError, MetadataStore
+from geminga_runtime.metadata.api import (
+    MUST_NOT_EXIST,
+    MetadataError,
+    MetadataStore,
+    NoNode,
+    SessionExpired,
+)
 
 BROKERS_PATH = "/loadbalance/brokers"
 REMOVE_S = 2.0
+RETRY_S = 1.0
+
+_log = logging.getLogger(__name__)
 
 
 class _Record(msgspec.Struct, rename="camel"):
@@ -35,9 +45,17 @@ class _Record(msgspec.Struct, rename="camel"):
     load_report_type: str = "LocalBrokerData"
 
 
+async def _anybody() -> None:
+    """Every broker may register."""
+
+
 @asynccontextmanager
-async def registered(store: MetadataStore, addresses: Addresses) -> AsyncIterator[None]:
-    """Keep the record while the context is open and the session lives. Raises MetadataError."""
+async def registered(
+    store: MetadataStore, addresses: Addresses, may: Callable[[], Awaitable[None]] = _anybody
+) -> AsyncIterator[None]:
+    """Keep the record while the context is open, in each session of the store. Raises
+    MetadataError if it can't be made at first, and what `may` raises, then or in a later session.
+    """
     record = _Record(
         addresses.web_url or None,
         addresses.web_url_tls or None,
@@ -47,12 +65,45 @@ async def registered(store: MetadataStore, addresses: Addresses) -> AsyncIterato
         wall_clock_ms(),
     )
     path = f"{BROKERS_PATH}/{addresses.broker_id}"
-    await store.put(path, msgspec.json.encode(record), epoch=store.session.epoch)
-    try:
-        yield
-    finally:
-        with trio.move_on_after(REMOVE_S, shield=True):
-            try:
-                await store.delete(path)
-            except MetadataError:  # it is deleted with the session
-                pass
+    value = msgspec.json.encode(record)
+    epoch = store.session.epoch
+    await may()
+    await _register(store, path, value, epoch)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_register_again, store, path, value, epoch, may)
+        try:
+            yield
+        finally:
+            nursery.cancel_scope.cancel()
+            with trio.move_on_after(REMOVE_S, shield=True):
+                try:
+                    await store.delete(path)
+                except MetadataError:  # it is deleted with the session
+                    pass
+
+
+async def _register(store: MetadataStore, path: str, value: bytes, epoch: int) -> None:
+    """Make the node anew: one that is there belongs to an earlier session, and would be deleted
+    with it.
+    """
+    with suppress(NoNode):
+        await store.delete(path)
+    await store.put(path, value, MUST_NOT_EXIST, epoch=epoch)
+
+
+async def _register_again(
+    store: MetadataStore, path: str, value: bytes, epoch: int, may: Callable[[], Awaitable[None]]
+) -> None:
+    """In each later session, until the store is closed."""
+    with suppress(SessionExpired):
+        while True:
+            epoch = (await store.wait_change(epoch)).epoch
+            while store.session.epoch == epoch:
+                try:
+                    await may()
+                    await _register(store, path, value, epoch)
+                except MetadataError:
+                    await trio.sleep(RETRY_S)
+                else:
+                    _log.info("registered again: the metadata store's session was a new one")
+                    break

@@ -33,8 +33,8 @@ from geminga_broker.policies.model import Inactivity, TopicPolicies
 from geminga_broker.policies.quota import QuotaType
 from geminga_broker.policies.rate_limit import Rate, SubscribeLimit
 from geminga_broker.policies.resolve import MetadataTopicPolicies
+from geminga_broker.process import log_options
 from geminga_broker.service import BrokerService, open_service
-from geminga_broker.standalone import log_options
 from geminga_broker.topic.api import SubType
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.ids import EARLIEST

@@ -1,0 +1,82 @@
+"""Settings of how a broker uses bookies: Apache's `bookkeeper…` keys of `broker.conf`, with its
+defaults (spec BK-21, BK-22, BK-25).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from geminga_bookie.client.api import ClientOptions, ReadOptions
+from geminga_bookie.client.health import HealthOptions
+from geminga_bookie.client.placement_rules import Isolation, PlacementOptions
+from geminga_runtime.settings import ConfigError, setting
+
+
+@dataclass(frozen=True, slots=True)
+class BookiesConfig:
+    """Which bookies ledgers get, and how they are read."""
+
+    timeout_s: int = setting("bookkeeperClientTimeoutInSeconds", 30, at_least=1)
+    by_rack: bool = setting("bookkeeperClientRackawarePolicyEnabled", True)
+    by_region: bool = setting("bookkeeperClientRegionawarePolicyEnabled", False)
+    min_racks: int = setting("bookkeeperClientMinNumRacksPerWriteQuorum", 2, at_least=1)
+    enforce_racks: bool = setting("bookkeeperClientEnforceMinNumRacksPerWriteQuorum", False)
+    regions: str = setting("reppRegionsToWrite", "")
+    """Names that semicolons separate."""
+    min_regions: int = setting("reppMinimumRegionsForDurability", 2)
+    enforce_regions_in_replace: bool = setting("reppEnableDurabilityEnforcementInReplace", True)
+    isolation_groups: str = setting("bookkeeperClientIsolationGroups", "")
+    secondary_isolation_groups: str = setting("bookkeeperClientSecondaryIsolationGroups", "")
+    by_weight: bool = setting("bookkeeperDiskWeightBasedPlacementEnabled", False)
+    weigh_interval_s: int = setting(
+        "bookkeeperClientGetBookieInfoIntervalSeconds", 86_400, at_least=1
+    )
+    weigh_retry_s: int = setting(
+        "bookkeeperClientGetBookieInfoRetryIntervalSeconds", 60, at_least=1
+    )
+    health_check: bool = setting("bookkeeperClientHealthCheckEnabled", True)
+    health_interval_s: int = setting("bookkeeperClientHealthCheckIntervalSeconds", 60, at_least=1)
+    health_errors_max: int = setting("bookkeeperClientHealthCheckErrorThresholdPerInterval", 5)
+    quarantine_s: int = setting("bookkeeperClientHealthCheckQuarantineTimeInSeconds", 1800)
+    quarantine_ratio: float = setting("bookkeeperClientQuarantineRatio", 1.0, at_most=1)
+    reorder_reads: bool = setting("bookkeeperClientReorderReadSequenceEnabled", True)
+    sticky_reads: bool = setting("bookkeeperEnableStickyReads", True)
+    speculative_ms: int = setting("bookkeeperClientSpeculativeReadTimeoutInMillis", 0)
+    delay_change: bool = setting("bookkeeper_delayEnsembleChange", False)
+
+    def placement(self) -> PlacementOptions:
+        """Raises ConfigError."""
+        regions = frozenset(each.strip() for each in self.regions.split(";") if each.strip())
+        if regions and len(regions) < self.min_regions:
+            raise ConfigError(
+                f"reppRegionsToWrite names {len(regions)} regions, "
+                f"reppMinimumRegionsForDurability asks for {self.min_regions}"
+            )
+        isolation = Isolation.of(self.isolation_groups, self.secondary_isolation_groups)
+        return PlacementOptions(
+            by_rack=self.by_rack,
+            by_region=self.by_region,
+            min_racks=self.min_racks,
+            enforce_racks=self.enforce_racks,
+            regions=regions,
+            min_regions=self.min_regions,
+            enforce_regions_in_replace=self.enforce_regions_in_replace,
+            by_weight=self.by_weight,
+            # As in Apache's broker, secondary groups without primary ones say nothing.
+            isolation=isolation if isolation.primary else Isolation(),
+        )
+
+    def health(self) -> HealthOptions:
+        """Settings of the quarantine."""
+        return HealthOptions(
+            enabled=self.health_check,
+            interval_s=self.health_interval_s,
+            errors_max=self.health_errors_max,
+            quarantine_s=self.quarantine_s,
+            ratio=self.quarantine_ratio,
+        )
+
+    def client(self) -> ClientOptions:
+        """Settings of the ledger client."""
+        reads = ReadOptions(sticky=self.sticky_reads, speculative_s=self.speculative_ms / 1000)
+        return ClientOptions(reads, delay_change=self.delay_change)

@@ -1,0 +1,172 @@
+"""The composition root of a broker on the metadata store and the bookies of a cluster (spec CL-01,
+OP-01).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import NamedTuple
+
+import trio
+
+from geminga_bookie.client.client import BookkeeperClient
+from geminga_bookie.registered import ChoiceOptions, open_registered_bookies
+from geminga_bookie.wire.options import RemoteOptions
+from geminga_broker.cluster.bookie_affinity import BookieAffinity
+from geminga_broker.cluster.lookup import Addresses
+from geminga_broker.cluster.registration import BROKERS_PATH, registered
+from geminga_broker.config import ClusterBrokerConfig, ClusterConfig
+from geminga_broker.log.factory import ManagedLedgerFactory
+from geminga_broker.process import Running, log_options, serving, web_sockets
+from geminga_broker.service import BrokerService, open_service
+from geminga_runtime.lasting import open_lasting_nursery
+from geminga_runtime.metadata.api import MetadataStore, StoreUnavailable
+from geminga_runtime.metadata.routed import RoutedMetadataStore
+from geminga_runtime.metadata.zookeeper_url import parse_url, store_of_ledgers, with_scheme
+from geminga_runtime.settings import ConfigError
+from geminga_runtime.tls_settings import NO_PORT
+
+FRAME_PADDING_BYTES = 10 * 1024
+"""Beside a message of the largest size, as Apache's broker sets it for its bookies."""
+
+
+async def run_broker(
+    config: ClusterBrokerConfig, *, task_status: trio.TaskStatus[Running] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Serve until cancelled; `task_status` is set when all listeners are open.
+
+    When cancelled, it unloads topics and closes their ledgers, for at most
+    `brokerShutdownTimeoutMs`. Raises BindFailed, ConfigError, MetadataError.
+    """
+    if max(config.tls.broker_service_port, config.tls.web_service_port) > NO_PORT:
+        config.tls.contexts()  # raise ConfigError before anything is opened
+    config.bookies.placement()
+    urls = _urls(config.cluster)
+    async with AsyncExitStack() as stack:
+        web = web_sockets(config, stack)
+        timeout_s = config.cluster.session_timeout_ms / 1000
+        opened = {url: await _open(stack, key, url, timeout_s) for url, key in urls.keys.items()}
+        store = opened[urls.own]
+        if urls.configuration != urls.own:
+            store = RoutedMetadataStore(store, opened[urls.configuration])
+        await _check_cluster(store, config.network.cluster_name)
+        service = await stack.enter_async_context(_open_broker(config, store, opened[urls.ledgers]))
+        running = await stack.enter_async_context(serving(config, service, web))
+        alone = partial(_check_alone, store, running.addresses)
+        await stack.enter_async_context(registered(store, running.addresses, alone))
+        task_status.started(running)
+        await trio.sleep_forever()
+
+
+class _Urls(NamedTuple):
+    """The metadata stores: the cluster's own, the one that clusters share, and the bookies'."""
+
+    own: str
+    configuration: str
+    ledgers: str
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """Each store's URL, and the first key that names it."""
+        return {
+            self.ledgers: "bookkeeperMetadataServiceUri",
+            self.configuration: "configurationMetadataStoreUrl",
+            self.own: "metadataStoreUrl",
+        }
+
+
+def _urls(cluster: ClusterConfig) -> _Urls:
+    """Raises ConfigError."""
+    if not cluster.metadata_store_url:
+        raise ConfigError(
+            "metadataStoreUrl: a broker needs zk:HOST1:2181,HOST2:2181/PATH; for one machine "
+            "without ZooKeeper there is `geminga standalone`"
+        )
+    own = with_scheme(cluster.metadata_store_url)
+    found = _Urls(
+        own,
+        with_scheme(cluster.configuration_store_url or own),
+        store_of_ledgers("bookkeeperMetadataServiceUri", cluster.ledgers_uri)
+        if cluster.ledgers_uri
+        else own,
+    )
+    for url, key in found.keys.items():
+        try:
+            parse_url(url)
+        except ConfigError as error:
+            raise ConfigError(f"{key}: {error}") from None
+    return found
+
+
+async def _open(stack: AsyncExitStack, key: str, url: str, timeout_s: float) -> MetadataStore:
+    """Raises ConfigError (kazoo is missing), StoreUnavailable."""
+    try:
+        from geminga_runtime.metadata.zookeeper import ZooKeeperMetadataStore
+    except ImportError as error:
+        raise ConfigError(str(error)) from None
+    try:
+        store = await ZooKeeperMetadataStore.open(url, session_timeout_s=timeout_s)
+    except StoreUnavailable as error:
+        raise StoreUnavailable(f"{key} {url}: {error}") from None
+    stack.push_async_callback(store.aclose)
+    return store
+
+
+async def _check_cluster(store: MetadataStore, name: str) -> None:
+    if not await store.exists(f"/admin/clusters/{name}"):
+        names = await store.children("/admin/clusters")
+        known = ", ".join(each for each in names if each != "global") or "none"
+        raise ConfigError(
+            f"clusterName: the metadata store has no cluster {name!r} (it has: {known}); prepare "
+            "it by `geminga initialize-cluster-metadata`"
+        )
+
+
+async def _check_alone(store: MetadataStore, addresses: Addresses) -> None:
+    """Raises ConfigError beside another broker: topics are not shared yet. After a lost session
+    this ends the process: another broker may have begun to serve meanwhile.
+    """
+    for broker_id in await store.children(BROKERS_PATH):
+        if broker_id != addresses.broker_id:
+            raise ConfigError(
+                f"broker {broker_id} serves this cluster; topics can't be shared among brokers "
+                "yet: stop it, or wait for the end of its session if it was killed"
+            )
+
+
+@asynccontextmanager
+async def _open_broker(
+    config: ClusterBrokerConfig, store: MetadataStore, ledgers: MetadataStore
+) -> AsyncIterator[BrokerService]:
+    """Ledger client, managed ledgers and broker; closed in reverse order."""
+    timeout_s = float(config.bookies.timeout_s)
+    options = RemoteOptions(
+        add_timeout_s=timeout_s,
+        read_timeout_s=timeout_s,
+        frame_bytes_max=config.network.max_message_size_bytes + FRAME_PADDING_BYTES,
+    )
+    chosen = config.bookies
+    choice = ChoiceOptions(
+        chosen.placement(),
+        chosen.health(),
+        chosen.reorder_reads,
+        free_bytes_interval_s=chosen.weigh_interval_s,
+        free_bytes_retry_s=chosen.weigh_retry_s,
+    )
+    async with (
+        open_registered_bookies(ledgers, options, choice=choice, racks_from=store) as bookies,
+        open_lasting_nursery() as nursery,
+    ):
+        client = BookkeeperClient(
+            bookies,
+            ledgers,
+            nursery=nursery,
+            options=chosen.client(),
+            describe=BookieAffinity(store).of_ledger,
+        )
+        async with ManagedLedgerFactory(client, store, log_options(config)) as logs:
+            await logs.finish_deletions()
+            async with open_service(config, store, logs) as service:
+                yield service
