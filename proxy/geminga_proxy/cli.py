@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from geminga_runtime.command_line import (
+    PORT,
+    config_option,
+    loaded,
+    log_level_option,
+    serve_command,
+)
+
 if TYPE_CHECKING:
     from geminga_proxy.config import ProxyConfig
     from geminga_proxy.standalone import Running
-
-PORT = click.IntRange(0, 65535)
-
-
-class StartFailed(click.ClickException):
-    """The proxy can't start: one sentence on standard error, exit code 2."""
-
-    exit_code = 2
 
 
 @click.command()
@@ -34,33 +33,18 @@ class StartFailed(click.ClickException):
 @click.option("--web-port", type=PORT, help="0 takes a free one.  [default: 8080]")
 @click.option("--web-port-tls", type=PORT, help="For HTTPS.")
 @click.option("--advertised-address", help="Host name in the line that is printed.")
-@click.option(
-    "--config",
-    "config_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Properties file with keys of Apache's proxy.conf.",
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
-    default="INFO",
-    show_default=True,
-)
+@config_option("proxy.conf")
+@log_level_option
 def proxy(config_file: Path | None, log_level: str, **given: object) -> None:
     """Run a proxy: one address for brokers, ours or Apache's."""
     from geminga_proxy.config import load_config
     from geminga_runtime.logs import set_up_logging
-    from geminga_runtime.settings import ConfigError
 
     set_up_logging(log_level.upper())
-    overrides = {_KEYS[name]: str(value) for name, value in given.items() if value is not None}
+    overrides = {_KEYS[name]: value for name, value in given.items() if value is not None}
     if not _TLS_KEYS.isdisjoint(overrides):
         overrides["tlsEnabledWithBroker"] = "true"
-    try:
-        config = load_config(config_file, os.environ, overrides)
-    except ConfigError as error:
-        raise StartFailed(str(error)) from error
-    run(config)
+    run(loaded(load_config, config_file, overrides))
 
 
 _TLS_KEYS = frozenset(("brokerServiceURLTLS", "brokerWebServiceURLTLS"))
@@ -84,13 +68,8 @@ _KEYS = {
 def run(config: ProxyConfig) -> None:
     """Serve until SIGINT or SIGTERM. Raises StartFailed."""
     from geminga_proxy.standalone import run_proxy
-    from geminga_runtime.errors import BindFailed
-    from geminga_runtime.process import run_server
-    from geminga_runtime.settings import ConfigError
 
-    refused = run_server(partial(run_proxy, config), _described, BindFailed, ConfigError)
-    if refused is not None:
-        raise StartFailed(str(refused))
+    serve_command(partial(run_proxy, config), _described)
 
 
 def _described(running: Running) -> str:

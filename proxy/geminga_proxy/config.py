@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from geminga_proxy.addresses import parse_urls
-from geminga_proxy.discovery import store_file
+from geminga_proxy.discovery import check_store
 from geminga_runtime.auth.settings import AuthSettings
 from geminga_runtime.settings import ConfigError, build, gather, setting, written
 from geminga_runtime.tls_settings import NO_PORT, TlsSettings
@@ -41,6 +41,7 @@ class BrokerConfig:
     """Where the brokers are, and which addresses clients may be tunnelled to."""
 
     metadata_store_url: str = setting("metadataStoreUrl", "")
+    session_timeout_ms: int = setting("metadataStoreSessionTimeoutMillis", 30_000, at_least=1)
     service_url: str = setting("brokerServiceURL", "")
     service_url_tls: str = setting("brokerServiceURLTLS", "")
     web_url: str = setting("brokerWebServiceURL", "")
@@ -120,7 +121,7 @@ def load_config(
     if not (brokers.service_url or brokers.service_url_tls or brokers.metadata_store_url):
         raise ConfigError(f"the addresses of brokers are missing: set {BROKER_ADDRESSES}")
     if brokers.metadata_store_url:
-        store_file(brokers.metadata_store_url)
+        check_store(brokers.metadata_store_url)
     if config.client.tls and not (brokers.service_url_tls or brokers.metadata_store_url):
         raise ConfigError("tlsEnabledWithBroker needs brokerServiceURLTLS or metadataStoreUrl")
     if not (config.client.tls or brokers.service_url or brokers.metadata_store_url):

@@ -9,7 +9,7 @@ import trio
 
 from geminga_proxy.binary.session import serve_client
 from geminga_proxy.config import ProxyConfig
-from geminga_proxy.discovery import store_file, watch_brokers
+from geminga_proxy.discovery import Finder
 from geminga_proxy.http.server import serve_http
 from geminga_proxy.service import ProxyService
 from geminga_runtime.server import Bound, serve
@@ -53,8 +53,9 @@ async def run_proxy(
         for scheme, web_bound in await serve_http(service, nursery):
             urls.append(_url(scheme, [web_bound], listen.advertised_address))
         if config.brokers.metadata_store_url:
-            file = store_file(config.brokers.metadata_store_url)
-            await nursery.start(watch_brokers, file, service.brokers.found)
+            finder = Finder(config.brokers.metadata_store_url, service.brokers.found)
+            nursery.start_soon(finder.run, config.brokers.session_timeout_ms / 1000)
+            await finder.looked.wait()
         nursery.start_soon(service.tunnels.watch)
         task_status.started(Running(urls, service))
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from geminga_proxy import discovery
 from geminga_proxy.addresses import Address
 from geminga_proxy.binary._tests.played import TOPIC, C, brokers, client, proxied, until
 from geminga_proxy.config import load_config
-from geminga_proxy.discovery import BROKERS_PATH, BrokerRecord, store_file, watch_brokers
+from geminga_proxy.discovery import BROKERS_PATH, BrokerRecord, Finder, store_file
+from geminga_runtime.metadata.memory import MemoryMetadataStore
 from geminga_runtime.metadata.sqlite import SqliteMetadataStore
 from geminga_runtime.settings import ConfigError
 
@@ -69,7 +71,9 @@ async def test_a_store_that_is_not_there_yet(
             seen.set()
 
     async with trio.open_nursery() as nursery:
-        await nursery.start(watch_brokers, file, found)
+        finder = Finder(f"sqlite://{file}", found)
+        nursery.start_soon(finder.run, 30)
+        await finder.looked.wait()
         with trio.fail_after(60):
             while "can't be looked up now" not in caplog.text:  # noqa: ASYNC110
                 await trio.sleep(0.005)
@@ -87,8 +91,10 @@ async def test_a_store_that_is_not_there_yet(
 @pytest.mark.parametrize(
     ("url", "text"),
     [
-        ("zk:localhost:2181", "ZooKeeper"),
-        ("localhost:2181/path", "ZooKeeper"),
+        ("zk:localhost:x", "metadataStoreUrl: metadata store 'zk:localhost:x'"),
+        ("etcd:http://localhost:2379", "brokers are found in zk:HOST:2181"),
+        ("rocksdb:///data", "brokers are found in zk:HOST:2181"),
+        ("sqlite://", "not of the form"),
         ("memory:local", "another process"),
         ("sqlite://host/metadata.sqlite", "not of the form"),
     ],
@@ -96,6 +102,44 @@ async def test_a_store_that_is_not_there_yet(
 def test_stores_that_cannot_be_read(url: str, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         load_config(None, {}, {"metadataStoreUrl": url})
+
+
+async def test_brokers_in_a_store_that_notifies(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, autojump_clock: object
+) -> None:
+    store = MemoryMetadataStore()
+    heard: list[list[str | None]] = []
+
+    def found(records: Sequence[BrokerRecord]) -> None:
+        heard.append([each.pulsar_service_url for each in records])
+
+    async def settle() -> None:
+        await trio.sleep(10)
+
+    one, two = (f"pulsar://127.0.0.1:{port}" for port in (1, 2))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Finder("zk:h", found).follow, store)
+        await settle()
+        await store.put(f"{BROKERS_PATH}/a:1", record(1), epoch=store.session.epoch)
+        await settle()
+        store.set_available(False)
+        await store_changes_unseen(store)
+        await settle()
+        assert heard == [[], [one]]
+        assert caplog.text.count("can't be looked up now") == 1
+        store.set_available(True)
+        await settle()
+        assert heard == [[], [one], [one, two]]
+        await store.delete(f"{BROKERS_PATH}/a:1")
+        await settle()
+        assert heard[-1] == [two]
+        nursery.cancel_scope.cancel()
+
+
+async def store_changes_unseen(store: MemoryMetadataStore) -> None:
+    """By another process, while ours has no connection."""
+    other = store.another_session()
+    await other.put(f"{BROKERS_PATH}/b:1", record(2), epoch=other.session.epoch)
 
 
 def test_files() -> None:
