@@ -9,7 +9,7 @@ In a guide's blocks (`console`):
 - other lines are what the command prints: each must be found in its output, in this order, where
   `...` stands for anything.
 
-Only Pulsar's well-known ports are replaced, each by a free one.
+Only the well-known ports of Pulsar, BookKeeper and ZooKeeper are replaced, each by a free one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from pathlib import Path
 
 from compat_tests.processes import free_port, guarded
 
-PORTS = ("6650", "6651", "6660", "6661", "8080", "8081", "8443", "8444")
+PORTS = (
+    *("6650", "6651", "6660", "6661", "8080", "8081", "8443", "8444"),
+    *("2181", "3181", "3182", "3183"),
+)
 """What may stand in a guide; a proxy beside a broker takes the ones that the broker leaves."""
 
 READY_S = 100

@@ -87,16 +87,15 @@ class ServerProcess:
 
     def rss_bytes(self) -> int:
         """Resident memory now."""
-        return _status_bytes(self.pid, "VmRSS")
+        return status_bytes(self.pid, "VmRSS")
 
     def rss_peak_bytes(self) -> int:
         """Highest resident memory since the start."""
-        return _status_bytes(self.pid, "VmHWM")
+        return status_bytes(self.pid, "VmHWM")
 
     def cpu_s(self) -> float:
         """Processor time used so far, user and system."""
-        stat = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(stat[11]) + int(stat[12])) / _CLOCK_TICKS_PER_S
+        return cpu_s(self.pid)
 
     def stop(self, timeout_s: float = 60.0) -> int:
         """Ask the server to end (SIGINT), kill it when it does not; return its exit code."""
@@ -246,7 +245,14 @@ def start_geminga(
     )
 
 
-def _status_bytes(pid: int, key: str) -> int:
+def cpu_s(pid: int) -> float:
+    """Processor time that a process has used so far, user and system."""
+    stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(stat[11]) + int(stat[12])) / _CLOCK_TICKS_PER_S
+
+
+def status_bytes(pid: int, key: str) -> int:
+    """A size that the kernel tells of a process, as "VmRSS"."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(key + ":"):
             return int(line.split()[1]) * 1024

@@ -29,8 +29,9 @@ import pytest
 
 import geminga
 from compat_tests.apache.server import start_apache
+from compat_tests.apache.zookeeper import start_zookeeper
 from compat_tests.guides import Step, guides, run_guide, steps
-from compat_tests.missing import APACHE, skipped_without
+from compat_tests.missing import APACHE, ZOOKEEPER, skipped_without
 from compat_tests.processes import ROOT, ServerProcess, free_port, spawn, wait_until
 from geminga_protocol import tokens
 
@@ -170,12 +171,13 @@ def test_example(
 
 
 BEFORE_APACHE = "before-apache"
+CLUSTER = "cluster"
 SPARK = "spark.md"  # runs with the Spark tests, where Java is asked for
 GUIDES = [
     pytest.param(found, id=f"{path.name}:{name}")
     for path in DOCUMENTS
     for name, found in guides(path).items()
-    if name != BEFORE_APACHE and path.name != SPARK
+    if name not in (BEFORE_APACHE, CLUSTER) and path.name != SPARK
 ]
 
 
@@ -184,6 +186,20 @@ def test_guide(guide: list[Step], tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     run_guide(guide, folder)
+
+
+@pytest.mark.java
+def test_guide_of_a_cluster(tmp_path: Path) -> None:
+    """It begins with a ZooKeeper that runs already."""
+    with skipped_without(ZOOKEEPER):
+        zookeeper = start_zookeeper(tmp_path / "zookeeper")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    try:
+        guide = guides(ROOT / "docs" / "CLUSTER.md")[CLUSTER]
+        run_guide(guide, folder, ports={"2181": str(zookeeper.port)})
+    finally:
+        zookeeper.kill()
 
 
 @pytest.mark.java

@@ -42,6 +42,14 @@ _SETTINGS = {
     "httpServerEnabled": "false",
     "prometheusStatsHttpEnable": "false",
 }
+_CACHES = {
+    "dbStorage_writeCacheMaxSizeMb": "128",
+    "dbStorage_readAheadCacheMaxSizeMb": "128",
+    "dbStorage_rocksDB_blockCacheSize": "33554432",
+    "journalMaxSizeMB": "2048",
+    "journalPreAllocSizeMB": "16",
+}
+_LEAN = ["-XX:TieredStopAtLevel=1", "-XX:MaxDirectMemorySize=256m"]
 
 
 @dataclass
@@ -58,6 +66,11 @@ class ApacheBookie:
     def bookie_id(self) -> str:
         """Its id in ledger metadata."""
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self.process.pid
 
     def is_serving(self) -> bool:
         """Whether it answers: it resets its first connections, before it has started."""
@@ -126,13 +139,20 @@ def start_metadata(folder: Path) -> ZooKeeperServer:
 
 
 def launch_bookie(
-    folder: Path, zookeeper: ZooKeeperServer, settings: Mapping[str, str] | None = None
+    folder: Path,
+    zookeeper: ZooKeeperServer,
+    settings: Mapping[str, str] | None = None,
+    *,
+    lean: bool = True,
 ) -> ApacheBookie:
-    """Start one on an empty folder; `wait` returns when it serves."""
+    """Start one on an empty folder; `wait` returns when it serves. A lean one is for tests; one
+    that is not has the caches and the heap of a bookie at work.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
     every = {
         **_SETTINGS,
+        **({} if lean else _CACHES),
         "bookiePort": str(port),
         "metadataServiceUri": f"zk+hierarchical://127.0.0.1:{zookeeper.port}/ledgers",
         "journalDirectories": str(folder / "journal"),
@@ -141,9 +161,9 @@ def launch_bookie(
     }
     config = folder / "bookie.conf"
     config.write_text("".join(f"{key}={value}\n" for key, value in every.items()))
-    command = java_command(_MAIN, ["--conf", str(config)], heap_mb=256)
+    command = java_command(_MAIN, ["--conf", str(config)], heap_mb=256 if lean else 512)
     at = command.index("-cp")
-    command[at:at] = ("-XX:TieredStopAtLevel=1", "-XX:MaxDirectMemorySize=256m")
+    command[at:at] = _LEAN if lean else ["-XX:MaxDirectMemorySize=1g"]
     process = spawn(command, log_path=folder / "log", cwd=folder)
     return ApacheBookie(folder, port, process, zookeeper)
 

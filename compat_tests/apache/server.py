@@ -1,4 +1,6 @@
-"""Apache Pulsar's standalone server on free ports, with little memory and a real fsync."""
+"""Apache Pulsar's servers on free ports, with little memory: standalone with a real fsync, and a
+broker on a ZooKeeper and its bookies.
+"""
 
 from __future__ import annotations
 
@@ -62,29 +64,76 @@ def start_apache(
     config.write_text("".join(f"{key}={value}\n" for key, value in every.items()))
     arguments = ["--config", str(config), "--no-functions-worker", "--no-stream-storage"]
     command = java_command("org.apache.pulsar.PulsarStandaloneStarter", arguments, heap_mb=heap_mb)
+    began = time.monotonic()
+    server = _spawned(command, work_dir, broker_port, web_port)
+    if wait_ready:
+        _wait_healthy(server, timeout_s)
+        server.ready_s = time.monotonic() - began
+    return server
+
+
+def start_apache_broker(
+    work_dir: Path,
+    metadata_url: str,
+    *,
+    settings: Mapping[str, str] | None = None,
+    broker_port: int = 0,
+    web_port: int = 0,
+    timeout_s: float = 120.0,
+    lean: bool = True,
+) -> ServerProcess:
+    """Start Apache's broker of cluster "c1" on a metadata store (`zk:...`) that is prepared, and on
+    the bookies that are registered there; wait until it is healthy. Raises PeerMissing, StartError.
+    """
+    work_dir.mkdir(parents=True, exist_ok=True)
+    broker_port, web_port = broker_port or free_port(), web_port or free_port()
+    every = {
+        "metadataStoreUrl": metadata_url,
+        "configurationMetadataStoreUrl": metadata_url,
+        "bindAddress": "127.0.0.1",
+        "advertisedAddress": "127.0.0.1",
+        "clusterName": "c1",
+        "allowAutoTopicCreationType": "non-partitioned",
+        "loadBalancerEnabled": "false",
+        **(settings or {}),
+        "brokerServicePort": str(broker_port),
+        "webServicePort": str(web_port),
+    }
+    config = work_dir / "broker.conf"
+    config.write_text("".join(f"{key}={value}\n" for key, value in every.items()))
+    arguments = ["--broker-conf", str(config)]
+    heap_mb = 512 if lean else 1024
+    command = java_command("org.apache.pulsar.PulsarBrokerStarter", arguments, heap_mb=heap_mb)
+    if lean:
+        command.insert(1, "-XX:TieredStopAtLevel=1")  # it starts sooner
+    server = _spawned(command, work_dir, broker_port, web_port)
+    _wait_healthy(server, timeout_s)
+    return server
+
+
+def _spawned(command: list[str], work_dir: Path, broker_port: int, web_port: int) -> ServerProcess:
     command[1:1] = [
         f"-Dbookkeeper.metadata.{side}.drivers={_DRIVERS}{side.capitalize()}Driver"
         for side in ("bookie", "client")
     ]
     log_path = work_dir / "apache.log"
-    began = time.monotonic()
-    process = spawn(command, log_path=log_path, cwd=work_dir)
-    server = ServerProcess(
+    return ServerProcess(
         kind="apache",
-        process=process,
+        process=spawn(command, log_path=log_path, cwd=work_dir),
         service_url=f"pulsar://127.0.0.1:{broker_port}",
         web_url=f"http://127.0.0.1:{web_port}",
         data_dir=work_dir,
         log_path=log_path,
     )
-    if wait_ready:
-        try:
-            wait_until(lambda: is_healthy(server), process, log_path, timeout_s=timeout_s)
-        except BaseException:
-            server.kill()
-            raise
-        server.ready_s = time.monotonic() - began
-    return server
+
+
+def _wait_healthy(server: ServerProcess, timeout_s: float) -> None:
+    """Kills it, if it gets not healthy. Raises StartError."""
+    try:
+        wait_until(lambda: is_healthy(server), server.process, server.log_path, timeout_s=timeout_s)
+    except BaseException:
+        server.kill()
+        raise
 
 
 def is_healthy(server: ServerProcess) -> bool:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 
 from compat_tests.bench.broker_rows import BROKER_ROWS
+from compat_tests.bench.cluster_rows import CLUSTER_ROWS
 from compat_tests.bench.compaction_rows import COMPACTION_ROWS
 from compat_tests.bench.model import Measure, Row
 from compat_tests.bench.proxy_rows import PROXY_ROWS
@@ -286,5 +287,6 @@ ROWS: tuple[Row, ...] = (
     *PROXY_ROWS,
     *TAIL_ROWS,
     *COMPACTION_ROWS,
+    *CLUSTER_ROWS,
     *SPARK_ROWS,
 )

@@ -66,6 +66,13 @@ class Side:
         """Delete the data of that name."""
         shutil.rmtree(self.work_dir / f"{self.kind}-{name}", ignore_errors=True)
 
+    def new_folder(self, name: str) -> Path:
+        """An empty folder for data of that name."""
+        self.forget(name)
+        folder = self.work_dir / f"{self.kind}-{name}"
+        folder.mkdir(parents=True)
+        return folder
+
     def seconds(self, full: float, quick: float) -> float:
         """A duration, short when the run is only to show that all works."""
         return quick if self.quick else full

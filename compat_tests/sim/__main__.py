@@ -1,4 +1,8 @@
-"""`python -m compat_tests.sim --seeds 2000`: run seeds, print those that fail."""
+"""`python -m compat_tests.sim --seeds 2000`: run seeds, print those that fail.
+
+Of `ledgers`: several bookies under the ledger client; of `broker`: SDK and broker on one bookie.
+Without a kind both: so many seeds of ledgers, and a tenth of them of the broker.
+"""
 
 from __future__ import annotations
 
@@ -6,69 +10,123 @@ import argparse
 import signal
 import sys
 import time
+from collections.abc import Callable
 from types import FrameType
 
+from . import ledgers, run
 from .chance import Chances
+from .outcome import Outcome
 from .plan import make_plan
-from .run import Outcome, run_seed
 
 SEED_S = 60
 """Real time of one run; one that takes longer spins without virtual time going on."""
+BROKER_SHARE = 10
+"""Without a kind, of so many seeds one runs the broker too."""
+
+
+class _Kind:
+    """A simulation."""
+
+    def __init__(
+        self, name: str, run_seed: Callable[..., Outcome], plan: Callable[[int], object]
+    ) -> None:
+        self.name = name
+        self.run_seed = run_seed
+        self.plan = plan
+
+
+KINDS = {
+    each.name: each
+    for each in (
+        _Kind("ledgers", ledgers.run_seed, ledgers.plan_of),
+        _Kind("broker", run.run_seed, lambda seed: make_plan(seed, Chances(seed).of("plan"))),
+    )
+}
 
 
 def main() -> int:
     """Exit code 1 if a seed failed."""
     parser = argparse.ArgumentParser(prog="python -m compat_tests.sim", description=__doc__)
+    parser.add_argument("kind", nargs="?", choices=sorted(KINDS), help="only these; else both")
     parser.add_argument("--seeds", type=int, default=200, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first one")
     parser.add_argument("--seed", type=int, help="only this one")
     parser.add_argument("--verbose", action="store_true", help="print every event")
+    parser.add_argument(
+        "--canaries", action="store_true", help="print the first seed that finds each mistake"
+    )
     chosen = parser.parse_args()
-    seeds = range(chosen.first, chosen.first + chosen.seeds)
-    if chosen.seed is not None:
-        seeds = range(chosen.seed, chosen.seed + 1)
-    failed: list[int] = []
-    for seed in seeds:
-        if not _run(seed, seeds, verbose=chosen.verbose):
-            failed.append(seed)
-        if (done := seed - seeds[0] + 1) % 100 == 0:
-            print(f"{done} seeds, {len(failed)} failed", flush=True)
-    cpu_s = time.process_time()
-    print(f"{len(seeds)} seeds, {len(failed)} failed, {cpu_s / len(seeds):.3f} s of CPU a seed")
+    if chosen.canaries:
+        return _print_canaries(chosen.seeds)
+    failed = 0
+    for kind in KINDS.values():
+        if chosen.kind in (None, kind.name):
+            count = chosen.seeds
+            if chosen.kind is None and kind.name == "broker":
+                count = -(-count // BROKER_SHARE)
+            seeds = range(chosen.first, chosen.first + count)
+            if chosen.seed is not None:
+                seeds = range(chosen.seed, chosen.seed + 1)
+            failed += _run_all(kind, seeds, verbose=chosen.verbose)
     return 1 if failed else 0
+
+
+def _run_all(kind: _Kind, seeds: range, *, verbose: bool) -> int:
+    """How many failed."""
+    failed = 0
+    begun_s = time.process_time()
+    for seed in seeds:
+        failed += not _run(kind, seed, seeds, verbose=verbose)
+        if (done := seed - seeds[0] + 1) % 500 == 0:
+            print(f"{kind.name}: {done} seeds, {failed} failed", flush=True)
+    cpu_s = (time.process_time() - begun_s) / len(seeds)
+    print(f"{kind.name}: {len(seeds)} seeds, {failed} failed, {cpu_s:.3f} s of CPU a seed")
+    return failed
+
+
+def _print_canaries(seeds: int) -> int:
+    """Of the ledgers; how many are not found."""
+    missed = 0
+    for name in ledgers.CANARIES:
+        found = ledgers.first_seed(name, range(seeds))
+        missed += found is None
+        print(f"{name}: {'NOT FOUND' if found is None else found}", flush=True)
+    print(f"{len(ledgers.CANARIES)} mistakes, {missed} not found by {seeds} seeds")
+    return 1 if missed else 0
 
 
 def _too_slow(number: int, frame: FrameType | None) -> None:
     raise TimeoutError(f"it spins: {SEED_S} s of real time have passed")
 
 
-def _run(seed: int, seeds: range, *, verbose: bool) -> bool:
+def _run(kind: _Kind, seed: int, seeds: range, *, verbose: bool) -> bool:
     if verbose:
-        print(make_plan(seed, Chances(seed).of("plan")))
+        print(kind.plan(seed))
     signal.signal(signal.SIGALRM, _too_slow)
     signal.alarm(SEED_S)
     try:
-        outcome = run_seed(seed, verbose=verbose)
+        outcome = kind.run_seed(seed, verbose=verbose)
     except BaseException:
-        print(f"in seed {seed}", flush=True)
+        print(f"in seed {seed} of {kind.name}", flush=True)
         raise
     finally:
         signal.alarm(0)
     for line in outcome.lines or ():
         print(line)
     if outcome.violations:
-        _print_failure(outcome)
+        _print_failure(kind, outcome)
     elif len(seeds) == 1:
-        print(f"seed {seed}: {outcome.events} events, hash {outcome.digest}")
+        print(f"{kind.name}, seed {seed}: {outcome.events} events, hash {outcome.digest}")
     return not outcome.violations
 
 
-def _print_failure(outcome: Outcome) -> None:
+def _print_failure(kind: _Kind, outcome: Outcome) -> None:
     print(f"\nseed {outcome.seed} FAILED after {outcome.virtual_s:.1f} virtual seconds")
     for text in outcome.violations[:10]:
         print(f"  {text}")
     print(
-        f"repeat: .venv/bin/python -m compat_tests.sim --seed {outcome.seed} --verbose", flush=True
+        f"repeat: .venv/bin/python -m compat_tests.sim {kind.name} --seed {outcome.seed} --verbose",
+        flush=True,
     )
 
 

@@ -48,17 +48,23 @@ class Chances:
 
 @contextmanager
 def seeded(chances: Chances) -> Iterator[None]:
-    """Trio's scheduler goes by the seed, and `time` by Trio's clock."""
-    clocks = time.time_ns, time.time, time.perf_counter
-    time.time_ns = _time_ns
-    time.time = lambda: _time_ns() / 1e9
-    time.perf_counter = trio.current_time
+    """Trio's scheduler goes by the seed, and `time` by Trio's clock; in other threads, as other
+    tests may have left them, by the real one.
+    """
+    clocks = real_time_ns, _, real_perf_counter = time.time_ns, time.time, time.perf_counter
+
+    def time_ns() -> int:
+        if not trio.lowlevel.in_trio_run():
+            return real_time_ns()
+        return EPOCH_NS + int(trio.current_time() * 1e9)
+
+    time.time_ns = time_ns
+    time.time = lambda: time_ns() / 1e9
+    time.perf_counter = lambda: (
+        trio.current_time() if trio.lowlevel.in_trio_run() else real_perf_counter()
+    )
     try:
         with scheduled_by(chances.of("scheduler")):
             yield
     finally:
         time.time_ns, time.time, time.perf_counter = clocks
-
-
-def _time_ns() -> int:
-    return EPOCH_NS + int(trio.current_time() * 1e9)

@@ -14,9 +14,9 @@ from geminga_bookie.inprocess import open_bookie
 from geminga_broker.cluster.lookup import Addresses
 from geminga_broker.config import BrokerConfig
 from geminga_broker.log.factory import ManagedLedgerFactory
+from geminga_broker.process import log_options
 from geminga_broker.service import BrokerService
 from geminga_broker.session.serving import handle_connection
-from geminga_broker.standalone import log_options
 from geminga_runtime.stream import FramedStream
 
 from .disk import BookieDoor, Disk, MetadataDoor

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import traceback
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
     asynccontextmanager,
-    contextmanager,
 )
-from dataclasses import dataclass
 from random import Random
 
 import trio
@@ -21,7 +18,6 @@ from geminga import Client
 from geminga._connection.service_url import parse
 from geminga.client import open_client
 from geminga.options import ClientOptions
-from geminga_bookie._tests.power import ORPHANS
 from geminga_protocol.ids import EARLIEST
 from geminga_protocol.topic_name import TopicName
 
@@ -33,6 +29,7 @@ from .consumers import Taker
 from .disk import Disk
 from .faults import Faults
 from .network import Cut, Network
+from .outcome import Outcome, watched
 from .plan import Plan, make_plan
 from .producers import Sender
 
@@ -41,60 +38,6 @@ DRAIN_S = 300.0
 """Virtual time within which all must be well once faults have stopped."""
 LIMIT_S = 3000.0
 """Virtual time of a whole run."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of a seed."""
-
-    seed: int
-    violations: list[str]
-    digest: str
-    events: int
-    deliveries: int
-    virtual_s: float
-    lines: list[str] | None
-
-
-EXPECTED = ("by the simulation", "injected at", "No space left", "the broker is dead", ORPHANS)
-"""What the bookie's errors are about that the faults make."""
-
-
-class _Watch(logging.Handler):
-    """An error that is logged with a traceback is one that nobody expected; of the bookie's, each
-    that the faults don't explain."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.found: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.name.startswith("geminga_bookie"):
-            text = record.getMessage()
-            if not any(part in text for part in EXPECTED):
-                self.found.append(f"{record.name}: {text}")
-        elif record.exc_info is not None and record.exc_info[1] is not None:
-            text = "".join(traceback.format_exception(record.exc_info[1]))
-            if "the broker is dead" not in text:
-                self.found.append(f"{record.getMessage()}\n{text}")
-
-
-@contextmanager
-def _watched() -> Iterator[_Watch]:
-    watch = _Watch()
-    loggers = [logging.getLogger(name) for name in ("geminga", "geminga_broker", "geminga_bookie")]
-    before = [(each.level, each.propagate) for each in loggers]
-    for each in loggers:
-        each.addHandler(watch)
-        each.setLevel(logging.ERROR)
-        each.propagate = False
-    try:
-        yield watch
-    finally:
-        for each, (level, propagate) in zip(loggers, before, strict=True):
-            each.removeHandler(watch)
-            each.setLevel(level)
-            each.propagate = propagate
 
 
 def run_seed(seed: int, *, verbose: bool = False) -> Outcome:
@@ -116,7 +59,7 @@ def run_seed(seed: int, *, verbose: bool = False) -> Outcome:
                 books.violations.append(f"ended by {type(error).__name__}\n{text}")
             ended_s = trio.current_time()
 
-    with _watched() as watch:
+    with watched() as watch:
         trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
     books.violations += watch.found
     deliveries = sum(each.deliveries for each in books.received.values())

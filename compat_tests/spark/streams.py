@@ -30,7 +30,7 @@ def start(writer: DataStreamWriter) -> StreamingQuery:
     for _ in range(STARTS):
         query = writer.start()
         while query.isActive and query.status["message"].startswith("Initializing"):
-            time.sleep(0.02)
+            time.sleep(0.02)  # Spark tells nobody when a query has begun
         error = query.exception()
         if error is None or NOT_CONNECTED not in str(error):
             break

@@ -1,0 +1,137 @@
+"""Our broker on Apache's ZooKeeper and bookies, with the official Python client: a bookie and the
+broker are killed, and Apache's broker and ours serve the same topics by turns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+
+import pulsar
+import pytest
+from click.testing import CliRunner
+
+from compat_tests.apache.cluster import Cluster, running_cluster
+from compat_tests.missing import APACHE, skipped_without
+from compat_tests.processes import ServerProcess
+from geminga_broker.cli_cluster import initialize_cluster_metadata
+
+pytestmark = pytest.mark.java
+
+SUBSCRIPTION = "s"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with ExitStack() as stack:
+        with skipped_without(APACHE):
+            folder = tmp_path_factory.mktemp("cluster")
+            found = stack.enter_context(running_cluster(folder, 4))
+        yield found
+
+
+@contextmanager
+def client_of(cluster: Cluster) -> Iterator[pulsar.Client]:
+    client = pulsar.Client(cluster.url, operation_timeout_seconds=60)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def take(consumer: pulsar.Consumer, count: int) -> list[str]:
+    """Receive and acknowledge."""
+    found = []
+    for _ in range(count):
+        message = consumer.receive(timeout_millis=60_000)
+        consumer.acknowledge(message)
+        found.append(message.data().decode())
+    return found
+
+
+def publish(client: pulsar.Client, topic: str, texts: list[str]) -> None:
+    """Each has its receipt."""
+    producer = client.create_producer(topic)
+    for text in texts:
+        producer.send(text.encode())
+    producer.close()
+
+
+def by_turns(cluster: Cluster, starts: list[Callable[[], ServerProcess]]) -> None:
+    """Each serves what the one before left, and leaves something."""
+    topic = "persistent://public/default/by-turns"
+    for turn, start in enumerate(starts):
+        server = start()
+        try:
+            with client_of(cluster) as client:
+                consumer = client.subscribe(topic, SUBSCRIPTION, pulsar.ConsumerType.Shared)
+                if turn:
+                    assert take(consumer, 5) == [f"{turn - 1}-{n}" for n in range(15, 20)]
+                publish(client, topic, [f"{turn}-{n}" for n in range(20)])
+                assert take(consumer, 15) == [f"{turn}-{n}" for n in range(15)]
+        finally:
+            assert server.stop() in (0, 130), server.log_tail()
+
+
+def test_apaches_broker_and_ours_serve_by_turns(cluster: Cluster) -> None:
+    ours, apache = cluster.start_ours, cluster.start_apache
+    by_turns(cluster, [ours, apache, ours, apache])
+
+
+def test_three_stores(cluster: Cluster) -> None:
+    """The cluster's own, the one that clusters share, and the bookies'."""
+    zookeeper = cluster.zookeeper
+    own, shared = f"{zookeeper.url}/own", f"{zookeeper.url}/shared"
+    ledgers = f"zk+hierarchical://127.0.0.1:{zookeeper.port}/ledgers"
+    done = CliRunner().invoke(
+        initialize_cluster_metadata,
+        ["-c", "c1", "-md", own, "-cms", shared, "-uw", "http://127.0.0.1:1",
+         "--existing-bk-metadata-service-uri", ledgers],
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    stores = {
+        "metadataStoreUrl": own,
+        "configurationMetadataStoreUrl": shared,
+        "bookkeeperMetadataServiceUri": ledgers,
+    }
+    ours, apache = partial(cluster.start_ours, stores), partial(cluster.start_apache, stores)
+    by_turns(cluster, [ours, apache, ours])
+
+
+def test_a_broker_refuses_an_unknown_cluster_and_another_broker(cluster: Cluster) -> None:
+    assert cluster.refusal("--cluster", "nobody") == (
+        "Error: clusterName: the metadata store has no cluster 'nobody' (it has: c1); prepare it "
+        "by `geminga initialize-cluster-metadata`"
+    )
+    server = cluster.start_ours()
+    try:
+        line = cluster.refusal("--broker-port", "0", "--web-port", "0")
+        assert line.startswith(f"Error: broker 127.0.0.1:{cluster.ports[1]} serves this cluster;")
+    finally:
+        assert server.stop() in (0, 130), server.log_tail()
+
+
+def test_every_receipt_survives_a_bookie_and_the_broker(cluster: Cluster) -> None:
+    topic = "persistent://public/default/on-bookies"
+    receipts: list[str] = []
+    server = cluster.start_ours()
+    try:
+        with client_of(cluster) as client:
+            client.subscribe(topic, SUBSCRIPTION).close()
+            producer = client.create_producer(topic, send_timeout_millis=60_000)
+            for number in range(600):
+                if number == 200:
+                    cluster.bookies[0].kill()
+                if number == 400:
+                    server.kill()
+                    server = cluster.start_ours()
+                producer.send(b"%d" % number)
+                receipts.append(str(number))
+            consumer = client.subscribe(topic, SUBSCRIPTION)
+            got: list[str] = []
+            while len(set(got)) < len(receipts):
+                got += take(consumer, 1)
+            assert sorted(set(got), key=int) == receipts
+    finally:
+        server.kill()

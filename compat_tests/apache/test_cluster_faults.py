@@ -1,0 +1,247 @@
+"""Our broker on three of our bookies and a real ZooKeeper, with the official Python client: what is
+killed, stopped or away meanwhile loses no receipt, and every receipt is read again in order.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import count
+from pathlib import Path
+
+import pulsar
+import pytest
+
+from compat_tests.apache.cluster import Cluster, running_cluster
+from compat_tests.apache.our_bookie import OurBookie
+from compat_tests.missing import ZOOKEEPER, skipped_without
+from compat_tests.processes import (
+    ROOT,
+    ServerProcess,
+    StartError,
+    free_port,
+    spawn,
+    wait_until,
+)
+
+pytestmark = pytest.mark.java
+
+SESSION_MS = 3000
+SETTINGS = {
+    "metadataStoreSessionTimeoutMillis": str(SESSION_MS),
+    "bookkeeperClientTimeoutInSeconds": "3",
+}
+WAIT_S = 60.0
+OWN = range(-50, 0)
+"""What the second broker's client sends."""
+_topics = count()
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with ExitStack() as stack:
+        with skipped_without(ZOOKEEPER):
+            folder = tmp_path_factory.mktemp("cluster")
+            found = stack.enter_context(running_cluster(folder, 3, ours=True))
+        yield found
+
+
+class Writer:
+    """Sends one message after the other until it is told to stop; failed ones are not counted."""
+
+    def __init__(self, url: str) -> None:
+        self.topic = f"persistent://public/default/faults-{next(_topics)}"
+        self.receipts: list[int] = []
+        self.failures: list[str] = []
+        self._client = pulsar.Client(url, operation_timeout_seconds=int(WAIT_S))
+        self._client.subscribe(self.topic, "s").close()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        producer = self._client.create_producer(self.topic, send_timeout_millis=int(WAIT_S * 1000))
+        for number in count():
+            if self._stop.is_set():
+                return
+            try:
+                producer.send(b"%d" % number)
+            except pulsar.PulsarException as error:
+                self.failures.append(str(error))
+                continue
+            self.receipts.append(number)
+
+    def wait_more(self, messages: int = 50) -> None:
+        """Until so many more have their receipts."""
+        wanted = len(self.receipts) + messages
+        deadline = time.monotonic() + WAIT_S
+        while len(self.receipts) < wanted:
+            assert time.monotonic() < deadline, (len(self.receipts), wanted, self.failures[-3:])
+            time.sleep(0.01)
+
+    def finish(self) -> None:
+        """What has no receipt by now is given up."""
+        if not self._stop.is_set():
+            self._stop.set()
+            self._client.close()
+            self._thread.join()
+
+
+@contextmanager
+def writing(cluster: Cluster) -> Iterator[Writer]:
+    """At the end every receipt is read again, in order."""
+    writer = Writer(cluster.url)
+    try:
+        writer.wait_more()
+        yield writer
+        writer.wait_more()
+    finally:
+        writer.finish()
+    found = [each for each in numbers(cluster, writer.topic, writer.receipts) if each >= 0]
+    assert found == sorted(found)
+
+
+def numbers(cluster: Cluster, topic: str, wanted: list[int]) -> list[int]:
+    """What is read until all that is wanted has come, each where it came first."""
+    client = pulsar.Client(cluster.url, operation_timeout_seconds=int(WAIT_S))
+    try:
+        reader = client.create_reader(topic, pulsar.MessageId.earliest)
+        missing, found = set(wanted), dict[int, None]()
+        while missing:
+            number = int(reader.read_next(timeout_millis=int(WAIT_S * 1000)).data())
+            found.setdefault(number)
+            missing.discard(number)
+        return [*found]
+    finally:
+        client.close()
+
+
+@contextmanager
+def serving(cluster: Cluster) -> Iterator[ServerProcess]:
+    server = cluster.start_ours(SETTINGS)
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+def test_bookies_killed_and_stopped(cluster: Cluster) -> None:
+    """One after the other: with two of three left nothing waits for longer than a moment."""
+    with serving(cluster), writing(cluster) as writer:
+        for bookie in cluster.bookies:
+            assert isinstance(bookie, OurBookie)
+            bookie.signal(signal.SIGSTOP)
+            writer.wait_more()
+            bookie.signal(signal.SIGCONT)
+            bookie.kill()
+            writer.wait_more()
+            bookie.start()
+            bookie.wait()
+            writer.wait_more()
+
+
+def test_zookeeper_away(cluster: Cluster) -> None:
+    """Stopped for longer than its sessions live, then killed: loaded topics go on meanwhile."""
+    with serving(cluster), writing(cluster) as writer:
+        cluster.zookeeper.pause()
+        began = time.monotonic()
+        while time.monotonic() < began + SESSION_MS / 1000 + 2:
+            writer.wait_more()
+        cluster.zookeeper.resume()
+        writer.wait_more()
+        cluster.zookeeper.kill()
+        writer.wait_more()
+        cluster.zookeeper.start()
+        writer.wait_more()
+        assert writer.failures == []
+        subscribed_at_last(cluster.url)  # a new topic, once there are a session and bookies again
+
+
+def subscribed_at_last(url: str) -> None:
+    """The official client doesn't come back to a consumer whose first attempt was refused, so that
+    each attempt is a new client's.
+    """
+    deadline = time.monotonic() + WAIT_S
+    while True:
+        client = pulsar.Client(url, operation_timeout_seconds=3)
+        try:
+            client.subscribe(f"persistent://public/default/faults-{next(_topics)}", "s")
+        except pulsar.PulsarException:
+            assert time.monotonic() < deadline
+        else:
+            return
+        finally:
+            client.close()
+
+
+def test_a_proxy_finds_its_broker_in_zookeeper(cluster: Cluster, tmp_path: Path) -> None:
+    """Also one that comes later, or comes again elsewhere."""
+    log = tmp_path / "proxy.log"
+    command = [sys.executable, "-m", "geminga.cli", "proxy", "--service-port", "0"]
+    options = ["--metadata-store", cluster.zookeeper.url, "--web-port", "0", "--host", "127.0.0.1"]
+    process = spawn([*command, *options], log_path=log, cwd=ROOT)
+    try:
+        wait_until(lambda: b"ready in" in log.read_bytes(), process, log, timeout_s=WAIT_S)
+        (url,) = re.findall(r"pulsar://127\.0\.0\.1:\d+", log.read_text())
+        ports = cluster.ports
+        for first in (0, 50):
+            with serving(cluster) as server:
+                publish(url, "persistent://public/default/proxied", range(first, first + 50))
+                server.stop()
+            cluster.ports = free_port(), free_port()
+        cluster.ports = ports
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_broker_that_was_stopped_while_another_began(cluster: Cluster) -> None:
+    """Both believe for a moment that they own the topic: what either confirms is kept, and the
+    first one ends.
+    """
+    with serving(cluster) as first:
+        writer = Writer(cluster.url)
+        try:
+            writer.wait_more()
+            os.kill(first.pid, signal.SIGSTOP)
+            ports, cluster.ports = cluster.ports, (free_port(), free_port())
+            second = start_when_alone(cluster)
+            try:
+                publish(cluster.url, writer.topic, OWN)  # recovers the first one's ledger
+                os.kill(first.pid, signal.SIGCONT)
+                assert first.process.wait(WAIT_S) == 2
+                assert b"serves this cluster" in first.log_path.read_bytes()
+            finally:
+                second.stop()
+                cluster.ports = ports
+        finally:
+            writer.finish()
+    with serving(cluster):
+        wanted = [*OWN, *writer.receipts]
+        assert set(wanted) <= set(numbers(cluster, writer.topic, wanted))
+
+
+def publish(url: str, topic: str, found: range) -> None:
+    """Each has its receipt."""
+    client = pulsar.Client(url, operation_timeout_seconds=int(WAIT_S))
+    try:
+        producer = client.create_producer(topic)
+        for number in found:
+            producer.send(b"%d" % number)
+    finally:
+        client.close()
+
+
+def start_when_alone(cluster: Cluster) -> ServerProcess:
+    """Once the session of the one before has ended."""
+    deadline = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline:
+        with suppress(StartError):
+            return cluster.start_ours(SETTINGS)
+    raise StartError("the session of the broker before doesn't end")

@@ -1,0 +1,151 @@
+"""A twin of ZooKeeper: one tree, and a session of each process behind the network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TypeVar
+
+import trio
+
+from geminga_runtime.metadata.api import (
+    ANY_VERSION,
+    MetadataError,
+    Node,
+    Notification,
+    Session,
+    SessionExpired,
+    Stat,
+    StoreUnavailable,
+)
+from geminga_runtime.metadata.memory import MemoryMetadataStore
+from geminga_runtime.metadata.tree import PERSISTENT, Put, apply_delete, apply_put, check_put
+from geminga_runtime.waiters import Promise
+
+from .network import Network
+
+ResultT = TypeVar("ResultT")
+KEEPER = "keeper"
+CALL_S = 3.0
+"""A call without an answer fails after this time; it may be executed later."""
+
+
+class KeeperDoor:
+    """The `MetadataStore` of one process."""
+
+    def __init__(
+        self, owner: str, tree: MemoryMetadataStore, network: Network, session_s: float
+    ) -> None:
+        self._owner = owner
+        self._session = tree.another_session()
+        self._network = network
+        self._session_s = session_s
+        self.is_closed = False
+
+    def close(self) -> None:
+        """The process is gone: its session ends some time later."""
+        if not self.is_closed:
+            self.is_closed = True
+            timeline = self._network.timeline
+            timeline.at(trio.current_time() + self._session_s, self.expire)
+
+    def expire(self) -> None:
+        """The session is lost."""
+        self._session.expire_session()
+
+    async def _call(self, work: Callable[[], ResultT]) -> ResultT:
+        """Send a request; it is executed once, or never, and the answer may be lost."""
+        answer = Promise[ResultT]()
+        network, owner = self._network, self._owner
+        session, epoch = self._session, self._session.session.epoch
+
+        def execute() -> None:
+            if session.session.epoch != epoch:
+                failed = SessionExpired("the session ended, by the simulation")
+                network.send(KEEPER, owner, lambda: answer.reject(failed))
+                return
+            try:
+                result = work()
+            except MetadataError as error:
+                refused = error
+                network.send(KEEPER, owner, lambda: answer.reject(refused))
+            else:
+                network.send(KEEPER, owner, lambda: answer.resolve(result))
+
+        if self.is_closed:
+            raise SessionExpired("the process is gone, by the simulation")
+        network.send(owner, KEEPER, execute)
+        with trio.move_on_after(CALL_S):
+            return await answer.wait()
+        raise StoreUnavailable("no answer, by the simulation")
+
+    async def get(self, path: str) -> Node | None:
+        """See `MetadataStore.get`."""
+        session = self._session
+
+        def work() -> Node | None:
+            row = session._rows.read(path)
+            return None if row is None else Node(row.value, row.stat(session._session))
+
+        return await self._call(work)
+
+    async def put(
+        self,
+        path: str,
+        value: bytes,
+        expected_version: int | None = ANY_VERSION,
+        *,
+        epoch: int | None = None,
+        sequential: bool = False,
+    ) -> tuple[str, Stat]:
+        """See `MetadataStore.put`."""
+        session = self._session
+        owner = PERSISTENT if epoch is None else session._session
+        request = Put(path, bytes(value), expected_version, owner, sequential)
+        check_put(request)
+        session._tracker.check_epoch(epoch)
+
+        def work() -> tuple[str, Stat]:
+            made, row, heard = apply_put(session._rows, request, session._clock_ms())
+            session._rows.publish(heard)
+            self._network.log.add(f"{self._owner} put {made} {row.stat(owner).version}")
+            return made, row.stat(session._session)
+
+        return await self._call(work)
+
+    async def delete(self, path: str, expected_version: int | None = ANY_VERSION) -> None:
+        """See `MetadataStore.delete`."""
+        session = self._session
+
+        def work() -> None:
+            session._rows.publish(apply_delete(session._rows, path, expected_version))
+            self._network.log.add(f"{self._owner} deleted {path}")
+
+        await self._call(work)
+
+    async def exists(self, path: str) -> bool:
+        """See `MetadataStore.exists`."""
+        return await self.get(path) is not None
+
+    async def children(self, path: str) -> Sequence[str]:
+        """See `MetadataStore.children`."""
+        return await self._call(lambda: self._session._rows.children(path))
+
+    def watch(
+        self, prefix: str, *, events_max: int = 1024
+    ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[Notification]]:
+        """See `MetadataStore.watch`; what changed is told at once, and read through the network."""
+        return self._session.watch(prefix, events_max=events_max)
+
+    @property
+    def session(self) -> Session:
+        """See `MetadataStore.session`."""
+        return self._session.session
+
+    async def wait_change(self, epoch: int) -> Session:
+        """See `MetadataStore.wait_change`."""
+        return await self._session.wait_change(epoch)
+
+    async def aclose(self) -> None:
+        """See `MetadataStore.aclose`."""
+        await self._session.aclose()

@@ -1,0 +1,89 @@
+"""What a seed draws."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+SIZES = (
+    (3, 3, 2),
+    (3, 2, 2),
+    (3, 3, 1),
+    (4, 3, 2),
+    (4, 2, 1),
+    (5, 3, 2),
+    (5, 5, 3),
+    (3, 3, 3),
+    (2, 2, 1),
+    (2, 2, 2),
+)
+"""Ensemble, write quorum, ack quorum."""
+
+NETWORK_FAULTS = ("isolate", "one-way", "cut", "lossy", "slow-network", "slow-link", "reset")
+BOOKIE_FAULTS = ("kill", "power-loss", "power-loss", "restart", "pause", "slow-disk")
+DISK_FAULTS = ("full-disk", "failing-disk", "lost-disk")
+METADATA_FAULTS = ("expire", "lossy-metadata", "isolate-metadata", "slow-metadata")
+CLIENT_FAULTS = ("crash-client", "pause-client")
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerPlan:
+    """One run."""
+
+    seed: int
+    bookies: int
+    sizes: tuple[tuple[int, int, int], ...]
+    """One for each writer's ledgers."""
+    ledgers: int
+    """How many each writer writes, one after the other."""
+    entries: int
+    """About as many in each."""
+    recoverers: int
+    readers: int
+    deletes: bool
+    repairers: int
+    """Processes of auto-recovery."""
+    faults: tuple[str, ...]
+    fault_count: int
+    fault_pause_s: float
+    latency_s: float
+    is_ordered: bool
+    """Whether what one process sends to another arrives in order."""
+    timeout_s: float
+    """Of a client's request to a bookie."""
+    session_s: float
+    """Time-out of sessions of the metadata store."""
+    all_killed_at_end: bool
+
+    @property
+    def losable_disks(self) -> int:
+        """So many disks may be lost for good, and all that was confirmed must still be there."""
+        return min(ack for _, _, ack in self.sizes) - 1
+
+
+def make_plan(seed: int, rng: Random) -> LedgerPlan:
+    """The plan of a seed."""
+    writers = rng.choice((1, 1, 2))
+    bookies = rng.randint(3, 6)
+    fitting = [sizes for sizes in SIZES if sizes[0] <= bookies]
+    kinds = [NETWORK_FAULTS, BOOKIE_FAULTS, DISK_FAULTS, METADATA_FAULTS, CLIENT_FAULTS]
+    drawn = [name for kind in rng.sample(kinds, rng.randint(1, 5)) for name in kind]
+    return LedgerPlan(
+        seed=seed,
+        bookies=bookies,
+        sizes=tuple(rng.choice(fitting) for _ in range(writers)),
+        ledgers=rng.choice((1, 2, 3)),
+        entries=rng.choice((5, 20, 40)),
+        recoverers=rng.choice((0, 1, 2, 2)),
+        readers=rng.choice((0, 1, 1)),
+        deletes=rng.random() < 0.2,
+        faults=tuple(sorted(rng.sample(drawn, rng.randint(1, min(7, len(drawn)))))),
+        fault_count=rng.choice((0, 3, 6, 10)),
+        fault_pause_s=rng.choice((0.05, 0.3, 1.5)),
+        latency_s=rng.choice((0.0005, 0.005, 0.05)),
+        is_ordered=rng.random() < 0.6,
+        timeout_s=rng.choice((1.0, 5.0)),
+        session_s=rng.choice((1.0, 4.0)),
+        all_killed_at_end=rng.random() < 0.35,
+        repairers=rng.choice((0, 0, 0, 0, 1, 2)),
+    )

@@ -1,0 +1,184 @@
+"""The port from one client's process to one bookie, through the network."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import trio
+
+from geminga_bookie.errors import BookieUnavailable, BookkeeperError, RequestTimeout
+from geminga_bookie.port import AddDone, BookiePort, LacAnswer
+from geminga_runtime.waiters import Promise
+
+from .bookies import BookieProcess, Life
+from .network import Network
+
+ResultT = TypeVar("ResultT")
+
+
+class Wire:
+    """A `BookiePort`. What is lost on the way is answered by a time-out; what was under way when
+    the connection ended fails at once, and may have been executed."""
+
+    def __init__(
+        self, owner: str, bookie: BookieProcess, network: Network, timeout_s: float
+    ) -> None:
+        self._owner = owner
+        self._bookie = bookie
+        self._network = network
+        self._timeout_s = timeout_s
+        self._open: dict[object, Callable[[BookkeeperError], None]] = {}
+        bookie.wires.append(self)
+
+    @property
+    def bookie_id(self) -> str:
+        """See `BookiePort.bookie_id`."""
+        return self._bookie.bookie_id
+
+    def reset(self) -> None:
+        """The connection is lost; the client hears of it."""
+        error = BookieUnavailable(f"{self.bookie_id}: the connection was lost")
+        open_now, self._open = self._open, {}
+        if self._owner in self._network.dead:
+            return
+        for fail in open_now.values():
+            fail(error)
+
+    def _send(
+        self, deliver: Callable[[Life], None], fail: Callable[[BookkeeperError], None]
+    ) -> object:
+        """Send a request; `fail` is called unless `_settle` comes first."""
+        key = object()
+        network = self._network
+        self._open[key] = fail
+
+        def arrive() -> None:
+            life = self._bookie.life
+            if life is not None:
+                deliver(life)
+            elif self._bookie.refuses:
+                network.send(self.bookie_id, self._owner, refused)
+
+        def refused() -> None:
+            if self._settle(key):
+                fail(BookieUnavailable(f"{self.bookie_id} is not there"))
+
+        def expire() -> None:
+            if self._settle(key) and self._owner not in network.dead:
+                fail(RequestTimeout(f"{self.bookie_id}: no answer in {self._timeout_s} s"))
+
+        network.send(self._owner, self.bookie_id, arrive)
+        network.timeline.at(trio.current_time() + self._timeout_s, expire)
+        return key
+
+    def _settle(self, key: object) -> bool:
+        return self._open.pop(key, None) is not None
+
+    def add(
+        self,
+        ledger_id: int,
+        master_key: bytes,
+        first_entry_id: int,
+        packets: Sequence[bytes],
+        done: AddDone,
+        *,
+        recovery: bool = False,
+    ) -> None:
+        """See `BookiePort.add`."""
+        left = len(packets)
+        packets = list(packets)
+
+        def answered(first: int, count: int, error: BookkeeperError | None) -> None:
+            self._network.send(self.bookie_id, self._owner, lambda: arrive(first, count, error))
+
+        def arrive(first: int, count: int, error: BookkeeperError | None) -> None:
+            nonlocal left
+            if key in self._open:
+                left -= count
+                if left <= 0 or error is not None:
+                    self._settle(key)
+                done(first, count, error)
+
+        def deliver(life: Life) -> None:
+            self._network.log.add(
+                f"{self._owner} adds {ledger_id}:{first_entry_id}+{len(packets)} to "
+                f"{self.bookie_id}{' again' if recovery else ''}"
+            )
+            life.port.add(
+                ledger_id, master_key, first_entry_id, packets, answered, recovery=recovery
+            )
+
+        def fail(error: BookkeeperError) -> None:
+            done(first_entry_id, len(packets), error)
+
+        key = self._send(deliver, fail)
+
+    async def _ask(self, work: Callable[[BookiePort], Awaitable[ResultT]], what: str) -> ResultT:
+        answer = Promise[ResultT]()
+        network = self._network
+
+        async def serve(life: Life) -> None:
+            network.log.add(f"{self._owner} asks {self.bookie_id} {what}")
+            try:
+                result = await work(life.port)
+            except BookkeeperError as error:
+                failed = error
+                network.send(self.bookie_id, self._owner, lambda: settle(failed))
+            else:
+                network.send(self.bookie_id, self._owner, lambda: settle(None, result))
+
+        def settle(error: BookkeeperError | None, *result: ResultT) -> None:
+            if self._settle(key):
+                if error is not None:
+                    answer.reject(error)
+                else:
+                    answer.resolve(*result)
+
+        key = self._send(lambda life: life.serve(serve), answer.reject)
+        return await answer.wait()
+
+    async def read(
+        self, ledger_id: int, first_entry_id: int, *, entries_max: int, bytes_max: int
+    ) -> list[bytes]:
+        """See `BookiePort.read`."""
+        return await self._ask(
+            lambda port: port.read(
+                ledger_id, first_entry_id, entries_max=entries_max, bytes_max=bytes_max
+            ),
+            f"read {ledger_id}:{first_entry_id}",
+        )
+
+    async def fence(self, ledger_id: int, master_key: bytes) -> LacAnswer:
+        """See `BookiePort.fence`."""
+        return await self._ask(lambda port: port.fence(ledger_id, master_key), f"fence {ledger_id}")
+
+    async def read_lac(self, ledger_id: int) -> LacAnswer:
+        """See `BookiePort.read_lac`."""
+        return await self._ask(lambda port: port.read_lac(ledger_id), f"LAC {ledger_id}")
+
+    async def write_lac(self, ledger_id: int, master_key: bytes, lac: int, packet: bytes) -> None:
+        """See `BookiePort.write_lac`."""
+        await self._ask(
+            lambda port: port.write_lac(ledger_id, master_key, lac, packet), f"set LAC {ledger_id}"
+        )
+
+    async def last_entry(self, ledger_id: int) -> bytes:
+        """See `BookiePort.last_entry`."""
+        return await self._ask(lambda port: port.last_entry(ledger_id), f"last of {ledger_id}")
+
+    async def wait_entry(
+        self, ledger_id: int, entry_id: int, previous_lac: int
+    ) -> tuple[bytes | None, int]:
+        """See `BookiePort.wait_entry`."""
+        return await self._ask(
+            lambda port: port.wait_entry(ledger_id, entry_id, previous_lac), f"wait {ledger_id}"
+        )
+
+    async def force(self, ledger_id: int) -> None:
+        """See `BookiePort.force`."""
+        await self._ask(lambda port: port.force(ledger_id), f"force {ledger_id}")
+
+    async def list_entries(self, ledger_id: int) -> list[int]:
+        """See `BookiePort.list_entries`."""
+        return await self._ask(lambda port: port.list_entries(ledger_id), f"list {ledger_id}")

@@ -1,0 +1,67 @@
+"""What became of a seed, and what was logged meanwhile."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from geminga_bookie._tests.power import ORPHANS
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a seed."""
+
+    seed: int
+    violations: list[str]
+    digest: str
+    events: int
+    deliveries: int
+    virtual_s: float
+    lines: list[str] | None
+
+
+EXPECTED = ("by the simulation", "injected at", "No space left", "the broker is dead", ORPHANS)
+"""What the bookie's errors are about that the faults make."""
+
+
+class Watch(logging.Handler):
+    """An error that is logged with a traceback is one that nobody expected; of the bookie's, each
+    that the faults don't explain."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """See `logging.Handler.emit`."""
+        if record.name.startswith("geminga_bookie"):
+            text = record.getMessage()
+            if not any(part in text for part in EXPECTED):
+                self.found.append(f"{record.name}: {text}")
+        elif record.exc_info is not None and record.exc_info[1] is not None:
+            text = "".join(traceback.format_exception(record.exc_info[1]))
+            if "the broker is dead" not in text:
+                self.found.append(f"{record.getMessage()}\n{text}")
+
+
+@contextmanager
+def watched() -> Iterator[Watch]:
+    """Errors that are logged meanwhile are kept."""
+    watch = Watch()
+    loggers = [logging.getLogger(name) for name in ("geminga", "geminga_broker", "geminga_bookie")]
+    before = [(each.level, each.propagate) for each in loggers]
+    for each in loggers:
+        each.addHandler(watch)
+        each.setLevel(logging.ERROR)
+        each.propagate = False
+    try:
+        yield watch
+    finally:
+        for each, (level, propagate) in zip(loggers, before, strict=True):
+            each.removeHandler(watch)
+            each.setLevel(level)
+            each.propagate = propagate
