@@ -42,13 +42,16 @@ class LedgerMetadataStore:
         self._layout: paths.Layout | None = None
 
     async def _path(self, ledger_id: int) -> str:
-        if self._layout is None:
+        layout = self._layout
+        if layout is None:
             node = await self._store.get(paths.LAYOUT)
             try:
-                self._layout = paths.layout_of(None if node is None else node.value)
+                layout = paths.layout_of(None if node is None else node.value)
             except ValueError as error:
                 raise MetadataError(str(error)) from None
-        return paths.ledger(ledger_id, self._layout)
+            if node is not None:  # without one the cluster may be initialised later
+                self._layout = layout
+        return paths.ledger(ledger_id, layout)
 
     async def next_ledger_id(self) -> int:
         """A new id: the number of a sequential node (ZkLedgerIdGenerator)."""

@@ -7,6 +7,7 @@ import pytest
 from geminga_bookie.client.api import LedgerOptions
 from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.client.directory import KnownBookies
+from geminga_bookie.errors import NoSuchLedger
 from geminga_bookie.memory import MemoryBookie
 from geminga_protocol.bookkeeper import paths
 from geminga_runtime.metadata.api import MetadataError
@@ -34,6 +35,16 @@ async def test_ledgers_are_where_the_layout_says(layout: bytes | None, path: str
     assert [each async for each in client.ledgers()] == [writer.ledger_id]
     await client.delete(writer.ledger_id)
     assert not await store.exists(path)
+
+
+async def test_a_cluster_initialised_after_the_clients_start() -> None:
+    store = MemoryMetadataStore()
+    client = BookkeeperClient(KnownBookies([MemoryBookie()]), store)
+    with pytest.raises(NoSuchLedger):
+        await client.metadata(0)
+    await store.put(paths.LAYOUT, FACTORY % b"HierarchicalLedgerManagerFactory")
+    writer = await client.create(LedgerOptions())
+    assert await store.exists(paths.ledger(writer.ledger_id, paths.Layout.HYBRID))
 
 
 @pytest.mark.parametrize("value", [b"", b"1", FACTORY % b"FlatLedgerManagerFactory", b"\xff\n\xff"])
