@@ -88,15 +88,15 @@ async def open_on_disk(
             # Also new: a bookie killed before its cookie was in the metadata store is empty.
             is_new = storage.directories.is_new or await host.workers.run(storage.is_empty)
             await check_identity(storage.directories.instance_id, is_new)
+        if live_ledgers is not None and storage.table.is_in_limbo:
+            async for ledger_id in live_ledgers():
+                storage.table.doubtful_to = max(storage.table.doubtful_to, ledger_id)
         # Not before: a start that is refused, again and again, must leave no files.
         try:
             with trio.CancelScope(shield=True):
                 await host.workers.run(storage.start)
         except OSError as error:
             raise DataDirError(f"bookie {options.bookie_id} can't start: {error}") from error
-        if live_ledgers is not None and storage.table.is_in_limbo:
-            async for ledger_id in live_ledgers():
-                storage.table.doubtful_to = max(storage.table.doubtful_to, ledger_id)
         bookie = InProcessBookie(options, storage)
         opened.append(bookie)
         if any(report.next_id > 1 for report in storage.reports):
@@ -138,5 +138,6 @@ async def _close(storage: Storage, opened: list[InProcessBookie]) -> None:
         )
         clean = False
     else:
-        clean = bool(opened)
+        # One that was not opened has acknowledged nothing: a refused start leaves no doubt.
+        clean = True
     await storage.workers.run(storage.close, clean)

@@ -29,7 +29,8 @@ from geminga_bookie.errors import (
     NoSuchEntry,
     UnknownLedgerState,
 )
-from geminga_bookie.inprocess import open_bookie
+from geminga_bookie.host import Host
+from geminga_bookie.inprocess import open_bookie, open_on_disk
 from geminga_bookie.options import BookieOptions, JournalOptions
 from geminga_bookie.port import BookiePort
 
@@ -162,3 +163,28 @@ async def test_metadata_that_are_away_keep_a_bookie_in_doubt_from_starting(tmp_p
         with pytest.raises(UnknownLedgerState):
             await bookie.read(1, 5, entries_max=1, bytes_max=1)
         assert lac_in(await bookie.fence(1, KEY)) == 3
+
+
+@pytest.mark.parametrize("refused_by", ["identity", "journal"])
+async def test_a_refused_start_without_syncing_leaves_no_doubt(
+    tmp_path: Path, refused_by: str
+) -> None:
+    options = replace(small_options(tmp_path, journal=UNSYNCED), replicas_elsewhere=True)
+    async with open_bookie(options) as bookie:
+        await add(bookie, 1, range(5))
+    disk = FaultyDisk()
+    if refused_by == "journal":
+        disk.fault = lambda _, path: errno.EIO if path.name == "next.tmp" else 0
+
+    async def refuse(_instance_id: str, _is_new: bool) -> None:
+        if refused_by == "identity":
+            raise DataDirError("not this one")
+
+    for _ in range(2):
+        with pytest.raises(DataDirError):
+            async with open_on_disk(options, Host(disk), check_identity=refuse):
+                raise AssertionError("it must not open")
+    async with open_bookie(options) as bookie:
+        assert await refused(bookie, 1, 5) is None
+        with pytest.raises(NoSuchEntry):
+            await bookie.read(1, 6, entries_max=1, bytes_max=1)

@@ -58,7 +58,7 @@ LIMBO_NAME = "limbo"
 """In a journal directory since acknowledged entries may have been lost (BK-02)."""
 _REASONS_MAX = 50
 UNSYNCED_NAME = "unsynced"
-"""Stands in a journal directory while a bookie runs that does not sync its journal."""
+"""In a journal directory while a bookie acknowledges what it doesn't sync."""
 
 
 @dataclass(slots=True)
@@ -73,6 +73,7 @@ class Storage:
     table: LedgerTable
     health: Health
     journal_dirs: Sequence[Path]
+    syncs_journal: bool = True
     reports: list[ReplayReport] = field(default_factory=list)
 
     def is_empty(self) -> bool:
@@ -85,23 +86,27 @@ class Storage:
         """Start the journals, each with a new file. Takes room as `open_storage` does. Blocks.
         Raises OSError.
         """
+        if not self.syncs_journal:
+            for directory in self.journal_dirs:
+                self._with_room(partial(replace_file, self.disk, directory / UNSYNCED_NAME, b""))
         for journal in self.journals:
-            while not self._start(journal):
-                pass
+            self._with_room(journal.start)
 
-    def _start(self, journal: Journal) -> bool:
-        try:
-            journal.start()
-        except OSError as error:
-            if not is_full(error) or not self.directories.release_ballast():
-                raise
-            return False
-        return True
+    def _with_room(self, act: Callable[[], None]) -> None:
+        while True:
+            try:
+                act()
+            except OSError as error:
+                if not is_full(error) or not self.directories.release_ballast():
+                    raise
+            else:
+                return
 
     def close(self, clean: bool) -> None:
         """Stop the threads and close the files; nothing is flushed. Blocks.
 
-        `clean` says that everything was, so that nothing is in doubt at the next start.
+        `clean` says that everything was, or that nothing was acknowledged, so that nothing is in
+        doubt at the next start.
         """
         with ExitStack() as stack:
             stack.callback(self.directories.close)
@@ -177,8 +182,9 @@ def _open_parts(
             store.close()
         raise
     return Storage(
-        disk, workers, directories, stores, journals, table, health, options.journal_dirs, reports
-    )
+        disk, workers, directories, stores, journals, table, health,
+        options.journal_dirs, options.journal.sync_data, reports,
+    )  # fmt: skip
 
 
 def _journal_options(disk: Disk, directory: Path, options: JournalOptions) -> JournalOptions:
@@ -354,10 +360,7 @@ def _settle_doubts(
     if is_new_doubt:
         _put_in_doubt(recovered)
     for directory in options.journal_dirs:
-        if options.journal.sync_data:
-            disk.remove(directory / UNSYNCED_NAME)
-        else:
-            replace_file(disk, directory / UNSYNCED_NAME, b"")
+        disk.remove(directory / UNSYNCED_NAME)
     return _is_in_limbo(disk, options)
 
 
