@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from geminga_bookie.autorecovery.options import AutoRecoveryOptions
+from geminga_bookie.process.address import check_id
 from geminga_bookie.process.config import MIB, MetadataConfig
 from geminga_runtime.settings import build, gather, setting
 
@@ -24,7 +25,9 @@ class DaemonConfig:
     )
 
     def owner(self) -> str:
-        """Id in locks and votes, as Apache's daemon has it."""
+        """Id in locks and votes, as Apache's daemon has it. Raises ConfigError."""
+        check_id("bookieId", self.bookie_id)
+        check_id("advertisedAddress", self.advertised_address)
         return self.bookie_id or f"{self.advertised_address or _own_address()}:{self.port}"
 
 

@@ -5,6 +5,7 @@ LedgerFragmentReplicator).
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
+from functools import partial
 
 import trio
 
@@ -13,12 +14,12 @@ from geminga_bookie.autorecovery.inspection import whole
 from geminga_bookie.autorecovery.pace import Pace
 from geminga_bookie.client.api import LedgerMetadata
 from geminga_bookie.client.directory import BookieDirectory
+from geminga_bookie.client.patience import add_patiently, patiently
 from geminga_bookie.client.placement import write_set
 from geminga_bookie.errors import BookkeeperError, NoSuchEntry
 from geminga_bookie.port import BookiePort
 from geminga_protocol.bookkeeper import digest as packets
 from geminga_protocol.bookkeeper.digest import Digest
-from geminga_runtime.waiters import Promise
 
 RUNS_AT_ONCE = 16
 """Runs of one lack that are copied at the same time."""
@@ -101,9 +102,13 @@ class Copier:
         failures: list[str] = []
         for place in places:
             try:
-                found = await self._bookies.port(ensemble[place]).read(
-                    metadata.ledger_id, first, entries_max=end - first, bytes_max=RUN_BYTES_MAX
-                )
+                port = self._bookies.port(ensemble[place])
+                found = await patiently(
+                    partial(
+                        port.read, metadata.ledger_id, first,
+                        entries_max=end - first, bytes_max=RUN_BYTES_MAX,
+                    )
+                )  # fmt: skip
             except BookkeeperError as error:
                 failures.append(f"{ensemble[place]}: {error}")
                 continue
@@ -116,17 +121,4 @@ class Copier:
         )
 
     async def _write(self, target: BookiePort, first: int, run: Sequence[bytes]) -> None:
-        answer = Promise[None]()
-        left = len(run)
-
-        def done(_first: int, count: int, error: BookkeeperError | None) -> None:
-            nonlocal left
-            left -= count
-            if error is not None:
-                answer.reject(error)
-            elif left == 0:
-                answer.resolve(None)
-
-        ledger_id = self._metadata.ledger_id
-        target.add(ledger_id, self._master_key, first, run, done, recovery=True)
-        await answer.wait()
+        await add_patiently(target, self._metadata.ledger_id, self._master_key, [(first, run)])

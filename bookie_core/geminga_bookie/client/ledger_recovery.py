@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import trio
 
@@ -17,6 +18,7 @@ from geminga_bookie.client.api import LedgerMetadata, LedgerState
 from geminga_bookie.client.confirmed import confirmed_in
 from geminga_bookie.client.directory import BookieDirectory
 from geminga_bookie.client.metadata_store import LedgerMetadataStore, VersionedMetadata
+from geminga_bookie.client.patience import add_patiently, patiently
 from geminga_bookie.client.placement import (
     change_ensemble,
     covers_every_ack_quorum,
@@ -36,7 +38,6 @@ from geminga_bookie.errors import (
 )
 from geminga_protocol.bookkeeper import digest as packets
 from geminga_protocol.bookkeeper.digest import Digest, DigestError
-from geminga_runtime.waiters import Promise
 
 _RUN_ENTRIES = 256
 """Entries of one recovery read, which are rewritten together."""
@@ -53,7 +54,7 @@ async def recover(
     """Fence, recover and close the ledger; returns its closed metadata. Raises UnknownLedgerState
     if too few bookies respond to find the ledger's end: a later retry may succeed. Raises
     DigestMismatch or NoSuchEntry if all copies of a needed entry are damaged or lost: a retry
-    doesn't help.
+    doesn't help. A bookie that answers TooManyRequests is asked again.
     """
     while known.metadata.state is not LedgerState.CLOSED:
         try:
@@ -131,7 +132,8 @@ class _Recovery:
     async def _fence_one(self, bookie_id: str) -> int:
         """Fence a bookie; returns its LAC."""
         ledger_id = self._metadata.ledger_id
-        answer = await self._bookies.port(bookie_id).fence(ledger_id, self._master_key)
+        port = self._bookies.port(bookie_id)
+        answer = await patiently(partial(port.fence, ledger_id, self._master_key))
         self._fenced.add(bookie_id)
         return confirmed_in(answer, ledger_id, self._digest)
 
@@ -171,8 +173,9 @@ class _Recovery:
 
     async def _verified(self, bookie_id: str, first: int, entries_max: int) -> list[bytes]:
         ledger_id = self._metadata.ledger_id
-        run = await self._bookies.port(bookie_id).read(
-            ledger_id, first, entries_max=entries_max, bytes_max=_RUN_BYTES
+        port = self._bookies.port(bookie_id)
+        run = await patiently(
+            partial(port.read, ledger_id, first, entries_max=entries_max, bytes_max=_RUN_BYTES)
         )
         for entry_id, packet in enumerate(run, first):
             try:
@@ -232,27 +235,15 @@ class _Recovery:
     ) -> None:
         """Write one bookie's share of a run."""
         place, bookie_id = target
-        metadata, answer = self._metadata, Promise[None]()
+        metadata = self._metadata
         quorums = Quorums(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
-        shares = list(quorums.runs(place, first, first + len(run)))
-        left = sum(end - begin for begin, end in shares)
-
-        def done(_first: int, count: int, error: BookkeeperError | None) -> None:
-            nonlocal left
-            left -= count
-            if error is not None:
-                answer.reject(error)
-            elif left == 0:
-                answer.resolve(None)
-
-        if not left:
-            return
+        shares = [
+            (begin, run[begin - first : end - first])
+            for begin, end in quorums.runs(place, first, first + len(run))
+        ]
         try:
             port = self._bookies.port(bookie_id)
-            for begin, end in shares:
-                part = run[begin - first : end - first]
-                port.add(metadata.ledger_id, self._master_key, begin, part, done, recovery=True)
-            await answer.wait()
+            await add_patiently(port, metadata.ledger_id, self._master_key, shares)
         except BookkeeperError as error:
             self._failed.add(bookie_id)
             failures.append(error)

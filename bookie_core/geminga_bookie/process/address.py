@@ -13,9 +13,11 @@ from typing import NamedTuple
 
 from geminga_runtime.settings import ConfigError
 
-_ID = re.compile(r"[A-Za-z0-9:.\-_]+")
-_FORBIDDEN_IDS = ("readonly",)
-"""As an id it would be the parent of read-only bookies."""
+_ID = re.compile(r"[A-Za-z0-9:-_.\-]+")
+"""As Apache's BookieId.validateBookieId: all ASCII characters from ':' to '_' too."""
+_ID_RULE = "letters, digits, '.', '-', '_', ':', and others of ASCII between ':' and '_'"
+_FORBIDDEN_IDS = ("readonly", ".", "..")
+"""The first would be the parent of read-only bookies, the others are no names in ZooKeeper."""
 _SIOCGIFADDR = 0x8915
 _NAME_BYTES_MAX = 15
 
@@ -40,10 +42,8 @@ def resolve(
 ) -> Endpoint:
     """As Apache's bookie finds them. Raises ConfigError."""
     bind_host = _interface_address(interface) if interface else "0.0.0.0"
-    if bookie_id and (not _ID.fullmatch(bookie_id) or bookie_id in _FORBIDDEN_IDS):
-        raise ConfigError(
-            f"bookieId: {bookie_id!r} is not a bookie's id (letters, digits, ':', '.', '-', '_')"
-        )
+    check_id("bookieId", bookie_id)
+    check_id("advertisedAddress", advertised_address)
     host = advertised_address or _own_address(bind_host if interface else "", by_name)
     if not advertised_address and not allow_loopback and _is_loopback(host):
         raise ConfigError(
@@ -51,6 +51,12 @@ def resolve(
             "set advertisedAddress, or allowLoopback for a cluster on one machine"
         )
     return Endpoint(bookie_id or f"{host}:{port}", host, port, bind_host)
+
+
+def check_id(key: str, text: str) -> None:
+    """What is a bookie's id, or the host in one; nothing is no error. Raises ConfigError."""
+    if text and (not _ID.fullmatch(text) or text.lower() in _FORBIDDEN_IDS):
+        raise ConfigError(f"{key}: {text!r} can't be in a bookie's id ({_ID_RULE})")
 
 
 def _own_address(listening: str, by_name: bool) -> str:

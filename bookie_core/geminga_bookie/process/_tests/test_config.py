@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import socket
 from pathlib import Path
 
@@ -75,8 +76,13 @@ def test_reads_have_a_thread_at_least() -> None:
         ({"tlsProviderFactoryClass": "f", "tlsTrustStoreType": "JKS"}, "tlsTrustStoreType in"),
         ({"tlsProviderFactoryClass": "f", "tlsKeyStorePasswordPath": "p"}, "tlsKeyStorePassword"),
         ({"tlsProviderFactoryClass": "f", "tlsCertificatePath": "/no/file"}, "tlsKeyStore: it is"),
-        ({"bookieId": "readonly"}, "bookieId: 'readonly' is not"),
-        ({"bookieId": "a/b"}, "bookieId: 'a/b' is not"),
+        *(
+            ({"bookieId": each, "advertisedAddress": "h"}, f"^bookieId: {re.escape(repr(each))} ")
+            for each in ("readonly", "ReadOnly", "a/b", "..", ".", "a b", "a\x7f", "é", "a,b")
+        ),
+        ({"advertisedAddress": "a b"}, "^advertisedAddress: 'a b' can't be in a bookie's id"),
+        ({"advertisedAddress": "a/b", "bookieId": "x"}, "^advertisedAddress: 'a/b' can't"),
+        ({"advertisedAddress": ".."}, r"^advertisedAddress: '\.\.' can't"),
         ({"listeningInterface": "none9"}, "listeningInterface: 'none9' has no IPv4 address"),
         ({"listeningInterface": "lo"}, "allowLoopback: this machine's address is 127.0.0.1"),
     ],
@@ -114,6 +120,8 @@ def test_the_id_and_the_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     assert resolve(1) == ("10.1.2.3:1", "10.1.2.3", 1, "0.0.0.0")
     assert resolve(1, by_name=True).bookie_id == "one.example:1"
     assert resolve(1, advertised_address="h", bookie_id="b") == ("b", "h", 1, "0.0.0.0")
+    for bookie_id in ("a=1", "a;b", "[::1]:3181", "...", "a\\b", "readonly-1", "A-b_c.d:1"):
+        assert resolve(1, advertised_address="h", bookie_id=bookie_id).bookie_id == bookie_id
     found = resolve(1, interface="lo", allow_loopback=True)
     assert found == ("127.0.0.1:1", "127.0.0.1", 1, "127.0.0.1")
 
