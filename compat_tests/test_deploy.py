@@ -8,6 +8,7 @@ import configparser
 import logging
 import shlex
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 import click
@@ -33,11 +34,10 @@ def parsed(arguments: list[str]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
-def test_units_start_what_there_is(unit: Any) -> None:
+def test_units_start_what_there_is(unit: Path) -> None:
     read = configparser.ConfigParser(strict=False, interpolation=None)
-    read.optionxform = str  # type: ignore[assignment,method-assign]  # systemd's keys have capitals
     read.read(unit)
-    program, *arguments = shlex.split(read["Service"]["ExecStart"])
+    program, *arguments = shlex.split(read["Service"]["execstart"])
     assert program == "geminga"
     assert unit.name == f"geminga-{arguments[0]}.service"
     config = str(parsed(arguments)["config_file"])

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, aclosing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -102,8 +102,10 @@ class Mixed:
 async def mixed(
     apache: ApacheBookie, tmp_path: Path, nursery: trio.Nursery
 ) -> AsyncIterator[Mixed]:
-    store = await ZooKeeperMetadataStore.open(apache.zookeeper.url)
     async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(
+            aclosing(await ZooKeeperMetadataStore.open(apache.zookeeper.url))
+        )
         bookies = await stack.enter_async_context(open_registered_bookies(store, PATIENCE))
         found = Mixed(apache, store, bookies)
         for name in ("one", "two", "three"):
@@ -113,7 +115,6 @@ async def mixed(
             await bookies.wait_change()
         yield found
         nursery.cancel_scope.cancel()
-    await store.aclose()
 
 
 async def _serve(mixed: Mixed, local: object, nursery: trio.Nursery) -> None:

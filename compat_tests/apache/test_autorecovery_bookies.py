@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -88,8 +89,10 @@ async def test_a_bookie_that_is_killed_is_replaced(
     zookeeper: ZooKeeperServer, bookies: dict[str, subprocess.Popen[str]]
 ) -> None:
     """In a closed ledger, and in an open one, which is closed. Another bookie is the auditor."""
-    store = await ZooKeeperMetadataStore.open(zookeeper.url)
-    async with open_registered_bookies(store) as registered:
+    async with (
+        aclosing(await ZooKeeperMetadataStore.open(zookeeper.url)) as store,
+        open_registered_bookies(store) as registered,
+    ):
         client = BookkeeperClient(registered, store)
         ledgers = []
         for number in range(4):
@@ -110,7 +113,6 @@ async def test_a_bookie_that_is_killed_is_replaced(
             found = [bytes(each) for each in await reader.read(0, ENTRIES - 1)]
             assert found == [b"%d" % n for n in range(ENTRIES)]
         assert await elected(store) != auditor
-    await store.aclose()
 
 
 async def elected(store: ZooKeeperMetadataStore) -> str:

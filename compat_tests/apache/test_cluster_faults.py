@@ -62,6 +62,7 @@ class Writer:
         self._client = pulsar.Client(url, operation_timeout_seconds=int(WAIT_S))
         self._client.subscribe(self.topic, "s").close()
         self._stop = threading.Event()
+        self._moved = threading.Condition()
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
@@ -75,15 +76,16 @@ class Writer:
             except pulsar.PulsarException as error:
                 self.failures.append(str(error))
                 continue
-            self.receipts.append(number)
+            with self._moved:
+                self.receipts.append(number)
+                self._moved.notify_all()
 
     def wait_more(self, messages: int = 50) -> None:
         """Until so many more have their receipts."""
         wanted = len(self.receipts) + messages
-        deadline = time.monotonic() + WAIT_S
-        while len(self.receipts) < wanted:
-            assert time.monotonic() < deadline, (len(self.receipts), wanted, self.failures[-3:])
-            time.sleep(0.01)
+        with self._moved:
+            came = self._moved.wait_for(lambda: len(self.receipts) >= wanted, WAIT_S)
+        assert came, (len(self.receipts), wanted, self.failures[-3:])
 
     def finish(self) -> None:
         """What has no receipt by now is given up."""

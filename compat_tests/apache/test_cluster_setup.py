@@ -6,6 +6,7 @@ import json
 import subprocess
 import uuid
 from collections.abc import Sequence
+from contextlib import aclosing
 
 import pytest
 import trio
@@ -60,16 +61,15 @@ def ours(given: Sequence[str]) -> None:
 
 async def tree(server: ZooKeeperServer, root: str) -> Tree:
     """Every node beneath `root` and its value."""
-    store = await ZooKeeperMetadataStore.open(f"{server.url}/{root}")
     found: Tree = {}
     pending = ["/"]
-    while pending:
-        path = pending.pop()
-        node = await store.get(path)
-        assert node is not None
-        found[path] = comparable(path, node.value, root)
-        pending += [f"{path.rstrip('/')}/{name}" for name in await store.children(path)]
-    await store.aclose()
+    async with aclosing(await ZooKeeperMetadataStore.open(f"{server.url}/{root}")) as store:
+        while pending:
+            path = pending.pop()
+            node = await store.get(path)
+            assert node is not None
+            found[path] = comparable(path, node.value, root)
+            pending += [f"{path.rstrip('/')}/{name}" for name in await store.children(path)]
     return found
 
 
@@ -105,13 +105,12 @@ async def test_a_set_up_that_was_interrupted_is_finished(server: ZooKeeperServer
     """What is there stays as it is, also an instance's id."""
     given = arguments(server, "again", "one", FIRST)
     await trio.to_thread.run_sync(ours, given)
-    store = await ZooKeeperMetadataStore.open(f"{server.url}/again")
-    kept = {path: await store.get(path) for path in await tree(server, "again")}
-    await store.delete("/one/bookies")
-    await store.delete("/shared/admin/policies/pulsar/system")
-    await trio.to_thread.run_sync(ours, given)
-    remade = {path for path, node in kept.items() if await store.get(path) != node}
-    await store.aclose()
+    async with aclosing(await ZooKeeperMetadataStore.open(f"{server.url}/again")) as store:
+        kept = {path: await store.get(path) for path in await tree(server, "again")}
+        await store.delete("/one/bookies")
+        await store.delete("/shared/admin/policies/pulsar/system")
+        await trio.to_thread.run_sync(ours, given)
+        remade = {path for path, node in kept.items() if await store.get(path) != node}
     assert sorted(kept) == sorted(await tree(server, "again"))
     assert remade == {"/one/bookies", "/shared/admin/policies/pulsar/system"}
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -70,12 +71,13 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.fixture
 async def bookies(cluster: Cluster) -> AsyncIterator[RegisteredBookies]:
-    store = await ZooKeeperMetadataStore.open(cluster.zookeeper.url)
-    async with open_registered_bookies(store, PATIENCE) as found:
+    async with (
+        aclosing(await ZooKeeperMetadataStore.open(cluster.zookeeper.url)) as store,
+        open_registered_bookies(store, PATIENCE) as found,
+    ):
         while len(found.writable()) < 4:
             await found.wait_change()
         yield found
-    await store.aclose()
 
 
 @pytest.fixture

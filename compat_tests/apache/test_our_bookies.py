@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -71,14 +71,13 @@ class Cluster:
 
     @asynccontextmanager
     async def client(self) -> AsyncIterator[tuple[BookkeeperClient, ZooKeeperMetadataStore]]:
-        store = await ZooKeeperMetadataStore.open(self.zookeeper.url)
         async with (
+            aclosing(await ZooKeeperMetadataStore.open(self.zookeeper.url)) as store,
             open_registered_bookies(store, PATIENCE) as bookies,
             trio.open_nursery() as nursery,
         ):
             yield BookkeeperClient(bookies, store, nursery=nursery), store
             nursery.cancel_scope.cancel()
-        await store.aclose()
 
     def run(self, *arguments: str, flags: Sequence[str] = ()) -> str:
         """What a Java program of the tests prints."""

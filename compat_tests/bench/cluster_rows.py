@@ -8,7 +8,6 @@ are compared with Apache's broker on Apache's bookies. All JVMs have warmed up o
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -77,7 +76,7 @@ def bookie_killed(side: Side) -> Mapping[str, float]:
 def _kill_busiest(cluster: Cluster) -> None:
     """The one that has used most of the processor in half a second: the ledger's own."""
     before = [cpu_s(each.pid) for each in cluster.bookies]
-    time.sleep(0.5)
+    settle(0.5)
     used = [cpu_s(each.pid) - one for each, one in zip(cluster.bookies, before, strict=True)]
     cluster.bookies[used.index(max(used))].kill()
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
@@ -23,6 +24,8 @@ NOT_CONNECTED = "Python worker failed to connect back"
 they may not do.
 """
 STARTS = 5
+LOOK_S = 1
+"""Spark tells nobody when a query has begun. Whole seconds only."""
 
 
 def start(writer: DataStreamWriter) -> StreamingQuery:
@@ -30,7 +33,8 @@ def start(writer: DataStreamWriter) -> StreamingQuery:
     for _ in range(STARTS):
         query = writer.start()
         while query.isActive and query.status["message"].startswith("Initializing"):
-            time.sleep(0.02)  # Spark tells nobody when a query has begun
+            with suppress(StreamingQueryException):
+                query.awaitTermination(LOOK_S)
         error = query.exception()
         if error is None or NOT_CONNECTED not in str(error):
             break

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import NamedTuple
 
 import pytest
@@ -159,9 +159,11 @@ def skipped(patch: pytest.MonkeyPatch) -> None:
     """An error while copying is taken for success."""
     copy_run = repair.Copier._copy_run
 
-    async def careless(self: repair.Copier, *what: object) -> None:
+    async def careless(
+        self: repair.Copier, lack: fragments.Lack, first: int, end: int, target: BookiePort
+    ) -> None:
         try:
-            await copy_run(self, *what)  # type: ignore[arg-type]  # as given
+            await copy_run(self, lack, first, end, target)
         except NoSuchEntry:
             pass
 
@@ -185,17 +187,14 @@ def lasting_lock(patch: pytest.MonkeyPatch) -> None:
     acquire = task_store.TaskStore.acquire
 
     async def acquired(self: task_store.TaskStore, ledger_id: int, epoch: int) -> object:
-        store = self._store
-        put = store.put
+        put = self._store.put
 
         async def lasting(path: str, value: bytes, version: int, *, epoch: int) -> object:
             return await put(path, value, version)
 
-        store.put = lasting  # type: ignore[method-assign,assignment]  # for one call
-        try:
+        with pytest.MonkeyPatch.context() as during:
+            during.setattr(self._store, "put", lasting)
             return await acquire(self, ledger_id, epoch)
-        finally:
-            store.put = put  # type: ignore[method-assign]  # as before
 
     patch.setattr(task_store.TaskStore, "acquire", acquired)
 
@@ -214,8 +213,10 @@ def done_at_once(patch: pytest.MonkeyPatch) -> None:
     """A task is removed whatever its outcome."""
     original = repair.Repairer.repair
 
-    async def whole(self: repair.Repairer, *what: object) -> repair.Outcome:
-        await original(self, *what)  # type: ignore[arg-type]  # as given
+    async def whole(
+        self: repair.Repairer, ledger_id: int, suspects: Container[str] | None, attempt: int
+    ) -> repair.Outcome:
+        await original(self, ledger_id, suspects, attempt)
         return repair.Outcome.WHOLE
 
     async def lost(self: repair.Repairer, *what: object) -> bool:

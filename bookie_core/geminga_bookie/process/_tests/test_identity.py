@@ -15,7 +15,7 @@ from geminga_bookie.options import BookieOptions
 from geminga_bookie.process.identity import LAYOUT_VALUE, parse_cookie
 from geminga_bookie.process.run import open_member
 from geminga_protocol.bookkeeper import paths
-from geminga_runtime.metadata.api import MUST_NOT_EXIST, BadVersion, Stat
+from geminga_runtime.metadata.api import ANY_VERSION, MUST_NOT_EXIST, BadVersion, Stat
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 ID = "bookie-1:3181"
@@ -104,11 +104,19 @@ async def test_a_second_bookie_of_the_same_id_is_refused_for_ever(
         """The first bookie's cookie comes right before the second one's."""
 
         async def put(
-            self, path: str, value: bytes, expected_version: int | None = None, **more: object
+            self,
+            path: str,
+            value: bytes,
+            expected_version: int | None = ANY_VERSION,
+            *,
+            epoch: int | None = None,
+            sequential: bool = False,
         ) -> tuple[str, Stat]:
             if path == COOKIE and expected_version == MUST_NOT_EXIST:
                 raise BadVersion(path)
-            return await super().put(path, value, expected_version, **more)  # type: ignore[arg-type]
+            return await super().put(
+                path, value, expected_version, epoch=epoch, sequential=sequential
+            )
 
     other = Meanwhile()
     await other.put(paths.INSTANCE_ID, b"cluster-1")
