@@ -25,6 +25,8 @@ from geminga_runtime.metadata.zookeeper import ZooKeeperMetadataStore
 pytestmark = pytest.mark.java
 
 ENTRIES = 500
+CLOSED = 3
+"""Ledgers that are closed before the bookie is killed, at least."""
 SETTINGS = {
     "advertisedAddress": "127.0.0.1",
     "allowLoopback": "true",
@@ -94,14 +96,15 @@ async def test_a_bookie_that_is_killed_is_replaced(
         open_registered_bookies(store) as registered,
     ):
         client = BookkeeperClient(registered, store)
-        ledgers = []
-        for number in range(4):
+        auditor = await elected(store)
+        ledgers: list[int] = []
+        while True:
             writer = await client.create(LedgerOptions(3, 3, 2, password=b"secret"))
             await append_durably(writer, [(b"%d" % n,) for n in range(ENTRIES)])
-            if number < 3:
-                await writer.close()
             ledgers.append(writer.ledger_id)
-        auditor = await elected(store)
+            if len(ledgers) > CLOSED and await holds(client, writer.ledger_id, auditor):
+                break
+            await writer.close()
         bookies[auditor].kill()
         with trio.fail_after(120):
             async with store.watch("/ledgers") as changes:
@@ -124,11 +127,17 @@ async def elected(store: ZooKeeperMetadataStore) -> str:
     return auditor
 
 
+async def holds(client: BookkeeperClient, ledger_id: int, bookie_id: str) -> bool:
+    """Whether the bookie is one of the ledger's."""
+    metadata = await client.metadata(ledger_id)
+    return any(bookie_id in each for each in metadata.ensembles.values())
+
+
 async def needed(
     client: BookkeeperClient, store: ZooKeeperMetadataStore, ledgers: list[int], lost: str
 ) -> bool:
     """Whether something is left to do."""
     for ledger_id in ledgers:
-        if any(lost in each for each in (await client.metadata(ledger_id)).ensembles.values()):
+        if await holds(client, ledger_id, lost):
             return True
     return bool(await store.children(tree.TASKS))
