@@ -35,6 +35,7 @@ from geminga_bookie.errors import (
 )
 from geminga_bookie.inprocess import InProcessBookie, open_bookie
 from geminga_bookie.storage import ledger_table
+from geminga_bookie.storage.ledger_directory import LedgerDirectory, Sealed
 from geminga_bookie.storage.ledger_loading import PENDING_BYTES
 from geminga_bookie.storage.ledger_table import LedgerTable
 from geminga_bookie.storage.location_index import LocationIndex
@@ -299,15 +300,32 @@ def _size(state: ledger_table.LedgerRuntime) -> int:
     return state.measure()
 
 
-async def test_changed_records_fill_the_write_cache(tmp_path: Path) -> None:
-    """Fences and keys of many ledgers are flushed before they take more memory than entries may."""
+async def test_changed_records_fill_the_write_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fences and keys of many ledgers are flushed before they take more memory than entries may;
+    those that came during a flush right after it.
+    """
+    all_came = threading.Event()
+    flush = LedgerDirectory.flush
+
+    def slow(store: LedgerDirectory, sealed: Sealed) -> None:
+        all_came.wait()
+        flush(store, sealed)
+
+    monkeypatch.setattr(LedgerDirectory, "flush", slow)
     options = small_options(tmp_path, write_cache_bytes=400_000)
     async with open_bookie(options) as port:
         bookie = cast(InProcessBookie, port)
-        for ledger_id in range(20):
-            await port.fence(ledger_id, bytes(50_000))
-        await until(lambda: bookie.checkpointer.checkpoints)
-        await until(lambda: bookie.storage.stores[0].active.record_bytes < 250_000)
+        store = bookie.storage.stores[0]
+        try:
+            for ledger_id in range(20):
+                await port.fence(ledger_id, bytes(50_000))
+            assert store.is_full
+        finally:
+            all_came.set()
+        await until(lambda: bookie.checkpointer.checkpoints >= 2)
+        assert not store.is_full
 
 
 async def test_entries_alone_change_no_record(

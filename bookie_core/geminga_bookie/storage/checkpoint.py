@@ -77,6 +77,10 @@ class Checkpointer:
                 continue
             if not await self._flush_sealed():
                 times = 0
+                # What came during the flush may have been too much for one half, with nothing
+                # behind it that would notice.
+                if any(store.is_full for store in self._storage.stores):
+                    self.seal()
                 continue
             times = min(max(1, 2 * times), RETRY_TIMES_MAX)
             with trio.move_on_after(RETRY_S * times):
