@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from pathlib import Path
 from typing import cast
 
@@ -95,6 +96,19 @@ def test_a_window_grows_again_when_readers_end() -> None:
         load(0, first)
     assert cache.window_bytes_max() == CACHE_BYTES // 4
     assert ReadCache(0).window_bytes_max() == WINDOW_BYTES_MIN
+
+
+def test_many_ledgers_of_which_little_was_read_are_evicted_at_once() -> None:
+    """The loop must not be held: a look at all of them for each eviction took minutes here."""
+    cache = ReadCache(CACHE_BYTES)
+    for ledger_id in range(100_000):
+        cache.put(ledger_id, [CachedBlock(0, [b"", b""], 320)])
+        cache.get(ledger_id, 0, 1, 1)
+    started = time.thread_time()
+    cache.put(-1, [CachedBlock(0, [b""], 5 * 1024 * KIB)])
+    cache.window_bytes_max()
+    assert time.thread_time() - started < 0.5
+    assert cache.size_bytes <= CACHE_BYTES
 
 
 async def test_reads_that_wait_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

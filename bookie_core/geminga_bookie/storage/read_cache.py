@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections import OrderedDict
+from itertools import islice
 from typing import NamedTuple
 
 from geminga_bookie.storage.write_cache import take_bounded
@@ -12,6 +13,8 @@ IDLE_CACHES = 8
 """A ledger counts as no longer read after this many cache sizes were loaded since its last read."""
 WINDOW_BYTES_MIN = 128 * 1024
 """Read-ahead below this size is not worth its read."""
+SEARCHED_MAX = 256
+"""Ledgers that are looked at for one put."""
 
 
 class CachedBlock(NamedTuple):
@@ -51,7 +54,8 @@ class ReadCache:
 
     First, ledgers that are no longer read. Then the oldest block of a ledger above its equal share,
     except its last two windows, as a reader is still in one when the other is loaded. Then a block
-    of another ledger that its reader has passed. Otherwise the least recently read ledger's.
+    that its reader has passed, of the ledgers that were not read for longest. Otherwise the least
+    recently read ledger's.
     """
 
     def __init__(self, size_bytes_max: int) -> None:
@@ -113,7 +117,9 @@ class ReadCache:
         """How much may be read ahead at once, so that two windows of each ledger that was read
         since the cache was filled anew have room."""
         readers = 1
-        for ledger in reversed(self._ledgers.values()):
+        # With more of them the answer is the same.
+        most = self._size_bytes_max // (2 * WINDOW_BYTES_MIN)
+        for ledger in islice(reversed(self._ledgers.values()), most):
             if self._loaded_bytes - ledger.used_at > self._size_bytes_max:
                 break
             readers += 1
@@ -138,13 +144,14 @@ class ReadCache:
             ledger.read_to = block.first + len(block.packets)
         needed = ledger.window_bytes + window_bytes
         ledger.window_bytes = window_bytes
+        passed = self._passed(ledger_id) if self.size_bytes > self._size_bytes_max else []
         while self.size_bytes > self._size_bytes_max:
-            victim = self._victim(ledger_id, needed)
+            victim = self._victim(ledger_id, needed, passed)
             self._evict(victim, next(iter(self._ledgers[victim].blocks)))
             if not self._ledgers[victim].blocks:
                 del self._ledgers[victim]
 
-    def _victim(self, ledger_id: int, needed_bytes: int) -> int:
+    def _victim(self, ledger_id: int, needed_bytes: int, passed: list[int]) -> int:
         """The ledger whose oldest block is evicted for blocks of that size of `ledger_id`."""
         oldest, unused = next(iter(self._ledgers.items()))
         if self._loaded_bytes - unused.used_at > IDLE_CACHES * self._size_bytes_max:
@@ -153,11 +160,27 @@ class ReadCache:
         own = self._ledgers.get(ledger_id)
         if own is not None and own.size_bytes > share:
             return ledger_id
-        for each, ledger in self._ledgers.items():
-            block = ledger.blocks[next(iter(ledger.blocks))]
-            if each != ledger_id and block.first + len(block.packets) <= ledger.next_entry:
-                return each
-        return oldest
+        while passed and not self._is_passed(passed[-1]):
+            passed.pop()
+        return passed[-1] if passed else oldest
+
+    def _passed(self, ledger_id: int) -> list[int]:
+        """Other ledgers whose oldest block was read to its end; the least recently read one is the
+        last.
+        """
+        found = [
+            each
+            for each in islice(self._ledgers, SEARCHED_MAX)
+            if each != ledger_id and self._is_passed(each)
+        ]
+        return found[::-1]
+
+    def _is_passed(self, ledger_id: int) -> bool:
+        ledger = self._ledgers.get(ledger_id)
+        if ledger is None:
+            return False
+        block = ledger.blocks[next(iter(ledger.blocks))]
+        return block.first + len(block.packets) <= ledger.next_entry
 
     def _evict(self, ledger_id: int, first: int) -> None:
         ledger = self._ledgers[ledger_id]
