@@ -48,9 +48,10 @@ async def run_elected(
             raise SessionExpired("the metadata store is closed")
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_stand, store, candidate, session.epoch, lead)
+                scope = nursery.cancel_scope
+                nursery.start_soon(_stand, store, candidate, session.epoch, lead, scope)
                 await _changed(store, session.epoch)
-                nursery.cancel_scope.cancel()
+                scope.cancel()
         except* MetadataError as errors:
             _log.warning("the auditor's election can't be read: %s", errors.exceptions[0])
         await trio.sleep(RETRY_S)
@@ -64,9 +65,13 @@ async def _changed(store: MetadataStore, epoch: int) -> None:
 
 
 async def _stand(
-    store: MetadataStore, candidate: str, epoch: int, lead: Callable[[], Awaitable[None]]
+    store: MetadataStore,
+    candidate: str,
+    epoch: int,
+    lead: Callable[[], Awaitable[None]],
+    scope: trio.CancelScope,
 ) -> None:
-    """Vote, wait for the turn, lead while the vote is there."""
+    """Vote, wait for the turn, lead while the vote is there; then cancel the scope."""
     async with store.watch(tree.ELECTION) as changes, trio.open_nursery() as nursery:
         is_leading = False
         vote = await _vote(store, candidate, epoch)
@@ -84,7 +89,7 @@ async def _stand(
                 while changes.statistics().current_buffer_used:
                     changes.receive_nowait()
         _log.warning("the vote %s is gone: not the auditor any more", vote)
-        nursery.cancel_scope.cancel()
+        scope.cancel()
 
 
 async def _vote(store: MetadataStore, candidate: str, epoch: int) -> str:

@@ -139,6 +139,11 @@ async def test_one_is_elected_and_the_next_follows(autojump_clock: object) -> No
         await second.delete(f"{tree.ELECTION}/{votes[0]}")
         await trio.sleep(10)
         assert leading == ["one"]
+        # The one whose vote was deleted stands again, in the same session.
+        votes = tree.in_order(await first.children(tree.ELECTION))
+        await second.delete(f"{tree.ELECTION}/{votes[0]}")
+        await trio.sleep(10)
+        assert leading == ["two"]
         nursery.cancel_scope.cancel()
 
 
