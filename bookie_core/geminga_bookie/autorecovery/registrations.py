@@ -24,9 +24,10 @@ class Registered:
 
 
 async def read_registered(store: MetadataStore) -> Registered:
-    """Read the registrations. A bookie that turns read-only between the two reads registers there
-    before it leaves the others, so that it is never missed. Raises MetadataError.
+    """Read the registrations. A bookie whose mode changes registers in the new one before it leaves
+    the old one: between two reads of the read-only ones it is never missed. Raises MetadataError.
     """
+    before = await store.children(paths.readonly())
     writable = frozenset(await store.children(paths.available())) - {paths.READONLY}
     readonly = frozenset(await store.children(paths.readonly()))
-    return Registered(writable, readonly)
+    return Registered(writable, readonly.union(before) - writable)
