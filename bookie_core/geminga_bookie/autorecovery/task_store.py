@@ -124,8 +124,7 @@ class TaskStore:
         """Lock a ledger for the session of that epoch. None if another has it, or nobody marked it.
         Raises SessionExpired.
         """
-        task = await self.read(ledger_id)
-        if task is None or ledger_id in self._held:
+        if ledger_id in self._held:
             return None
         path = tree.lock(ledger_id)
         is_doubtful = ledger_id in self._doubtful
@@ -137,6 +136,12 @@ class TaskStore:
             if node is None or not node.stat.created_by_self:
                 self._doubtful.discard(ledger_id)
                 return None
+        # Read under the lock: one that was read before may have been completed by another worker,
+        # and its ledger marked again, with a version that looks the same.
+        task = await self.read(ledger_id)
+        if task is None:
+            await self.release(ledger_id)
+            return None
         self._doubtful.discard(ledger_id)
         self._held.add(ledger_id)
         return task
