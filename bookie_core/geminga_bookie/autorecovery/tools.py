@@ -23,7 +23,8 @@ from geminga_bookie.client.directory import BookieDirectory
 from geminga_bookie.client.metadata_store import LedgerMetadataStore
 from geminga_bookie.errors import NoSuchLedger
 from geminga_protocol.bookkeeper import paths
-from geminga_runtime.metadata.api import MetadataStore, NoNode
+from geminga_runtime.metadata.api import MetadataError, MetadataStore, NoNode
+from geminga_runtime.settings import ConfigError
 
 POLL_S = 5.0
 COOKIES = f"{paths.ROOT}/cookies"
@@ -63,10 +64,19 @@ class Recovery(NamedTuple):
 
 
 async def on_cluster(config: AutoRecoveryConfig, act: Callable[[Cluster], Awaitable[int]]) -> int:
-    """Call with the cluster; returns the exit code. Raises ConfigError, MetadataError."""
+    """Call with the cluster; returns the exit code. Raises ConfigError, MetadataError, ToolFailed,
+    not in a group.
+    """
     owner = config.daemon.owner()
-    async with open_cluster(config) as (store, bookies):
-        return await act(Cluster(store, bookies, TaskStore(store, owner), config.options))
+    refusal: BaseException
+    try:
+        async with open_cluster(config) as (store, bookies):
+            return await act(Cluster(store, bookies, TaskStore(store, owner), config.options))
+    except* (ConfigError, MetadataError, ToolFailed) as group:
+        refusal = group
+        while isinstance(refusal, BaseExceptionGroup):
+            refusal = refusal.exceptions[0]
+    raise refusal
 
 
 async def list_bookies(at: Cluster, *, writable: bool, readonly: bool) -> int:

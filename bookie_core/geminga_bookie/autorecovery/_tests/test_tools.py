@@ -16,6 +16,9 @@ from geminga_bookie.autorecovery.tools import Cluster, Recovery, Shown, ToolFail
 from geminga_bookie.cli import bookieshell
 from geminga_bookie.client.api import LedgerOptions, LedgerState
 from geminga_bookie.client.append import append_durably
+from geminga_runtime.metadata.api import StoreUnavailable
+from geminga_runtime.metadata.memory import MemoryMetadataStore
+from geminga_runtime.metadata.zookeeper import ZooKeeperMetadataStore
 from geminga_runtime.settings import ConfigError
 
 
@@ -182,6 +185,25 @@ def test_wrong_arguments(arguments: list[str], said: str) -> None:
     done = CliRunner().invoke(bookieshell, arguments)
     assert done.exit_code == 2
     assert said in done.output
+
+
+async def test_what_a_command_refuses_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a group of them, which nobody would print as one sentence."""
+
+    async def opened(*_: object, **__: object) -> MemoryMetadataStore:
+        return MemoryMetadataStore()
+
+    monkeypatch.setattr(ZooKeeperMetadataStore, "open", opened)
+    config = load_config(None, {}, {"zkServers": "nowhere:1"})
+    with pytest.raises(ToolFailed, match="not set"):
+        await tools.on_cluster(config, lambda at: tools.delay(at, None))
+    with pytest.raises(StoreUnavailable, match="away"):
+        await tools.on_cluster(config, _fail)
+    assert await tools.on_cluster(config, tools.who_is_auditor) == 1
+
+
+async def _fail(_: Cluster) -> int:
+    raise StoreUnavailable("away")
 
 
 def test_the_store_of_apaches_keys() -> None:
