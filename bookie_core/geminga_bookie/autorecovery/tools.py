@@ -165,9 +165,10 @@ async def trigger_audit(at: Cluster) -> int:
 
 
 async def decommission(at: Cluster, bookie_id: str, poll_s: float = POLL_S) -> int:
-    """Wait until no ledger needs the bookie any more, then delete its cookie."""
-    if bookie_id in await read_registered(at.store):
-        raise ToolFailed(f"bookie {bookie_id} is running: stop it first")
+    """Wait until no ledger needs the bookie any more, then delete its cookie, unless it was started
+    meanwhile: it may have got new ledgers, and could never start again.
+    """
+    await _require_stopped(at, bookie_id)
     await trigger_audit(at)
     before = math.inf
     while left := await _count_needed(at, bookie_id):
@@ -175,12 +176,19 @@ async def decommission(at: Cluster, bookie_id: str, poll_s: float = POLL_S) -> i
             at.say(f"{left} ledgers need bookie {bookie_id} still")
             before = left
         await trio.sleep(poll_s)
+        await _require_stopped(at, bookie_id)
+    await _require_stopped(at, bookie_id)
     try:
         await at.store.delete(f"{COOKIES}/{bookie_id}")
         at.say(f"Cookie of the decommissioned bookie: {bookie_id} is deleted successfully")
     except NoNode:
         at.say(f"Bookie {bookie_id} is decommissioned; it had no cookie")
     return 0
+
+
+async def _require_stopped(at: Cluster, bookie_id: str) -> None:
+    if bookie_id in await read_registered(at.store):
+        raise ToolFailed(f"bookie {bookie_id} is running: stop it first")
 
 
 async def _count_needed(at: Cluster, bookie_id: str) -> int:

@@ -16,6 +16,7 @@ from geminga_bookie.autorecovery.tools import Cluster, Recovery, Shown, ToolFail
 from geminga_bookie.cli import bookieshell
 from geminga_bookie.client.api import LedgerOptions, LedgerState
 from geminga_bookie.client.append import append_durably
+from geminga_protocol.bookkeeper import underreplication as tree
 from geminga_runtime.metadata.api import StoreUnavailable
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 from geminga_runtime.metadata.zookeeper import ZooKeeperMetadataStore
@@ -121,6 +122,30 @@ async def test_a_stopped_bookie_is_decommissioned(autojump_clock: object) -> Non
     await world.check_whole(ledger.ledger_id)
     assert terminal.printed()[-1].startswith("Cookie of the decommissioned bookie")
     assert await world.store.children(tools.COOKIES) == []
+
+
+async def test_a_bookie_that_starts_meanwhile_keeps_its_cookie(autojump_clock: object) -> None:
+    """Without it, it could never start again, with the new ledgers that it got."""
+    world = World(4)
+    await world.register()
+    ledger = await world.ledger((3, 3, 2), 10)
+    stopped = world.peer(ledger.ensembles[0][1])
+    await world.tasks.prepare()
+    await world.store.put(tree.VOTE, tree.encode_vote("auditor"), -1, sequential=True)
+    await world.remove(stopped)
+    cookie = f"{tools.COOKIES}/{stopped.bookie_id}"
+    await world.store.put(cookie, b"4\n")
+
+    async def start_again() -> None:
+        await trio.sleep(tools.POLL_S / 2)
+        await world.register(stopped)
+        await world.client.delete(ledger.ledger_id)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(start_again)
+        with pytest.raises(ToolFailed, match="is running"):
+            await tools.decommission(Terminal(world).at, stopped.bookie_id)
+    assert await world.store.exists(cookie)
 
 
 async def test_without_an_auditor_nothing_is_waited_for() -> None:
