@@ -23,6 +23,7 @@ from geminga_bookie.client.directory import BookieDirectory
 from geminga_bookie.client.metadata_store import LedgerMetadataStore
 from geminga_bookie.errors import NoSuchLedger
 from geminga_protocol.bookkeeper import paths
+from geminga_protocol.errors import RemoteProtocolError
 from geminga_runtime.metadata.api import MetadataError, MetadataStore, NoNode
 from geminga_runtime.settings import ConfigError
 
@@ -192,21 +193,25 @@ async def _require_stopped(at: Cluster, bookie_id: str) -> None:
 
 
 async def _count_needed(at: Cluster, bookie_id: str) -> int:
-    """Of how many ledgers the bookie has entries, or may get some."""
+    """Of how many ledgers the bookie has entries, or may get some. Raises ToolFailed."""
     count = 0
 
     async def add(_: LedgerMetadata) -> None:
         nonlocal count
         count += 1
 
-    await _each_needed(at, bookie_id, add)
+    if await _each_needed(at, bookie_id, add):
+        raise ToolFailed(f"it can't be told whether these ledgers need bookie {bookie_id}")
     return count
 
 
 async def _each_needed(
     at: Cluster, bookie_id: str, act: Callable[[LedgerMetadata], Awaitable[None]]
-) -> None:
-    """Call with each ledger of which the bookie has entries, or may get some."""
+) -> int:
+    """Call with each ledger of which the bookie has entries, or may get some; returns how many
+    ledgers have no valid metadata.
+    """
+    invalid = 0
     ledgers = LedgerMetadataStore(at.store)
     async with aclosing(ledgers.ids()) as ids:
         async for ledger_id in ids:
@@ -214,8 +219,13 @@ async def _each_needed(
                 metadata = (await ledgers.read(ledger_id)).metadata
             except NoSuchLedger:
                 continue
+            except RemoteProtocolError as error:
+                at.say(f"ledger {ledger_id} has no valid metadata: {error}")
+                invalid += 1
+                continue
             if bookie_id in holders(metadata):
                 await act(metadata)
+    return invalid
 
 
 async def recover(at: Cluster, wanted: Recovery) -> int:
@@ -240,8 +250,8 @@ async def recover(at: Cluster, wanted: Recovery) -> int:
             result = "left to the worker that has it" if outcome is None else outcome.value
         at.say(f"ledger {metadata.ledger_id}: {result}")
 
-    await _each_needed(at, wanted.bookie_id, recover_one)
-    return int(failed > 0)
+    invalid = await _each_needed(at, wanted.bookie_id, recover_one)
+    return int(failed + invalid > 0)
 
 
 async def _recover_ledger(

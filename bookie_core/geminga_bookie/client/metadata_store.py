@@ -10,6 +10,7 @@ import trio
 from geminga_bookie.client.api import DigestType, LedgerMetadata, LedgerState
 from geminga_bookie.errors import MetadataConflict, NoSuchLedger
 from geminga_protocol.bookkeeper import ledger_metadata, paths
+from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.pb.bookkeeper_metadata_pb2 import LedgerMetadataFormat
 from geminga_runtime.metadata.api import (
     MUST_NOT_EXIST,
@@ -141,7 +142,7 @@ def decode(ledger_id: int, value: bytes) -> LedgerMetadata:
     """Raises RemoteProtocolError for an invalid value."""
     info = ledger_metadata.parse(value)
     state = LedgerState(info.state)
-    return LedgerMetadata(
+    found = LedgerMetadata(
         ledger_id=ledger_id,
         ensemble_size=info.ensembleSize,
         write_quorum=info.quorumSize,
@@ -155,3 +156,21 @@ def decode(ledger_id: int, value: bytes) -> LedgerMetadata:
         custom_metadata={entry.key: entry.value for entry in info.customMetadata},
         ctime_ms=info.ctime,
     )
+    _check(found)
+    return found
+
+
+def _check(metadata: LedgerMetadata) -> None:
+    """Raises RemoteProtocolError if entries can't be placed by this metadata."""
+    size, write = metadata.ensemble_size, metadata.write_quorum
+    if not 1 <= metadata.ack_quorum <= write <= size:
+        raise RemoteProtocolError(
+            f"ledger metadata have quorums {write} and {metadata.ack_quorum} of {size} bookies"
+        )
+    if 0 not in metadata.ensembles:
+        raise RemoteProtocolError("ledger metadata have no bookies for the first entry")
+    for first, bookies in metadata.ensembles.items():
+        if len(bookies) != size:
+            raise RemoteProtocolError(
+                f"ledger metadata have {len(bookies)} instead of {size} bookies from entry {first}"
+            )

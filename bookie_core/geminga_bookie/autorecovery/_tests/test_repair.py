@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
 import trio
 import trio.testing
 
 from geminga_bookie.autorecovery._tests.world import Bookie, Mute, World
-from geminga_bookie.client.api import LedgerOptions, LedgerState
+from geminga_bookie.client.api import LedgerMetadata, LedgerOptions, LedgerState
 from geminga_bookie.client.append import append_durably
+from geminga_bookie.client.metadata_store import encode
+from geminga_protocol.bookkeeper import paths
 from geminga_protocol.bookkeeper import underreplication as tree
 
 SIZES = [(3, 3, 2), (4, 2, 2), (5, 3, 2)]
@@ -194,6 +199,32 @@ async def test_a_task_marked_again_meanwhile_stays(autojump_clock: object) -> No
     assert not await world.tasks.complete(task)
     assert await world.marked() == [before.ledger_id]
     await session.aclose()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda known: replace(known, ensembles={}, state=LedgerState.OPEN),
+        lambda known: replace(known, ensembles={0: ("b0:3181", "b1:3181")}),
+        lambda known: replace(known, ensembles={3: known.ensembles[0]}),
+        lambda known: replace(known, ack_quorum=4),
+    ],
+)
+async def test_metadata_that_place_no_entries_hold_nothing_up(
+    autojump_clock: object, change: Callable[[LedgerMetadata], LedgerMetadata]
+) -> None:
+    """They must end no daemon, nor the bookie whose process it is in."""
+    world = World(4)
+    await world.register()
+    wrong, good = [await world.ledger((3, 3, 2), 10) for _ in range(2)]
+    await world.store.put(paths.ledger(wrong.ledger_id), encode(change(wrong)))
+    await world.kill(world.peer("b0:3181"))
+    await world.tasks.publish(wrong.ledger_id, [])
+    await world.tasks.publish(good.ledger_id, [])
+    await world.audit()
+    await world.work()
+    await world.check_whole(good.ledger_id)
+    assert await world.marked() == [wrong.ledger_id]
 
 
 async def test_a_deleted_ledger_needs_nothing(autojump_clock: object) -> None:

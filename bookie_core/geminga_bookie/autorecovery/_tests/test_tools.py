@@ -16,6 +16,7 @@ from geminga_bookie.autorecovery.tools import Cluster, Recovery, Shown, ToolFail
 from geminga_bookie.cli import bookieshell
 from geminga_bookie.client.api import LedgerOptions, LedgerState
 from geminga_bookie.client.append import append_durably
+from geminga_protocol.bookkeeper import paths
 from geminga_protocol.bookkeeper import underreplication as tree
 from geminga_runtime.metadata.api import StoreUnavailable
 from geminga_runtime.metadata.memory import MemoryMetadataStore
@@ -183,6 +184,28 @@ async def test_a_bookie_is_recovered_by_hand() -> None:
         assert common not in metadata.ensembles[0]
     assert await world.marked() == []
     assert await world.tasks.locked() == set()
+
+
+async def test_metadata_that_are_not_valid_are_told(autojump_clock: object) -> None:
+    """The other ledgers are recovered; but the bookie can't be told to be needed no more."""
+    world = World(5)
+    await world.register()
+    ledger = await world.ledger((3, 3, 2), 10)
+    bookie_id = ledger.ensembles[0][0]
+    await world.store.put(paths.ledger(ledger.ledger_id + 1), b"?")
+    terminal = Terminal(world)
+    assert await tools.recover(terminal.at, Recovery(bookie_id)) == 1
+    said = f"ledger {ledger.ledger_id + 1} has no valid metadata"
+    assert [line.partition(":")[0] for line in terminal.printed()] == [
+        f"ledger {ledger.ledger_id}",
+        said,
+    ]
+    await world.check_whole(ledger.ledger_id)
+    await world.kill(world.peer(bookie_id))
+    await world.tasks.prepare()
+    await world.store.put(tree.VOTE, tree.encode_vote("auditor"), -1, sequential=True)
+    with pytest.raises(ToolFailed, match="can't be told"):
+        await tools.decommission(terminal.at, bookie_id)
 
 
 async def test_what_cannot_be_recovered_stays_marked() -> None:
