@@ -4,7 +4,7 @@ first and the last entry only).
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import trio
@@ -36,6 +36,9 @@ some time."""
 LIST_AGAIN_S = 3600.0
 LISTED_ENTRIES_MAX = 1_000_000
 """Entries of longer ledgers are read instead: a list would need too much memory."""
+
+ENTRIES_AT_ONCE = 10_000
+"""Entries that are looked for in a list without a pause: others share the loop."""
 
 RUNS_MAX = 10_000
 """Missing runs that one inspection reports of a place; the next one finds the rest."""
@@ -96,7 +99,7 @@ class Inspector:
                 listed = await self._listed(port, metadata)
                 for fragment, place in held:
                     if listed is not None:
-                        missing = _runs(_not_in(listed, share(metadata, fragment, place)))
+                        missing = await not_in(listed, share(metadata, fragment, place))
                     else:
                         missing = await look.read(port, fragment, place, every=is_suspect)
                     if missing:
@@ -114,7 +117,9 @@ class Inspector:
             return None
         with trio.move_on_after(LIST_TIMEOUT_S):
             try:
-                return set(await port.list_entries(metadata.ledger_id))
+                entry_ids = await port.list_entries(metadata.ledger_id)
+                await trio.lowlevel.checkpoint()
+                return set(entry_ids)
             except NoSuchLedger:
                 return set()
             except BookieUnavailable:
@@ -188,18 +193,23 @@ def _edges(runs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return [(first, first + 1)] if first == last else [(first, first + 1), (last, last + 1)]
 
 
-def _not_in(listed: Container[int], runs: Iterable[tuple[int, int]]) -> Iterator[int]:
-    return (each for first, end in runs for each in range(first, end) if each not in listed)
-
-
-def _runs(entries: Iterable[int]) -> list[tuple[int, int]]:
-    """Ascending entries as runs."""
-    runs: list[tuple[int, int]] = []
-    for entry_id in entries:
-        _extend(runs, entry_id)
-        if len(runs) > RUNS_MAX:
-            return runs[:-1]
-    return runs
+async def not_in(listed: Container[int], runs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Runs of the entries that aren't listed, of RUNS_MAX the first ones."""
+    missing: list[tuple[int, int]] = []
+    looked = 0
+    for first, end in runs:
+        for at in range(first, end, ENTRIES_AT_ONCE):
+            part = range(at, min(end, at + ENTRIES_AT_ONCE))
+            for entry_id in part:
+                if entry_id not in listed:
+                    _extend(missing, entry_id)
+            looked += len(part)
+            if looked >= ENTRIES_AT_ONCE:
+                looked = 0
+                await trio.lowlevel.checkpoint()
+            if len(missing) > RUNS_MAX:
+                return missing[:RUNS_MAX]
+    return missing
 
 
 def _extend(runs: list[tuple[int, int]], entry_id: int) -> None:

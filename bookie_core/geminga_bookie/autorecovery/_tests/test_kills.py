@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from typing import NamedTuple
 
 import pytest
@@ -201,12 +201,16 @@ def lasting_lock(patch: pytest.MonkeyPatch) -> None:
 
 def edges_only(patch: pytest.MonkeyPatch) -> None:
     """Entries in the middle of a fragment are not looked for."""
-    patch.setattr(inspection, "_not_in", lambda listed, runs: _edges_not_in(listed, list(runs)))
+    original = inspection.not_in
 
+    async def edges_not_in(
+        listed: set[int], share: Iterable[tuple[int, int]]
+    ) -> list[tuple[int, int]]:
+        runs = list(share)
+        edges = dict.fromkeys((runs[0][0], runs[-1][1] - 1))
+        return await original(listed, [(each, each + 1) for each in edges])
 
-def _edges_not_in(listed: set[int], runs: list[tuple[int, int]]) -> list[int]:
-    edges = [runs[0][0], runs[-1][1] - 1]
-    return [each for each in edges if each not in listed]
+    patch.setattr(inspection, "not_in", edges_not_in)
 
 
 def done_at_once(patch: pytest.MonkeyPatch) -> None:
