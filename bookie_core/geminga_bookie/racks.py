@@ -60,5 +60,6 @@ def _rack(info: object) -> str | None:
     rack = info.get("rack") if isinstance(info, dict) else None
     if not isinstance(rack, str) or not rack.strip(" /"):
         return None
-    rack = rack.strip()
+    # Without the slash at the end, as Apache's NodeBase: with it, it would be another rack.
+    rack = rack.strip().rstrip("/")
     return rack if rack.startswith("/") else f"/{rack}"

@@ -171,7 +171,7 @@ async def test_racks_are_followed(caplog: pytest.LogCaptureFixture) -> None:
     store = Store()
     for name in ("b1", "b2", "b3"):
         await store.put(f"{AVAILABLE}/{name}:3181", b"")
-    await store.put(BOOKIES, racks_json(b1="/r1", b2=" r2 ", b3="/"))
+    await store.put(BOOKIES, racks_json(b1="/r1/", b2=" r2 ", b3="/"))
     async with open_registered_bookies(store) as bookies:
         rules = bookies.rules()
         assert rules.groups == {"default": {"b1:3181", "b2:3181", "b3:3181"}}
