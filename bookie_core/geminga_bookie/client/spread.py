@@ -58,21 +58,37 @@ class _Search:
         self._demand = demand
         self._free = [place for place, each in enumerate(ensemble) if each is None]
         self._steps = 0
-        self._racks_in = self._known_racks() if rules.options.by_region else {}
+        self._racks_in = self._known_racks()
 
     def _known_racks(self) -> dict[str, int]:
         """By region: in how many racks its bookies are."""
-        known = {each for order in self._orders.values() for each in order}.union(self._ensemble)
+        known = {each for order in self._orders.values() for each in order}
+        known.update(each for each in self._ensemble if each is not None)
         found: dict[str, set[str]] = {}
-        for bookie_id in known - {None}:
-            region = self._rules.region(bookie_id or "")
-            found.setdefault(region, set()).add(self._rules.rack(bookie_id or ""))
+        for bookie_id in known:
+            region = self._rules.region(bookie_id) if self._rules.options.by_region else ""
+            found.setdefault(region, set()).add(self._rules.rack(bookie_id))
         return {region: len(racks) for region, racks in found.items()}
 
     def run(self) -> list[str] | None:
-        if not self._place(0):
+        if not self._is_possible() or not self._place(0):
             return None
         return [each for each in self._ensemble if each is not None]
+
+    def _is_possible(self) -> bool:
+        """Whether there are racks and regions enough: a search would only find out step by step
+        that there aren't.
+        """
+        _, write, ack = self._quorums
+        if not self._rules.options.by_region:
+            return sum(self._racks_in.values()) >= self._demand.racks
+        regions = len(self._racks_in)
+        if self._demand.regions <= 1 or not regions:
+            return True
+        # At best a write quorum has equal shares of all regions; see `_meets`.
+        each, more = divmod(write, regions)
+        fewer = self._demand.regions - 1
+        return fewer * each + min(fewer, more) < ack
 
     def _place(self, at: int) -> bool:
         if at == len(self._free):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from itertools import permutations
 
@@ -60,6 +61,23 @@ def change(known: PlacementRules, ensemble: list[str], failed: set[str], *sizes:
 def spans(ensemble: list[str], write: int, racks: dict[str, str], count: int) -> bool:
     doubled = [racks[each] for each in ensemble * 2]
     return all(len(set(doubled[n : n + write])) >= count for n in range(len(ensemble)))
+
+
+def test_too_few_regions_are_found_without_a_search() -> None:
+    """Each new ledger asks again while a region is away, and the broker's loop waits meanwhile."""
+    everybody = [*A, *B, *(f"c{n}" for n in range(85))]
+    racks = {each: f"/region{n % 3}/rack{n % 18}" for n, each in enumerate(everybody)}
+    options = PlacementOptions(
+        by_rack=False, by_region=True, min_racks=5, regions=frozenset("abc"), min_regions=3
+    )
+    started = time.thread_time()
+    with pytest.raises(NotEnoughBookies):
+        choose(rules(options, racks), 5, 5, 4, bookies=everybody)
+    ensemble = everybody[:5]
+    with pytest.raises(NotEnoughBookies):
+        change(rules(options, racks), ensemble, set(ensemble), 5, 5, 4)
+    assert time.thread_time() - started < 0.1
+    assert len(choose(rules(options, racks), 5, 5, 5, bookies=everybody)) == 5
 
 
 def test_each_write_quorum_has_two_racks() -> None:
