@@ -78,6 +78,8 @@ class Auditor:
         self._delay_s = options.lost_bookie_delay_s
         self._wakeup = Wakeup()
         self._forced = False
+        self._changes = 0
+        """How often the registrations changed."""
 
     async def run(self) -> None:
         """Audit, for ever."""
@@ -100,6 +102,7 @@ class Auditor:
         async with self._store.watch(paths.available()) as changes:
             self._wakeup.set()
             async for _ in changes:
+                self._changes += 1
                 await trio.sleep(SETTLE_S)
                 self._wakeup.set()
 
@@ -152,6 +155,7 @@ class Auditor:
         """Mark the ledgers of lost bookies. Bookies that are away for less than the delay are left
         out, unless forced. Raises MetadataError.
         """
+        changes = self._changes
         registered = await read_registered(self._store)
         lost: set[str] = set()
         marked = 0
@@ -171,11 +175,13 @@ class Auditor:
                 marked += 1
 
         await self._each_ledger(mark)
+        if lost:
+            _log.warning("lost bookies: %s; %d ledgers marked", ", ".join(sorted(lost)), marked)
+        if changes != self._changes:
+            return  # One may have come and gone, with new ledgers: they are looked at again.
         for bookie_id in [*lost, *(list(self._away) if is_forced else ())]:
             self._away.pop(bookie_id, None)
             self._audited.add(bookie_id)
-        if lost:
-            _log.warning("lost bookies: %s; %d ledgers marked", ", ".join(sorted(lost)), marked)
 
     def _is_lost(self, bookie_id: str, now: float) -> bool:
         return self._away.get(bookie_id, -math.inf) + self._delay_s <= now

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Awaitable, Callable
 
 import pytest
 import trio
@@ -15,7 +16,7 @@ from geminga_bookie.autorecovery.election import current_auditor, run_elected
 from geminga_bookie.autorecovery.options import AutoRecoveryOptions
 from geminga_bookie.wire.options import RemoteOptions
 from geminga_protocol.bookkeeper import underreplication as tree
-from geminga_runtime.metadata.api import SessionExpired
+from geminga_runtime.metadata.api import SessionExpired, Stat
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 PATIENT = AutoRecoveryOptions(lost_bookie_delay_s=600, ledger_check_interval_s=0)
@@ -79,6 +80,56 @@ async def test_a_bookie_that_was_lost_before_the_auditor_came(
     assert await world.marked() == []
     await trio.sleep(20)
     assert await world.marked() == [ledger.ledger_id]
+
+
+class PublishingStore(MemoryMetadataStore):
+    """Something happens before the first task is published."""
+
+    meanwhile: Callable[[], Awaitable[None]] | None = None
+
+    async def put(
+        self,
+        path: str,
+        value: bytes,
+        expected_version: int | None = None,
+        *,
+        epoch: int | None = None,
+        sequential: bool = False,
+    ) -> tuple[str, Stat]:
+        meanwhile = self.meanwhile
+        if path.startswith(f"{tree.TASKS}/") and meanwhile is not None:
+            self.meanwhile = None
+            await meanwhile()
+        return await super().put(path, value, expected_version, epoch=epoch, sequential=sequential)
+
+
+async def test_a_bookie_that_comes_and_goes_during_an_audit(
+    autojump_clock: object, nursery: trio.Nursery
+) -> None:
+    """Ledgers that it got meanwhile would stay unmarked until the periodic check."""
+    world = World(3, AutoRecoveryOptions(ledger_check_interval_s=0))
+    await world.register()
+    ledgers = [await world.ledger((3, 3, 2), 5)]
+    store = PublishingStore()
+    store._join(world.store._rows)
+    lost = world.peers[0]
+
+    async def come_and_go() -> None:
+        await world.register(lost)
+        ledgers.append(await world.ledger((3, 3, 2), 5))
+        await trio.sleep(1)
+        await world.remove(lost)
+        await trio.sleep(1)
+
+    nursery.start_soon(world.auditor(store).run)
+    await wait_all_tasks_blocked()
+    store.meanwhile = come_and_go
+    await world.remove(lost)
+    await trio.sleep(600)
+    assert await world.marked() == [each.ledger_id for each in ledgers]
+    task = await world.tasks.read(ledgers[0].ledger_id)
+    await trio.sleep(600)
+    assert await world.tasks.read(ledgers[0].ledger_id) == task, "audited for ever"
 
 
 @pytest.mark.parametrize("delay_s", [0, 600])
