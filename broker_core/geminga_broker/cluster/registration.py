@@ -68,27 +68,28 @@ async def registered(
     value = msgspec.json.encode(record)
     epoch = store.session.epoch
     await may()
-    await _register(store, path, value, epoch)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(_register_again, store, path, value, epoch, may)
-        try:
+    try:
+        await _register(store, path, value, epoch, may)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_register_again, store, path, value, epoch, may)
             yield
-        finally:
             nursery.cancel_scope.cancel()
-            with trio.move_on_after(REMOVE_S, shield=True):
-                try:
-                    await store.delete(path)
-                except MetadataError:  # it is deleted with the session
-                    pass
+    finally:
+        with trio.move_on_after(REMOVE_S, shield=True), suppress(MetadataError):
+            await store.delete(path)  # otherwise it is deleted with the session
 
 
-async def _register(store: MetadataStore, path: str, value: bytes, epoch: int) -> None:
+async def _register(
+    store: MetadataStore, path: str, value: bytes, epoch: int, may: Callable[[], Awaitable[None]]
+) -> None:
     """Make the node anew: one that is there belongs to an earlier session, and would be deleted
-    with it.
+    with it. `may` is asked once more: of two brokers that asked before the other one's node was
+    there, at least one sees it now.
     """
     with suppress(NoNode):
         await store.delete(path)
     await store.put(path, value, MUST_NOT_EXIST, epoch=epoch)
+    await may()
 
 
 async def _register_again(
@@ -101,7 +102,7 @@ async def _register_again(
             while store.session.epoch == epoch:
                 try:
                     await may()
-                    await _register(store, path, value, epoch)
+                    await _register(store, path, value, epoch, may)
                 except MetadataError:
                     await trio.sleep(RETRY_S)
                 else:

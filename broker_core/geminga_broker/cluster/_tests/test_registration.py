@@ -70,6 +70,26 @@ async def test_a_broker_that_must_not_register_again_ends() -> None:
     assert not await store.exists(f"{BROKERS_PATH}/h:8080")
 
 
+async def test_of_two_that_start_at_once_one_ends() -> None:
+    """Both looked for the other one before either was registered."""
+    store = MemoryMetadataStore()
+    path = f"{BROKERS_PATH}/other:8080"
+    asked = 0
+
+    async def may() -> None:
+        nonlocal asked
+        asked += 1
+        if await store.exists(path):
+            raise ConfigError("another one serves")
+        await store.put(path, b"")
+
+    with pytest.raises(ConfigError):
+        async with registered(store, EVERY, may):
+            raise AssertionError("both serve")
+    assert asked == 2
+    assert await store.children(BROKERS_PATH) == ["other:8080"]
+
+
 async def test_a_record_of_an_earlier_session_is_replaced() -> None:
     """It would be deleted with that session."""
     store = MemoryMetadataStore()
