@@ -131,8 +131,8 @@ CANARIES: dict[str, Canary] = {
     ),
     "recovery doesn't fence": _plant(
         _Recovery._fence_one,
-        "self._bookies.port(bookie_id).fence(ledger_id, self._master_key)",
-        "self._bookies.port(bookie_id).read_lac(ledger_id)",
+        "partial(port.fence, ledger_id, self._master_key)",
+        "partial(port.read_lac, ledger_id)",
     ),
     "recovery writes nothing again": _plant(
         _Recovery._write_again, "        written: set[int] = set()\n", "        return\n"
