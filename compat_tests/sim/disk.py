@@ -33,7 +33,6 @@ from geminga_runtime.metadata.api import (
     StoreUnavailable,
 )
 from geminga_runtime.metadata.memory import MemoryMetadataStore
-from geminga_runtime.metadata.tree import PERSISTENT, Put, apply_delete, apply_put, check_put
 
 from .chance import EventLog
 
@@ -241,24 +240,19 @@ class MetadataDoor:
         sequential: bool = False,
     ) -> tuple[str, Stat]:
         session = self._session
-        owner = PERSISTENT if epoch is None else session._session
-        request = Put(path, bytes(value), expected_version, owner, sequential)
-        check_put(request)
+        request = session.put_request(path, value, expected_version, epoch, sequential)
 
         def change() -> tuple[str, Stat]:
-            session._tracker.check_epoch(epoch)
-            made, row, heard = apply_put(session._rows, request, session._clock_ms())
-            session._rows.publish(heard)
-            self._disk.log.add(f"put {made} {row.stat(owner).version}")
-            return made, row.stat(session._session)
+            session.check_epoch(epoch)
+            made, stat = session.put_now(request)
+            self._disk.log.add(f"put {made} {stat.version}")
+            return made, stat
 
         return await self._commit(change)
 
     async def delete(self, path: str, expected_version: int | None = ANY_VERSION) -> None:
-        session = self._session
-
         def change() -> None:
-            session._rows.publish(apply_delete(session._rows, path, expected_version))
+            self._session.delete_now(path, expected_version)
             self._disk.log.add(f"delete {path}")
 
         await self._commit(change)

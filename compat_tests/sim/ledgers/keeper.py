@@ -19,7 +19,6 @@ from geminga_runtime.metadata.api import (
     StoreUnavailable,
 )
 from geminga_runtime.metadata.memory import MemoryMetadataStore
-from geminga_runtime.metadata.tree import PERSISTENT, Put, apply_delete, apply_put, check_put
 from geminga_runtime.waiters import Promise
 
 from .network import Network
@@ -81,13 +80,7 @@ class KeeperDoor:
 
     async def get(self, path: str) -> Node | None:
         """See `MetadataStore.get`."""
-        session = self._session
-
-        def work() -> Node | None:
-            row = session._rows.read(path)
-            return None if row is None else Node(row.value, row.stat(session._session))
-
-        return await self._call(work)
+        return await self._call(lambda: self._session.get_now(path))
 
     async def put(
         self,
@@ -100,25 +93,21 @@ class KeeperDoor:
     ) -> tuple[str, Stat]:
         """See `MetadataStore.put`."""
         session = self._session
-        owner = PERSISTENT if epoch is None else session._session
-        request = Put(path, bytes(value), expected_version, owner, sequential)
-        check_put(request)
-        session._tracker.check_epoch(epoch)
+        request = session.put_request(path, value, expected_version, epoch, sequential)
+        session.check_epoch(epoch)
 
         def work() -> tuple[str, Stat]:
-            made, row, heard = apply_put(session._rows, request, session._clock_ms())
-            session._rows.publish(heard)
-            self._network.log.add(f"{self._owner} put {made} {row.stat(owner).version}")
-            return made, row.stat(session._session)
+            made, stat = session.put_now(request)
+            self._network.log.add(f"{self._owner} put {made} {stat.version}")
+            return made, stat
 
         return await self._call(work)
 
     async def delete(self, path: str, expected_version: int | None = ANY_VERSION) -> None:
         """See `MetadataStore.delete`."""
-        session = self._session
 
         def work() -> None:
-            session._rows.publish(apply_delete(session._rows, path, expected_version))
+            self._session.delete_now(path, expected_version)
             self._network.log.add(f"{self._owner} deleted {path}")
 
         await self._call(work)
@@ -129,7 +118,7 @@ class KeeperDoor:
 
     async def children(self, path: str) -> Sequence[str]:
         """See `MetadataStore.children`."""
-        return await self._call(lambda: self._session._rows.children(path))
+        return await self._call(lambda: self._session.children_now(path))
 
     def watch(
         self, prefix: str, *, events_max: int = 1024

@@ -120,7 +120,7 @@ class MemoryMetadataStore:
 
     def _drop_ephemerals(self) -> None:
         for path in self._rows.owned_by(self._session):
-            self._rows.publish(apply_delete(self._rows, path, ANY_VERSION))
+            self.delete_now(path, ANY_VERSION)
 
     async def _enter(self) -> None:
         await trio.lowlevel.checkpoint()
@@ -133,8 +133,7 @@ class MemoryMetadataStore:
         """MetadataStore.get."""
         check_path(path)
         await self._enter()
-        row = self._rows.read(path)
-        return None if row is None else Node(row.value, row.stat(self._session))
+        return self.get_now(path)
 
     async def put(
         self,
@@ -146,31 +145,66 @@ class MemoryMetadataStore:
         sequential: bool = False,
     ) -> tuple[str, Stat]:
         """MetadataStore.put."""
-        owner = PERSISTENT if epoch is None else self._session
-        request = Put(path, bytes(value), expected_version, owner, sequential)
-        check_put(request)
+        request = self.put_request(path, value, expected_version, epoch, sequential)
         await self._enter()
-        self._tracker.check_epoch(epoch)
-        made, row, heard = apply_put(self._rows, request, self._clock_ms())
-        self._rows.publish(heard)
-        return made, row.stat(self._session)
+        self.check_epoch(epoch)
+        return self.put_now(request)
 
     async def delete(self, path: str, expected_version: int | None = ANY_VERSION) -> None:
         """MetadataStore.delete."""
         check_path(path)
         await self._enter()
-        self._rows.publish(apply_delete(self._rows, path, expected_version))
+        self.delete_now(path, expected_version)
 
     async def exists(self, path: str) -> bool:
         """MetadataStore.exists."""
         check_path(path)
         await self._enter()
-        return self._rows.read(path) is not None
+        return self.get_now(path) is not None
 
     async def children(self, path: str) -> Sequence[str]:
         """MetadataStore.children."""
         check_path(path)
         await self._enter()
+        return self.children_now(path)
+
+    # The same at once and whether available or not, for doors that bring delays of their own.
+
+    def get_now(self, path: str) -> Node | None:
+        """The node as it is."""
+        row = self._rows.read(path)
+        return None if row is None else Node(row.value, row.stat(self._session))
+
+    def put_request(
+        self,
+        path: str,
+        value: bytes,
+        expected_version: int | None,
+        epoch: int | None,
+        sequential: bool,
+    ) -> Put:
+        """What `put_now` takes. Raises ValueError."""
+        owner = PERSISTENT if epoch is None else self._session
+        request = Put(path, bytes(value), expected_version, owner, sequential)
+        check_put(request)
+        return request
+
+    def check_epoch(self, epoch: int | None) -> None:
+        """Raises SessionExpired if it is another session's."""
+        self._tracker.check_epoch(epoch)
+
+    def put_now(self, request: Put) -> tuple[str, Stat]:
+        """Raises as `put`."""
+        made, row, heard = apply_put(self._rows, request, self._clock_ms())
+        self._rows.publish(heard)
+        return made, row.stat(self._session)
+
+    def delete_now(self, path: str, expected_version: int | None) -> None:
+        """Raises as `delete`."""
+        self._rows.publish(apply_delete(self._rows, path, expected_version))
+
+    def children_now(self, path: str) -> Sequence[str]:
+        """Raises as `children`."""
         return self._rows.children(path)
 
     async def aclose(self) -> None:
