@@ -189,7 +189,7 @@ def initialize_cluster_metadata(
             ledger_chroot=local.chroot,
         )
         handler = logging.StreamHandler()
-        handler.addFilter(_OnceEach())
+        handler.setLevel(logging.WARNING)
         logging.basicConfig(format="%(levelname)s %(message)s", handlers=[handler])
         kept = trio.run(_set_up, local_url, configuration_url, session_timeout_ms / 1000, setup)
     except BadName as error:
@@ -199,20 +199,6 @@ def initialize_cluster_metadata(
     click.echo(f"cluster metadata of {cluster!r} is set up")
     if kept:
         click.echo(f"Warning: {cluster!r} exists and keeps its {', '.join(kept)}", err=True)
-
-
-class _OnceEach(logging.Filter):
-    """ZooKeeper's client logs each attempt to connect."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._last = ""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line is not the last one again."""
-        line = record.getMessage()
-        is_new, self._last = line != self._last, line
-        return is_new
 
 
 async def _set_up(

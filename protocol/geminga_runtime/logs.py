@@ -64,6 +64,31 @@ class LineBudget:
         return left_out
 
 
+class Seldom(logging.Filter):
+    """A logger's filter: the same line at most once in `period_s`, e.g. of attempts that fail for
+    hours. `anew` begins a line after which all are news.
+    """
+
+    LINES_MAX = 64
+
+    def __init__(self, period_s: float, anew: str) -> None:
+        super().__init__()
+        self._period_s = period_s
+        self._anew = anew
+        self._written: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the line is written."""
+        line = record.getMessage()[:SHOWN_CHARACTERS_MAX]
+        if line.startswith(self._anew) or len(self._written) >= self.LINES_MAX:
+            self._written.clear()
+        written = self._written.get(line)
+        if written is not None and record.created - written < self._period_s:
+            return False
+        self._written[line] = record.created
+        return True
+
+
 class LineFormatter(logging.Formatter):
     """`2026-01-31T10:20:30.123Z INFO geminga_broker.service text`, times in UTC.
 

@@ -10,6 +10,7 @@ from geminga_runtime.logs import (
     TRACEBACK_CHARACTERS_MAX,
     LineBudget,
     LineFormatter,
+    Seldom,
 )
 
 LONG = "x\n" * (5 << 20)
@@ -58,3 +59,22 @@ def test_a_long_traceback_keeps_its_end() -> None:
     assert len(text) <= TRACEBACK_CHARACTERS_MAX + 1000
     assert text.endswith("the end")
     assert "Traceback" in line_of("a", error=ValueError("b"))
+
+
+def test_a_line_that_comes_again_and_again() -> None:
+    lines = Seldom(60, "connected")
+
+    def written(text: str, at_s: float) -> bool:
+        record = logging.LogRecord("n", logging.WARNING, "p", 1, "%s", (text,), None)
+        record.created = at_s
+        return lines.filter(record)
+
+    assert [written("refused", at_s) for at_s in (0, 1, 59, 60, 61)] == [
+        *(True, False, False, True, False)
+    ]
+    assert written("reset", 61)
+    assert written("connected to h", 62)
+    assert written("refused", 62), "the connection was there meanwhile"
+    assert not written("refused", 63)
+    assert all(written(f"line {number}", 64) for number in range(1000))
+    assert len(lines._written) <= Seldom.LINES_MAX

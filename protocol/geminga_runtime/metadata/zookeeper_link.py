@@ -35,12 +35,15 @@ from kazoo.protocol.serialization import CloseInstance, ReplyHeader, Watch, writ
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
+from geminga_runtime.logs import Seldom
+
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 _log = logging.getLogger(__name__)
 _kazoo_log = logging.getLogger(f"{__name__}.kazoo")
 _kazoo_log.setLevel(logging.INFO)  # its debug lines hold whole values
+_kazoo_log.addFilter(Seldom(60.0, "Zookeeper connection established"))  # it tries once a second
 
 CHANGES_BYTES_MAX = 4 * 1024 * 1024
 """Changes that the loop has not taken yet; further ones are dropped, and said to be."""

@@ -47,8 +47,9 @@ REQUESTS_MAX = 128
 REQUESTS_BYTES_MAX = 16 * 1024 * 1024
 """Bytes of requests under way; further callers wait for room."""
 
-CLOSE_S = 10.0
-"""How long a close waits for the server; then the session ends by its time-out."""
+CLOSE_S = 2.0
+"""How long a close waits for the server; then the session ends by its time-out. A process that is
+stopped while no server answers waits for it."""
 
 
 class ZooKeeperSession:
@@ -91,7 +92,10 @@ class ZooKeeperSession:
             with trio.move_on_after(timeout_s):
                 await self.tracker.wait_session()
                 return
-            raise StoreUnavailable(f"no session with ZooKeeper after {timeout_s:g} s")
+            raise StoreUnavailable(
+                f"no session with ZooKeeper after {timeout_s:g} s: check that it runs, and that "
+                "hosts and ports are those for its clients"
+            )
         except BaseException:
             await self.aclose()
             raise
