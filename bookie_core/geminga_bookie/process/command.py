@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -58,7 +59,15 @@ def bookie(
     if data_dir is not None:
         given["journalDirectories"] = data_dir / "journal"
         given["ledgerDirectories"] = data_dir / "ledgers"
-    run(loaded(load_config, config_file, given))
+
+    def load(
+        file: Path | None, environment: Mapping[str, str], overrides: Mapping[str, str]
+    ) -> BookieConfig:
+        config = load_config(file, environment, overrides)
+        config.metadata.store_url()  # what a new user leaves out is named first
+        return config
+
+    run(loaded(load, config_file, given))
 
 
 def run(config: BookieConfig) -> None:

@@ -4,7 +4,7 @@ defaults except those about memory (spec OP-07, BK-09, BK-10).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
@@ -233,12 +233,17 @@ class BookieConfig:
         indexes = listed(where.indexes)
         if indexes and len(indexes) != len(ledgers):
             raise ConfigError("indexDirectories: there must be as many as ledgerDirectories")
+        directories = [[Path(each).resolve() for each in kind] for kind in (journals, ledgers)]
+        index_dirs = [Path(each).resolve() for each in indexes]
+        if index_dirs == directories[1]:
+            index_dirs = []  # their default; locked once
+        _check_distinct([*directories[0], *directories[1], *index_dirs])
         read_threads = storage.read_threads or 1
         return BookieOptions(
             bookie_id=bookie_id,
-            journal_dirs=[Path(each).resolve() for each in journals],
-            ledger_dirs=[Path(each).resolve() for each in ledgers],
-            index_dirs=[Path(each).resolve() for each in indexes],
+            journal_dirs=directories[0],
+            ledger_dirs=directories[1],
+            index_dirs=index_dirs,
             write_cache_bytes=storage.write_cache_mb * MIB,
             read_cache_bytes=storage.read_cache_mb * MIB,
             read_ahead_entries=storage.read_ahead_entries,
@@ -269,6 +274,16 @@ class BookieConfig:
             else usual.write_timeout_s,
         )
         return BookieServerOptions(host, network.port, limits, tls=self.tls.contexts())
+
+
+def _check_distinct(directories: Sequence[Path]) -> None:
+    """Raises ConfigError."""
+    for number, each in enumerate(directories):
+        if each in directories[:number]:
+            raise ConfigError(
+                "journalDirectories, ledgerDirectories, indexDirectories: "
+                f"{each} is there twice; each needs a directory of its own"
+            )
 
 
 def load_config(

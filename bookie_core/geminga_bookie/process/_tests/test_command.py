@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -25,3 +26,11 @@ def test_what_it_refuses(options: list[str], line: str, tmp_path: Path) -> None:
     assert done.exit_code == 2
     assert done.output.strip().splitlines()[-1].startswith(line)
     assert not (tmp_path / "data").exists()
+
+
+def test_the_store_is_asked_for_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine whose own name is a loopback address, as Debian makes it."""
+    monkeypatch.setattr(socket, "gethostbyname", lambda _name: "127.0.1.1")
+    done = CliRunner().invoke(bookie, ["--data", str(tmp_path / "data")])
+    assert done.exit_code == 2
+    assert "Error: metadataServiceUri: must be set" in done.output

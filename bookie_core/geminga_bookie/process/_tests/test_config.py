@@ -56,6 +56,11 @@ def test_several_journals_go_before_the_one() -> None:
     ]
 
 
+def test_indexes_beside_their_ledgers_are_the_default() -> None:
+    options = config(indexDirectories="/l1,/x/../l2").bookie_options("b")
+    assert (options.ledger_dirs, options.index_dirs) == ([Path("/l1"), Path("/l2")], [])
+
+
 def test_reads_have_a_thread_at_least() -> None:
     options = config(numReadWorkerThreads="0").bookie_options("b")
     assert (options.read_threads, options.waiting_reads_max) == (1, 10_000)
@@ -71,6 +76,9 @@ def test_reads_have_a_thread_at_least() -> None:
         ({"journalDirectories": ""}, "journalDirectories: must be set"),
         ({"ledgerDirectories": " , "}, "ledgerDirectories: must be set"),
         ({"indexDirectories": "/i"}, "indexDirectories: there must be as many"),
+        ({"ledgerDirectories": "/l,/x/../l"}, "indexDirectories: /l is there twice"),
+        ({"journalDirectories": "/l1"}, "indexDirectories: /l1 is there twice"),
+        ({"indexDirectories": "/i,/l2"}, "indexDirectories: /l2 is there twice"),
         ({"diskUsageLwmThreshold": "0.99"}, "diskUsageLwmThreshold must not be above"),
         ({"tlsProviderFactoryClass": "f", "tlsKeyStoreType": "JKS"}, "tlsKeyStoreType in comm"),
         ({"tlsProviderFactoryClass": "f", "tlsTrustStoreType": "JKS"}, "tlsTrustStoreType in"),
