@@ -19,7 +19,7 @@ from geminga_broker.cluster.lookup import Addresses
 from geminga_broker.cluster.registration import BROKERS_PATH, registered
 from geminga_broker.config import ClusterBrokerConfig, ClusterConfig
 from geminga_broker.log.factory import ManagedLedgerFactory
-from geminga_broker.process import Running, log_options, serving, web_sockets
+from geminga_broker.process import Running, addresses_of, log_options, serving, web_sockets
 from geminga_broker.service import BrokerService, open_service
 from geminga_runtime.lasting import open_lasting_nursery
 from geminga_runtime.metadata.api import MetadataStore, StoreUnavailable
@@ -52,8 +52,12 @@ async def run_broker(
         if urls.configuration != urls.own:
             store = RoutedMetadataStore(store, opened[urls.configuration])
         await _check_cluster(store, config.network.cluster_name)
+        ports = config.network.broker_service_port, config.tls.broker_service_port
+        # Before anything of the cluster is touched; again when it registers, for a race.
+        await _check_alone(store, addresses_of(config, web, *ports))
         service = await stack.enter_async_context(_open_broker(config, store, opened[urls.ledgers]))
-        running = await stack.enter_async_context(serving(config, service, web))
+        served = serving(config, service, web, is_whole_cluster=False)
+        running = await stack.enter_async_context(served)
         alone = partial(_check_alone, store, running.addresses)
         await stack.enter_async_context(registered(store, running.addresses, alone))
         task_status.started(running)

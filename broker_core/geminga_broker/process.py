@@ -72,23 +72,22 @@ def web_sockets(config: BrokerConfig, stack: AsyncExitStack) -> WebSockets:
 
 @asynccontextmanager
 async def serving(
-    config: BrokerConfig, service: BrokerService, web: WebSockets
+    config: BrokerConfig,
+    service: BrokerService,
+    web: WebSockets,
+    *,
+    is_whole_cluster: bool = True,
 ) -> AsyncIterator[Running]:
-    """Serve all ports while the context is open."""
+    """Serve all ports while the context is open. See `BrokerService.start`."""
     from geminga_broker.admin.app import create_app
 
     web_tls = None if web.secure is None else config.tls.contexts()
     async with trio.open_nursery() as nursery:
         plain, secure = await _listen(config, service, nursery)
         network = config.network
-        host = network.advertised_address or _reachable(network.bind_address)
-        addresses = Addresses(
-            f"pulsar://{host}:{plain.port}" if plain else "",
-            f"http://{host}:{web.plain.getsockname()[1]}" if web.plain else "",
-            f"pulsar+ssl://{host}:{secure.port}" if secure else "",
-            f"https://{host}:{web.secure.getsockname()[1]}" if web.secure else "",
-        )
-        await service.start(addresses)
+        ports = plain.port if plain else NO_PORT, secure.port if secure else NO_PORT
+        addresses = addresses_of(config, web, *ports)
+        await service.start(addresses, is_whole_cluster=is_whole_cluster)
         app = create_app(service)
         count = ConnectionCount(network.web_connections_max, network.web_connections_per_ip_max)
         web_server = partial(serve_web, app, web.plain, web.secure, web_tls, config.websockets)
@@ -105,6 +104,17 @@ async def serving(
             # The cancellation has stopped accepting; now close the connected clients.
             with trio.move_on_after(service.shutdown_s, shield=True):
                 await service.shutdown()
+
+
+def addresses_of(config: BrokerConfig, web: WebSockets, port: int, port_tls: int) -> Addresses:
+    """What clients are told, by the ports of the binary protocol and the bound web sockets."""
+    host = config.network.advertised_address or _reachable(config.network.bind_address)
+    return Addresses(
+        f"pulsar://{host}:{port}" if port != NO_PORT else "",
+        f"http://{host}:{web.plain.getsockname()[1]}" if web.plain else "",
+        f"pulsar+ssl://{host}:{port_tls}" if port_tls != NO_PORT else "",
+        f"https://{host}:{web.secure.getsockname()[1]}" if web.secure else "",
+    )
 
 
 async def _listen(

@@ -98,9 +98,16 @@ class BrokerService:
         if self.authorizer.enabled:
             await self.connections.recheck(tenant, namespace)
 
-    async def start(self, addresses: Addresses) -> None:
-        """Create the cluster's records, and publish these addresses to clients."""
+    async def start(self, addresses: Addresses, *, is_whole_cluster: bool = True) -> None:
+        """Publish these addresses to clients. A standalone is the whole cluster, and creates its
+        records; brokers of a cluster leave them as the set-up made them.
+        """
         self.lookup.addresses = addresses
+        if is_whole_cluster:
+            await self._bootstrap(addresses)
+        await self.producer_names.start(self.store)
+
+    async def _bootstrap(self, addresses: Addresses) -> None:
         urls = {
             "serviceUrl": addresses.web_url,
             "serviceUrlTls": addresses.web_url_tls,
@@ -112,7 +119,6 @@ class BrokerService:
             {name: url for name, url in urls.items() if url},
             self.config.topics.namespace_bundles,
         )
-        await self.producer_names.start(self.store)
 
     @property
     def shutdown_s(self) -> float:

@@ -5,17 +5,19 @@ broker are killed, and Apache's broker and ours serve the same topics by turns.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, aclosing, contextmanager
 from functools import partial
 
 import pulsar
 import pytest
+import trio
 from click.testing import CliRunner
 
 from compat_tests.apache.cluster import Cluster, running_cluster
 from compat_tests.missing import APACHE, skipped_without
 from compat_tests.processes import ServerProcess
 from geminga_broker.cli_cluster import initialize_cluster_metadata
+from geminga_runtime.metadata.zookeeper import ZooKeeperMetadataStore
 
 pytestmark = pytest.mark.java
 
@@ -104,12 +106,22 @@ def test_a_broker_refuses_an_unknown_cluster_and_another_broker(cluster: Cluster
         "Error: clusterName: the metadata store has no cluster 'nobody' (it has: c1); prepare it "
         "by `geminga initialize-cluster-metadata`"
     )
+    record = trio.run(cluster_record, cluster)
     server = cluster.start_ours()
     try:
         line = cluster.refusal("--broker-port", "0", "--web-port", "0")
         assert line.startswith(f"Error: broker 127.0.0.1:{cluster.ports[1]} serves this cluster;")
     finally:
         assert server.stop() in (0, 130), server.log_tail()
+    assert trio.run(cluster_record, cluster) == record, "set by initialize-cluster-metadata"
+
+
+async def cluster_record(cluster: Cluster) -> bytes:
+    """Where other clusters find this one."""
+    async with aclosing(await ZooKeeperMetadataStore.open(cluster.zookeeper.url)) as store:
+        node = await store.get("/admin/clusters/c1")
+        assert node is not None
+        return node.value
 
 
 def test_every_receipt_survives_a_bookie_and_the_broker(cluster: Cluster) -> None:
