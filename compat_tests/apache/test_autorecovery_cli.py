@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
+from contextlib import aclosing
 
 import pytest
+import trio
 
 from compat_tests.apache.zookeeper import ZooKeeperServer
 from compat_tests.processes import geminga_command
+from geminga_runtime.metadata.zookeeper import ZooKeeperMetadataStore
 
 pytestmark = pytest.mark.java
 
@@ -28,6 +31,7 @@ def shell(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_daemon_and_shell(server: ZooKeeperServer) -> None:
     """One ready line; a clean end deletes the vote."""
+    prepare(server, "cluster")
     where = "--metadata-store", f"{server.url}/cluster"
     command = [*geminga_command(), "autorecovery", *where]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as daemon:
@@ -49,6 +53,55 @@ def test_daemon_and_shell(server: ZooKeeperServer) -> None:
             daemon.wait(60)
     assert daemon.returncode == 0
     assert shell("whoisauditor", *where).stdout == "No auditor elected\n"
+
+
+def prepare(server: ZooKeeperServer, chroot: str) -> None:
+    store = f"{server.url}/{chroot}"
+    options = ["-c", "c", "-md", store, "-cms", store, "-uw", "http://h:1"]
+    subprocess.run([*geminga_command(), "initialize-cluster-metadata", *options], check=True)
+
+
+@pytest.mark.parametrize(
+    "command", ["autorecovery", "bookieshell autorecovery -d", "bookieshell listbookies"]
+)
+def test_a_path_that_no_cluster_has(server: ZooKeeperServer, command: str) -> None:
+    """Nothing is made there."""
+    where = f"{server.url}/mistyped"
+    done = subprocess.run(
+        [*geminga_command(), *command.split(), "--metadata-store", where],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == (
+        "Error: the metadata store has no /ledgers/INSTANCEID: prepare it by `geminga "
+        "initialize-cluster-metadata`, or check the path in metadataServiceUri"
+    )
+
+    async def made() -> bool:
+        async with aclosing(await ZooKeeperMetadataStore.open(server.url)) as store:
+            return await store.exists("/mistyped")
+
+    assert not trio.run(made)
+
+
+@pytest.mark.alone
+def test_a_stop_while_zookeeper_does_not_answer(server: ZooKeeperServer) -> None:
+    """Two seconds each for the vote and for the session, which end without it."""
+    prepare(server, "paused")
+    command = [*geminga_command(), "autorecovery", "--metadata-store", f"{server.url}/paused"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as daemon:
+        try:
+            assert daemon.stdout is not None
+            assert daemon.stdout.readline().startswith("ready in ")
+            server.pause()
+            daemon.send_signal(signal.SIGTERM)
+            assert daemon.wait(9) == 0
+        finally:
+            server.resume()
+            daemon.kill()
 
 
 def test_without_a_store() -> None:

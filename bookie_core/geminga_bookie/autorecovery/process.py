@@ -11,6 +11,8 @@ import trio
 
 from geminga_bookie.autorecovery.config import AutoRecoveryConfig
 from geminga_bookie.autorecovery.daemon import run
+from geminga_bookie.errors import DataDirError
+from geminga_bookie.process.identity import cluster_of
 from geminga_bookie.registered import RegisteredBookies, open_registered_bookies
 from geminga_bookie.wire.options import RemoteOptions
 from geminga_runtime.metadata.api import MetadataStore, StoreUnavailable
@@ -28,7 +30,9 @@ class Running(NamedTuple):
 async def open_cluster(
     config: AutoRecoveryConfig,
 ) -> AsyncIterator[tuple[MetadataStore, RegisteredBookies]]:
-    """The metadata store and the bookies. Raises ConfigError, MetadataError."""
+    """The metadata store and the bookies. Raises ConfigError, also for a store that has not been
+    prepared; MetadataError.
+    """
     url = config.metadata.store_url()
     try:
         from geminga_runtime.metadata.zookeeper import ZooKeeperMetadataStore
@@ -41,11 +45,20 @@ async def open_cluster(
     except StoreUnavailable as error:
         raise StoreUnavailable(f"metadata store {url}: {error}") from None
     try:
+        await _require_cluster(store)
         options = RemoteOptions(frame_bytes_max=config.daemon.frame_bytes_max)
         async with open_registered_bookies(store, options) as bookies:
             yield store, bookies
     finally:
         await store.aclose()  # noqa: ASYNC102 - it is shielded inside
+
+
+async def _require_cluster(store: MetadataStore) -> None:
+    """A mistyped path would look like a cluster without bookies, and get nodes of its own."""
+    try:
+        await cluster_of(store)
+    except DataDirError as error:
+        raise ConfigError(str(error)) from None
 
 
 async def run_autorecovery(

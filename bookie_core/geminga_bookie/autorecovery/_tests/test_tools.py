@@ -239,10 +239,16 @@ async def test_what_a_command_refuses_is_one_error(monkeypatch: pytest.MonkeyPat
     """Not a group of them, which nobody would print as one sentence."""
 
     async def opened(*_: object, **__: object) -> MemoryMetadataStore:
-        return MemoryMetadataStore()
+        store = MemoryMetadataStore()
+        await store.put(paths.INSTANCE_ID, instance)
+        return store
 
+    instance = b""
     monkeypatch.setattr(ZooKeeperMetadataStore, "open", opened)
     config = load_config(None, {}, {"zkServers": "nowhere:1"})
+    with pytest.raises(ConfigError, match="has no /ledgers/INSTANCEID"):
+        await tools.on_cluster(config, tools.who_is_auditor)
+    instance = b"i"
     with pytest.raises(ToolFailed, match="not set"):
         await tools.on_cluster(config, lambda at: tools.delay(at, None))
     with pytest.raises(StoreUnavailable, match="away"):
