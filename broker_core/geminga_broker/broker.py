@@ -21,6 +21,7 @@ from geminga_broker.config import ClusterBrokerConfig, ClusterConfig
 from geminga_broker.log.factory import ManagedLedgerFactory
 from geminga_broker.process import Running, addresses_of, log_options, serving, web_sockets
 from geminga_broker.service import BrokerService, open_service
+from geminga_protocol.bookkeeper import paths
 from geminga_runtime.lasting import open_lasting_nursery
 from geminga_runtime.metadata.api import MetadataStore, StoreUnavailable
 from geminga_runtime.metadata.routed import RoutedMetadataStore
@@ -53,6 +54,7 @@ async def run_broker(
             store = RoutedMetadataStore(store, opened[urls.configuration])
         await _check_cluster(store, config.network.cluster_name)
         ports = config.network.broker_service_port, config.tls.broker_service_port
+        await _check_bookies(opened[urls.ledgers])
         # Before anything of the cluster is touched; again when it registers, for a race.
         await _check_alone(store, addresses_of(config, web, *ports))
         service = await stack.enter_async_context(_open_broker(config, store, opened[urls.ledgers]))
@@ -125,6 +127,15 @@ async def _check_cluster(store: MetadataStore, name: str) -> None:
         raise ConfigError(
             f"clusterName: the metadata store has no cluster {name!r} (it has: {known}); prepare "
             "it by `geminga initialize-cluster-metadata`"
+        )
+
+
+async def _check_bookies(store: MetadataStore) -> None:
+    """A mistyped path would look like a cluster without bookies."""
+    if not await store.exists(paths.INSTANCE_ID):
+        raise ConfigError(
+            f"bookkeeperMetadataServiceUri: the metadata store has no {paths.INSTANCE_ID}, so no "
+            "bookies: check its path, or prepare it by `geminga initialize-cluster-metadata`"
         )
 
 

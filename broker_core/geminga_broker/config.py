@@ -8,6 +8,7 @@ logs unused keys.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -363,6 +364,10 @@ _CHOICES = {
 }
 
 
+_HOST = re.compile(r"[^\s/:@?#\[\]]*|\[[0-9A-Fa-f:.%\w]+\]")
+"""What can stand before the port in a URL, or nothing."""
+
+
 def _check(config: BrokerConfig, values: Origins) -> None:
     """Checks that concern several settings."""
     texts = config.values()
@@ -374,6 +379,12 @@ def _check(config: BrokerConfig, values: Origins) -> None:
     ):
         if plain == secure == NO_PORT:
             raise ConfigError(f"{kind}ServicePort, {kind}ServicePortTls: one must be set")
+    host = config.network.advertised_address
+    if not _HOST.fullmatch(host):
+        raise ConfigError(
+            f"advertisedAddress in {values['advertisedAddress'][1]}: {host!r} is not a host's name "
+            "or address; its port is brokerServicePort, without a scheme"
+        )
     log = config.log
     if not log.ack_quorum <= log.write_quorum <= log.ensemble_size:
         raise ConfigError(

@@ -54,9 +54,9 @@ class Cluster:
             *("--advertised-address", "127.0.0.1", *options),
         ]
 
-    def refusal(self, *options: str) -> str:
+    def refusal(self, *options: str, settings: Mapping[str, str] | None = None) -> str:
         """What our broker says that must not start."""
-        command = self.command(self._new_folder(), {}, *options)
+        command = self.command(self._new_folder(), settings or {}, *options)
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=START_S)
         assert done.returncode == 2, done.stderr
         return done.stderr.strip().splitlines()[-1]

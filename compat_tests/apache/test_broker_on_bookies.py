@@ -106,6 +106,9 @@ def test_a_broker_refuses_an_unknown_cluster_and_another_broker(cluster: Cluster
         "Error: clusterName: the metadata store has no cluster 'nobody' (it has: c1); prepare it "
         "by `geminga initialize-cluster-metadata`"
     )
+    nowhere = cluster.zookeeper.url.replace("zk:", "zk+hierarchical://") + "/mistyped/ledgers"
+    line = cluster.refusal(settings={"bookkeeperMetadataServiceUri": nowhere})
+    assert line.startswith("Error: bookkeeperMetadataServiceUri: the metadata store has no /ledg")
     record = trio.run(cluster_record, cluster)
     server = cluster.start_ours()
     try:

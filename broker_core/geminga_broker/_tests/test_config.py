@@ -140,3 +140,15 @@ def test_a_clusters_ledgers_have_apaches_quorums(tmp_path: Path) -> None:
     assert (log.ensemble_size, log.write_quorum, log.ack_quorum) == (2, 2, 2)
     with pytest.raises(ConfigError, match="managedLedgerDefaultAckQuorum"):
         load_cluster_config(write(tmp_path, "managedLedgerDefaultAckQuorum=3\n"), {})
+
+
+@pytest.mark.parametrize("host", ["http://h", "h:6650", "::1", "a b", "h/x"])
+def test_an_advertised_address_is_a_host(tmp_path: Path, host: str) -> None:
+    with pytest.raises(ConfigError, match=r"^advertisedAddress in .* is not a host's name"):
+        load_config(write(tmp_path, f"advertisedAddress={host}\n"), {})
+
+
+@pytest.mark.parametrize("host", ["", "h", "one.example", "10.0.0.1", "[::1]", "my_host-1"])
+def test_hosts_that_can_be_advertised(tmp_path: Path, host: str) -> None:
+    config = load_config(write(tmp_path, f"advertisedAddress={host}\n"), {})
+    assert config.network.advertised_address == host
