@@ -1,7 +1,8 @@
 """`geminga bookieshell`: inspects a bookie's ledgers (spec BK-11).
 
-Commands and options are those of BookKeeper's `bookkeeper shell`. They read the data directory of a
-standalone and never write, so they work beside a running one, but may be some seconds behind.
+Commands and options are those of BookKeeper's `bookkeeper shell`. Those here read the data
+directory of a standalone and never write, so they work beside a running one, but may be some
+seconds behind.
 """
 
 from __future__ import annotations
@@ -14,7 +15,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from geminga_bookie.autorecovery.shell import COMMANDS
+from geminga_bookie.autorecovery import shell as recovery_commands
+from geminga_bookie.shell import cluster_commands, local_commands
+from geminga_bookie.shell.printing import ENTRY_FORMATS, LEDGER_ID_FORMATS, hex_lines
+from geminga_bookie.shell.target import BOOKIE_NAME, ShellFailed, Target
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,15 +28,7 @@ if TYPE_CHECKING:
     from geminga_runtime.metadata.sqlite import SqliteMetadataStore
 
 METADATA_NAME = "metadata.sqlite"
-BOOKIE_NAME = "bookie"
 _LAST = (1 << 63) - 1
-_HEX_WIDTH = 16
-
-
-class ShellFailed(click.ClickException):
-    """One sentence on stderr; exit code 2."""
-
-    exit_code = 2
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -43,23 +39,53 @@ class ShellFailed(click.ClickException):
     show_default=True,
     help="Data directory of a standalone.",
 )
+@click.option(
+    "-conf",
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Properties file of a cluster's bookie (bookkeeper.conf), instead.",
+)
+@click.option(
+    "-ledgeridformat",
+    "--ledgeridformat",
+    "ledger_id_format",
+    type=click.Choice(LEDGER_ID_FORMATS),
+    default="long",
+    help="How commands on files print ledger ids.",
+)
+@click.option(
+    "-entryformat",
+    "--entryformat",
+    "entry_format",
+    type=click.Choice(ENTRY_FORMATS),
+    default="string",
+    help="How readjournal and readlog print payloads.",
+)
 @click.pass_context
-def bookieshell(context: click.Context, data_dir: Path) -> None:
-    """Inspect the ledgers of a standalone's bookie, or the bookies of a cluster."""
-    context.obj = data_dir
+def bookieshell(
+    context: click.Context,
+    data_dir: Path,
+    config_file: Path | None,
+    ledger_id_format: str,
+    entry_format: str,
+) -> None:
+    """Inspect the ledgers and files of a bookie, or the bookies of a cluster."""
+    context.obj = Target(data_dir, config_file, ledger_id_format, entry_format)
 
 
-for _command in COMMANDS:
-    bookieshell.add_command(_command)
+for _module in (recovery_commands, cluster_commands, local_commands):
+    for _command in _module.COMMANDS:
+        bookieshell.add_command(_command)
 
 
 @bookieshell.command()
 @click.option("-meta", "--meta", "with_metadata", is_flag=True, help="Print metadata too.")
 @click.option("-bookieid", "--bookieid", help="Only ledgers with that bookie in an ensemble.")
 @click.pass_obj
-def listledgers(data_dir: Path, with_metadata: bool, bookieid: str | None) -> None:
+def listledgers(target: Target, with_metadata: bool, bookieid: str | None) -> None:
     """List the ledgers that metadata knows."""
-    for ledger_id, metadata in _all_metadata(data_dir):
+    for ledger_id, metadata in _all_metadata(target.data_dir):
         members = {member for segment in metadata.segment for member in segment.ensembleMember}
         if bookieid is not None and bookieid not in members:
             continue
@@ -71,10 +97,10 @@ def listledgers(data_dir: Path, with_metadata: bool, bookieid: str | None) -> No
 @bookieshell.command()
 @click.option("-l", "-ledgerid", "--ledgerid", "ledger_id", type=click.IntRange(0), required=True)
 @click.pass_obj
-def ledgermetadata(data_dir: Path, ledger_id: int) -> None:
+def ledgermetadata(target: Target, ledger_id: int) -> None:
     """Print a ledger's metadata."""
     click.echo(f"ledgerID: {ledger_id}")
-    _print_metadata(_metadata_of(data_dir, ledger_id))
+    _print_metadata(_metadata_of(target.data_dir, ledger_id))
 
 
 @bookieshell.command()
@@ -83,15 +109,15 @@ def ledgermetadata(data_dir: Path, ledger_id: int) -> None:
 @click.option("-le", "-lastentryid", "--lastentryid", "last", type=click.IntRange(-1), default=-1)
 @click.option("-m", "-msg", "--msg", "with_payload", is_flag=True, help="Print payloads.")
 @click.pass_obj
-def readledger(data_dir: Path, ledger_id: int, first: int, last: int, with_payload: bool) -> None:
+def readledger(target: Target, ledger_id: int, first: int, last: int, with_payload: bool) -> None:
     """Print a ledger's entries. Exit code 1 if one of them can't be read."""
     from geminga_bookie.errors import BookkeeperError
     from geminga_protocol.bookkeeper.digest import Digest, DigestError, header
 
-    metadata = _metadata_of(data_dir, ledger_id)
+    metadata = _metadata_of(target.data_dir, ledger_id)
     digest = Digest(metadata.digestType or 2, metadata.password)
     failed = False
-    with _offline(data_dir) as bookie:
+    with _offline(target.data_dir) as bookie:
         for entry_id, packet in bookie.entries(ledger_id, first, _LAST if last < 0 else last):
             click.echo(f"--------- Lid={ledger_id}, Eid={entry_id} ---------")
             try:
@@ -111,14 +137,6 @@ def readledger(data_dir: Path, ledger_id: int, first: int, last: int, with_paylo
                     click.echo(line)
     if failed:
         sys.exit(1)
-
-
-def hex_lines(data: bytes) -> Iterator[str]:
-    """Offset, hexadecimal and printable form, sixteen bytes a line."""
-    for offset in range(0, len(data), _HEX_WIDTH):
-        row = data[offset : offset + _HEX_WIDTH]
-        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
-        yield f"{offset:08x}  {row.hex(' '):<{3 * _HEX_WIDTH - 1}}  |{text}|"
 
 
 @contextmanager

@@ -160,7 +160,7 @@ class RegisteredBookies:
             self._changed = trio.Event()
 
     def _locate(self, bookie_id: str, value: bytes) -> None:
-        address = endpoint(value) or _address_in(bookie_id)
+        address = address_of(bookie_id, value)
         if address is None:
             _log.warning("bookie %s registered without an address", bookie_id)
         else:
@@ -296,6 +296,11 @@ class RegisteredBookies:
     async def wait_change(self) -> None:
         """As BookieDirectory.wait_change."""
         await self._changed.wait()
+
+
+def address_of(bookie_id: str, value: bytes) -> tuple[str, int] | None:
+    """Host and port of a bookie with that registration; None if neither it nor the id says."""
+    return endpoint(value) or _address_in(bookie_id)
 
 
 def endpoint(value: bytes) -> tuple[str, int] | None:

@@ -47,7 +47,7 @@ READER = {"bookieId": "reader-1", "forceReadOnlyBookie": "true"}
 PATIENCE = RemoteOptions(add_timeout_s=30, read_timeout_s=30, connect_timeout_s=30)
 
 
-_SHELL_LOGGING = """<?xml version="1.0" encoding="UTF-8"?>
+SHELL_LOGGING = """<?xml version="1.0" encoding="UTF-8"?>
 <Configuration status="ERROR">
   <Appenders>
     <Console name="out" target="SYSTEM_OUT"><PatternLayout pattern="%m%n"/></Console>
@@ -91,7 +91,7 @@ class Cluster:
         """What each command of `bookkeeper shell` prints."""
         config = self.bookies[0].config
         logging = config.with_name("log4j2.xml")
-        logging.write_text(_SHELL_LOGGING)
+        logging.write_text(SHELL_LOGGING)
         flag = f"-Dlog4j2.configurationFile={logging}"
         text = self.run("Shell", str(config), *commands, flags=[flag])
         return [part.partition("\n")[2] for part in re.split(r"^== ", text, flags=re.MULTILINE)][1:]

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from geminga_bookie.shell.target import config_of
+
 if TYPE_CHECKING:
     from geminga_bookie.autorecovery.tools import Cluster
 
-_Act = Callable[["Cluster"], Awaitable[int]]
+Act = Callable[["Cluster"], Awaitable[int]]
 
 
 class ClusterFailed(click.ClickException):
@@ -24,7 +26,7 @@ class ClusterFailed(click.ClickException):
     exit_code = 2
 
 
-def _options(command: Callable[..., None]) -> Callable[..., None]:
+def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
     """How a command finds the cluster."""
     command = click.option(
         "--metadata-store",
@@ -40,8 +42,8 @@ def _options(command: Callable[..., None]) -> Callable[..., None]:
     )(command)
 
 
-def _run(config_file: Path | None, store_uri: str | None, act: _Act) -> None:
-    """Exit with the code of the action."""
+def run_on_cluster(config_file: Path | None, store_uri: str | None, act: Act) -> None:
+    """Exit with the code of the action. Raises ClusterFailed."""
     import os
 
     import trio
@@ -55,7 +57,7 @@ def _run(config_file: Path | None, store_uri: str | None, act: _Act) -> None:
     uri = uri_of_ledgers(store_uri)
     try:
         config = load_config(
-            config_file, os.environ, {} if uri is None else {"metadataServiceUri": uri}
+            config_of(config_file), os.environ, {} if uri is None else {"metadataServiceUri": uri}
         )
         code = trio.run(on_cluster, config, act)
     except (ConfigError, MetadataError, ToolFailed) as error:
@@ -65,7 +67,7 @@ def _run(config_file: Path | None, store_uri: str | None, act: _Act) -> None:
 
 
 @click.command()
-@_options
+@cluster_options
 @click.option("-rw", "--readwrite", is_flag=True, help="Bookies that take new entries.")
 @click.option("-ro", "--readonly", is_flag=True, help="Bookies that only serve reads.")
 def listbookies(
@@ -75,7 +77,7 @@ def listbookies(
     from geminga_bookie.autorecovery import tools
 
     both = readwrite == readonly
-    _run(
+    run_on_cluster(
         config_file,
         store_uri,
         lambda at: tools.list_bookies(at, writable=readwrite or both, readonly=readonly or both),
@@ -83,7 +85,7 @@ def listbookies(
 
 
 @click.command()
-@_options
+@cluster_options
 @click.option("-missingreplica", "--missingreplica", "missing", help="Ledgers that lack this one.")
 @click.option(
     "-excludingmissingreplica", "--excludingmissingreplica", "excluded", help="All but those."
@@ -108,20 +110,20 @@ def listunderreplicated(
     from geminga_bookie.autorecovery import tools
 
     shown = tools.Shown(missing, excluded, with_replicas, with_worker, only_count)
-    _run(config_file, store_uri, lambda at: tools.list_underreplicated(at, shown))
+    run_on_cluster(config_file, store_uri, lambda at: tools.list_underreplicated(at, shown))
 
 
 @click.command()
-@_options
+@cluster_options
 def whoisauditor(config_file: Path | None, store_uri: str | None) -> None:
     """Print the id of the auditor. Exit code 1 without one."""
     from geminga_bookie.autorecovery import tools
 
-    _run(config_file, store_uri, tools.who_is_auditor)
+    run_on_cluster(config_file, store_uri, tools.who_is_auditor)
 
 
 @click.command()
-@_options
+@cluster_options
 @click.option("-e", "--enable", is_flag=True, help="Let auditors and workers work.")
 @click.option("-d", "--disable", is_flag=True, help="Let them rest.")
 def autorecovery(
@@ -133,11 +135,11 @@ def autorecovery(
     if enable and disable:
         raise click.UsageError("only one of -e and -d can be given")
     wanted = enable if enable or disable else None
-    _run(config_file, store_uri, lambda at: tools.toggle(at, wanted))
+    run_on_cluster(config_file, store_uri, lambda at: tools.toggle(at, wanted))
 
 
 @click.command()
-@_options
+@cluster_options
 @click.option("-g", "--get", is_flag=True, help="Print it.")
 @click.option("-s", "--set", "delay_s", type=click.IntRange(0), help="Set it, in seconds.")
 def lostbookierecoverydelay(
@@ -148,30 +150,30 @@ def lostbookierecoverydelay(
 
     if get == (delay_s is not None):
         raise click.UsageError("one of -g and -s must be given")
-    _run(config_file, store_uri, lambda at: tools.delay(at, delay_s))
+    run_on_cluster(config_file, store_uri, lambda at: tools.delay(at, delay_s))
 
 
 @click.command()
-@_options
+@cluster_options
 def triggeraudit(config_file: Path | None, store_uri: str | None) -> None:
     """Let the auditor look for lost bookies now."""
     from geminga_bookie.autorecovery import tools
 
-    _run(config_file, store_uri, tools.trigger_audit)
+    run_on_cluster(config_file, store_uri, tools.trigger_audit)
 
 
 @click.command()
-@_options
+@cluster_options
 @click.option("-bookieid", "--bookieid", required=True, help="A bookie that is stopped for good.")
 def decommissionbookie(config_file: Path | None, store_uri: str | None, bookieid: str) -> None:
     """Wait until auto-recovery has replaced a stopped bookie in all ledgers; delete its cookie."""
     from geminga_bookie.autorecovery import tools
 
-    _run(config_file, store_uri, lambda at: tools.decommission(at, bookieid))
+    run_on_cluster(config_file, store_uri, lambda at: tools.decommission(at, bookieid))
 
 
 @click.command()
-@_options
+@cluster_options
 @click.argument("bookieid")
 @click.option("-l", "--ledger", "ledger_id", type=click.IntRange(0), help="Only this ledger.")
 @click.option("-f", "--force", is_flag=True, help="Don't ask.")
@@ -194,7 +196,7 @@ def recover(
     if not force and not query:
         click.confirm(f"Are you sure to recover all ledgers of {bookieid}?", abort=True)
     wanted = tools.Recovery(bookieid, ledger_id, query, skip_open)
-    _run(config_file, store_uri, lambda at: tools.recover(at, wanted))
+    run_on_cluster(config_file, store_uri, lambda at: tools.recover(at, wanted))
 
 
 COMMANDS = (

@@ -5,6 +5,7 @@ BK-27; Apache's Cookie and LegacyCookieValidation; docs/decisions/0030).
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 
 from google.protobuf import text_format
@@ -123,17 +124,22 @@ class BookieIdentity:
         cookie = CookieFormat(
             bookieHost=options.bookie_id,
             journalDir=",".join(map(str, options.journal_dirs)),
-            ledgerDirs=_listed(options.ledger_dirs),
+            ledgerDirs=listed_directories(options.ledger_dirs),
             instanceId=options.cluster_id,
         )
         if options.index_dirs:
-            cookie.indexDirs = _listed(options.index_dirs)
-        body = text_format.MessageToString(cookie)
-        return f"{COOKIE_VERSION}\n{body}{_INSTANCE}{instance_id}\n".encode()
+            cookie.indexDirs = listed_directories(options.index_dirs)
+        return encode_cookie(cookie, instance_id)
 
 
-def _listed(directories: object) -> str:
-    assert isinstance(directories, list | tuple)
+def encode_cookie(cookie: CookieFormat, instance_id: str) -> bytes:
+    """The value of a cookie's node; `instance_id` is that of its directories, empty for none."""
+    comment = f"{_INSTANCE}{instance_id}\n" if instance_id else ""
+    return f"{COOKIE_VERSION}\n{text_format.MessageToString(cookie)}{comment}".encode()
+
+
+def listed_directories(directories: Sequence[object]) -> str:
+    """Their number, and each of them."""
     return "\t".join([str(len(directories)), *map(str, directories)])
 
 

@@ -30,8 +30,12 @@ class FileFindings:
 
     journal_id: int
     path: Path
+    version: int = 0
+    """Of the file; 0 until its header was read."""
     records: int = 0
     """Number of whole records."""
+    record_at: int = -1
+    """Offset of the record that was read last."""
     proven_end: int = 0
     """All before it was acknowledged."""
     predecessor: JournalPosition | None = None

@@ -47,6 +47,7 @@ def scan(
         return
     start = max(start, header.first_offset)
     findings.proven_end = start
+    findings.version = header.version
     if header.journal_id != journal_id:
         text = f"{findings.path}: it is journal {header.journal_id}"
         findings.doubts.append(Doubt(start, file.size(), text, damaged=True))
@@ -138,6 +139,7 @@ class _Scan:
                 self._findings.doubts.append(self._bad_record(offset, head, damage))
             else:
                 self._findings.records += 1
+                self._findings.record_at = offset
                 self._findings.prove(end)
                 for item in items:
                     if item.kind == PREDECESSOR:

@@ -55,10 +55,21 @@ def scan(
             offset = found
             continue
         sequence = sequence_read
+        findings.record_at = offset
         offset += page_round(RECORD_HEADER_BYTES + len(body))
         findings.records += 1
         findings.proven_end = offset
         yield from items
+
+
+def places(file: DiskFile, offset: int) -> Iterator[tuple[int, int]]:
+    """For each item of the whole record at `offset`: where it is, and where its payload is."""
+    body_bytes = _parse_head(file.read(RECORD_HEADER_BYTES, offset))[0]
+    offset += RECORD_HEADER_BYTES
+    for item in _items(file.read(body_bytes, offset)):
+        payload_at = offset + ITEM_BYTES + (4 * len(item.payload) if item.kind == ENTRIES else 0)
+        yield offset, payload_at
+        offset = payload_at + sum(map(len, item.payload))
 
 
 def starts_with_record(file: DiskFile, journal_id: int) -> bool:

@@ -156,7 +156,7 @@ def _open_parts(
     journals: list[Journal] = []
     try:
         for number, directory in enumerate(options.ledger_dirs):
-            stores.append(_open_store(host, number, directory, options))
+            stores.append(open_store(host, number, directory, options))
         reports = []
         recovered = LedgerTable(stores, [_nothing], refusals=health.refusals)
         for directory in options.journal_dirs:
@@ -195,9 +195,10 @@ def _journal_options(disk: Disk, directory: Path, options: JournalOptions) -> Jo
     return options
 
 
-def _open_store(
-    host: Host, number: int, directory: Path, options: BookieOptions
-) -> LedgerDirectory:
+def open_store(host: Host, number: int, directory: Path, options: BookieOptions) -> LedgerDirectory:
+    """Open a ledger directory; an index that isn't complete is rebuilt. Blocks. Raises
+    DataDirError, OSError.
+    """
     disk = host.disk
     index_path = index_directory(options, number)
     make_durable_directory(disk, index_path.parent)

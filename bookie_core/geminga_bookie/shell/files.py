@@ -1,0 +1,38 @@
+"""`listfilesondisc` (spec BK-11; Apache's ListFilesOnDiscCommand)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from geminga_bookie.options import BookieOptions
+from geminga_bookie.storage import entry_log, journal_files
+from geminga_bookie.storage.data_dirs import index_directory
+from geminga_bookie.storage.disk import Disk
+
+Say = Callable[[str], None]
+
+
+def list_files(
+    options: BookieOptions, disk: Disk, say: Say, *, journals: bool, logs: bool, indexes: bool
+) -> None:
+    """Print the paths of the files of each kind; nothing if none is asked for, as Apache's."""
+    if journals:
+        say("--------- Printing the list of Journal Files ---------")
+        _print(disk, options.journal_dirs, journal_files.SUFFIX, say)
+        say("")
+    if logs:
+        say("--------- Printing the list of EntryLog/Ledger Files ---------")
+        _print(disk, options.ledger_dirs, entry_log.SUFFIX, say)
+        say("")
+    if indexes:
+        say("--------- Printing the list of Index Files ---------")
+        found = [index_directory(options, number) for number in range(len(options.ledger_dirs))]
+        _print(disk, found, "", say)
+
+
+def _print(disk: Disk, directories: Sequence[Path], suffix: str, say: Say) -> None:
+    for directory in directories:
+        for name in disk.names(directory):
+            if name.endswith(suffix):
+                say(str((directory / name).resolve()))
