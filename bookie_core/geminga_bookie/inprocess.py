@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 
 import trio
 
@@ -51,11 +50,16 @@ async def open_bookie(
             yield bookie
             nursery.cancel_scope.cancel()
         return
-    check = None
-    if metadata is not None:
-        check = partial(check_metadata_cookie, metadata, options.bookie_id)
+
+    async def check(instance_id: str, is_new: bool, _in_doubt: bool) -> None:
+        assert metadata is not None
+        await check_metadata_cookie(metadata, options.bookie_id, instance_id, is_new)
+
     async with open_on_disk(
-        options, host or Host(disk or OsDisk()), live_ledgers=live_ledgers, check_identity=check
+        options,
+        host or Host(disk or OsDisk()),
+        live_ledgers=live_ledgers,
+        check_identity=None if metadata is None else check,
     ) as on_disk:
         yield on_disk
 
@@ -87,7 +91,8 @@ async def open_on_disk(
         if check_identity is not None:
             # Also new: a bookie killed before its cookie was in the metadata store is empty.
             is_new = storage.directories.is_new or await host.workers.run(storage.is_empty)
-            await check_identity(storage.directories.instance_id, is_new)
+            in_doubt = storage.table.is_in_limbo
+            await check_identity(storage.directories.instance_id, is_new, in_doubt)
         if live_ledgers is not None and storage.table.is_in_limbo:
             async for ledger_id in live_ledgers():
                 storage.table.doubtful_to = max(storage.table.doubtful_to, ledger_id)

@@ -19,9 +19,9 @@ LiveLedgers = Callable[[], AsyncIterator[int]]
 LedgerExists = Callable[[int], Awaitable[bool]]
 """Whether a ledger has metadata: asked once more before it is collected (`verifyMetadataOnGC`)."""
 
-IdentityCheck = Callable[[str, bool], Awaitable[None]]
-"""Called with the instance of the directories, and whether they are without entries, before a
-bookie serves. Raises DataDirError."""
+IdentityCheck = Callable[[str, bool, bool], Awaitable[None]]
+"""Called with the instance of the directories, whether they are without entries, and whether the
+bookie may have lost ledgers, before it serves. Raises DataDirError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +109,9 @@ class BookieOptions:
     """The cluster whose bookie this is: directories of another one are refused. Empty: of none."""
     may_be_new: bool = True
     """False: the cluster knows the bookie, so that empty directories are refused (BK-10)."""
+    heals_lost_disks: bool = False
+    """Empty directories of a known bookie are taken, with all of its ledgers in doubt, instead
+    (`dataIntegrityStampMissingCookies`)."""
     journal: JournalOptions = JournalOptions()
     gc: GcOptions = GcOptions()
     disk: DiskOptions = DiskOptions()

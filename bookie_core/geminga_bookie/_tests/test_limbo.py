@@ -176,7 +176,7 @@ async def test_a_refused_start_without_syncing_leaves_no_doubt(
     if refused_by == "journal":
         disk.fault = lambda _, path: errno.EIO if path.name == "next.tmp" else 0
 
-    async def refuse(_instance_id: str, _is_new: bool) -> None:
+    async def refuse(_instance_id: str, _is_new: bool, _in_doubt: bool) -> None:
         if refused_by == "identity":
             raise DataDirError("not this one")
 

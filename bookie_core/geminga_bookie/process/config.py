@@ -186,6 +186,14 @@ class DaemonConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class IntegrityConfig:
+    """Starts without all disks; Apache takes both keys too."""
+
+    checks: bool = setting("dataIntegrityChecking", False)
+    stamps_missing_cookies: bool = setting("dataIntegrityStampMissingCookies", False)
+
+
+@dataclass(frozen=True, slots=True)
 class HttpConfig:
     """The HTTP port, for metrics and probes."""
 
@@ -205,6 +213,7 @@ class BookieConfig:
     tls: TlsConfig = field(default_factory=TlsConfig)
     daemon: DaemonConfig = field(default_factory=DaemonConfig)
     auto_recovery: AutoRecoveryOptions = field(default_factory=AutoRecoveryOptions)
+    integrity: IntegrityConfig = field(default_factory=IntegrityConfig)
     http: HttpConfig = field(default_factory=HttpConfig)
 
     def values(self) -> dict[str, str]:
@@ -253,6 +262,7 @@ class BookieConfig:
             flush_interval_s=storage.flush_interval_ms / 1000,
             entry_log_bytes_max=storage.entry_log_bytes,
             replicas_elsewhere=True,
+            heals_lost_disks=self.integrity.checks and self.integrity.stamps_missing_cookies,
             journal=JournalOptions(
                 sync_data=storage.journal_sync,
                 segment_bytes=storage.journal_file_mb * MIB,

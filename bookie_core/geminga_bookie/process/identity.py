@@ -74,16 +74,17 @@ class BookieIdentity:
         """Whether the cluster has a cookie of the bookie."""
         return await self._store.exists(self._path)
 
-    async def check(self, instance_id: str, is_new: bool) -> None:
-        """Compare with the cookie; write it for a new bookie, or if its directories were moved.
-        `is_new` says that nothing is stored in them. Raises DataDirError.
+    async def check(self, instance_id: str, is_new: bool, in_doubt: bool) -> None:
+        """Compare with the cookie; write it for a new bookie, or if its directories were moved or
+        lost. `is_new` says that nothing is stored in them, `in_doubt` that something may be
+        missing. Raises DataDirError.
         """
         node = await self._store.get(self._path)
         text = self._text(instance_id)
         if node is None:
             await self._write_new(text, is_new)
             return
-        self._compare(node, instance_id, is_new)
+        self._compare(node, instance_id, is_new, in_doubt)
         if node.value != text:
             _log.info("cookie of bookie %s is written anew", self._options.bookie_id)
             await self._store.put(self._path, text, node.stat.version)
@@ -104,7 +105,7 @@ class BookieIdentity:
                 "needs its own bookieId, or its own address and port"
             ) from None
 
-    def _compare(self, node: Node, instance_id: str, is_new: bool) -> None:
+    def _compare(self, node: Node, instance_id: str, is_new: bool, in_doubt: bool) -> None:
         bookie_id, cluster_id = self._options.bookie_id, self._options.cluster_id
         cookie, instance = parse_cookie(node.value, self._path)
         if cookie.bookieHost != bookie_id or cookie.instanceId != cluster_id:
@@ -112,7 +113,8 @@ class BookieIdentity:
                 f"the cookie in {self._path} is of bookie {cookie.bookieHost} of cluster "
                 f"{cookie.instanceId or 'without id'}, not of {bookie_id} of {cluster_id}"
             )
-        if instance != instance_id and (instance or is_new):
+        is_healed = in_doubt and self._options.heals_lost_disks
+        if instance != instance_id and (instance or is_new) and not is_healed:
             raise DataDirError(
                 f"the cookie of bookie {bookie_id} was written for other directories, on "
                 f"{cookie.journalDir}: start it on those; if they are lost, recover its ledgers "

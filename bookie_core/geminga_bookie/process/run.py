@@ -18,6 +18,7 @@ from geminga_bookie.inprocess import open_on_disk
 from geminga_bookie.options import BookieOptions
 from geminga_bookie.process.address import Endpoint
 from geminga_bookie.process.config import BookieConfig
+from geminga_bookie.process.data_check import end_doubts
 from geminga_bookie.process.http import CONNECTIONS_MAX, handle_http
 from geminga_bookie.process.identity import (
     BookieIdentity,
@@ -99,8 +100,9 @@ async def run_bookie(
         mode_changed()
         patience_s = config.metadata.session_timeout_ms / 1000 + EXPIRY_S
         await stack.enter_async_context(registered(registration, patience_s))
+        remote = RemoteOptions(frame_bytes_max=config.network.frame_bytes_max)
+        nursery.start_soon(end_doubts, store, remote, config.auto_recovery, bookie)
         if config.daemon.auto_recovery:
-            remote = RemoteOptions(frame_bytes_max=config.network.frame_bytes_max)
             nursery.start_soon(run_beside, store, remote, config.auto_recovery, endpoint.bookie_id)
         task_status.started(RunningBookie(endpoint, options, bookie, http_port))
         await refused.wait()

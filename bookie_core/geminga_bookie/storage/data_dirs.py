@@ -9,7 +9,7 @@ start instead of losing ledgers.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,7 +31,12 @@ BALLAST_NAME = "ballast"
 LAYOUT_VERSION = 1
 COOKIES_PATH = "/ledgers/cookies"
 _TITLE = "geminga-bookie"
-_HARMLESS_NAMES = frozenset({LOCK_NAME, BALLAST_NAME, "lost+found"})
+UNSYNCED_NAME = "unsynced"
+"""In a journal directory while what the bookie acknowledged may be lost at its next start: since it
+isn't synced, or since a disk is lost. The text says why, without one the former."""
+_HARMLESS_NAMES = frozenset(
+    {LOCK_NAME, BALLAST_NAME, "lost+found", UNSYNCED_NAME, f"{UNSYNCED_NAME}.tmp"}
+)
 
 
 class Cookie(NamedTuple):
@@ -131,25 +136,13 @@ class DataDirs:
                 found[role] = Cookie.decode(data, directory / COOKIE_NAME)
             else:
                 empty[role] = directory
-        for role, directory in roles(options):
-            cookie = found.get(role)
-            if cookie is not None and cookie.bookie_id != options.bookie_id:
-                raise DataDirError(
-                    f"{directory} belongs to bookie {cookie.bookie_id}, not {options.bookie_id}"
-                )
-            if cookie is not None and cookie.role != role:
-                raise DataDirError(f"{directory} is directory '{cookie.role}', not '{role}'")
-            if cookie is not None and cookie.cluster_id != options.cluster_id:
-                theirs, ours = cookie.cluster_id or "none", options.cluster_id or "none"
-                raise DataDirError(f"{directory} belongs to cluster {theirs}, not {ours}")
-        if len({cookie.instance_id for cookie in found.values()}) > 1:
-            raise DataDirError("the directories belong to different bookies of the same id")
+        _refuse_others(options, found)
         begun = bool(found and empty) and not any(
             set(disk.names(directory)) - _HARMLESS_NAMES - {COOKIE_NAME, COOKIE_NAME + ".tmp"}
             for _, directory in roles(options)
         )
         for directory in empty.values():
-            if found and not begun:
+            if found and not begun and not options.heals_lost_disks:
                 raise DataDirError(
                     f"{directory} is empty although its bookie has stored before: is its disk "
                     "mounted?"
@@ -159,16 +152,19 @@ class DataDirs:
                 raise DataDirError(f"{directory} is not a bookie's and not empty")
         if found:
             self.instance_id = next(iter(found.values())).instance_id
-        if found and not begun:
+        lost = list(empty.values()) if (found and not begun) or not options.may_be_new else []
+        if found and not begun and not lost:
             return
-        if not found and not options.may_be_new:
+        if lost and options.heals_lost_disks:
+            _doubt_all(disk, options, lost)
+        elif not found and not options.may_be_new:
             raise DataDirError(
                 f"the cluster knows bookie {options.bookie_id}, but its directories are empty: put "
                 "its disks back; if they are lost, recover its ledgers on other bookies and delete "
                 "its cookie before it starts anew"
             )
         # New, or killed while the first start wrote the cookies.
-        self.is_new = True
+        self.is_new = not found or begun
         self.instance_id = self.instance_id or uuid.uuid4().hex
         for role, directory in empty.items():
             cookie = Cookie(options.bookie_id, self.instance_id, role, options.cluster_id)
@@ -186,6 +182,39 @@ class DataDirs:
         """Unlock. Idempotent."""
         while self._locks:
             self._locks.pop().release()
+
+
+def _refuse_others(options: BookieOptions, found: Mapping[str, Cookie]) -> None:
+    """Cookies that are not of this bookie, by role. Raises DataDirError."""
+    for role, directory in roles(options):
+        cookie = found.get(role)
+        if cookie is not None and cookie.bookie_id != options.bookie_id:
+            raise DataDirError(
+                f"{directory} belongs to bookie {cookie.bookie_id}, not {options.bookie_id}"
+            )
+        if cookie is not None and cookie.role != role:
+            raise DataDirError(f"{directory} is directory '{cookie.role}', not '{role}'")
+        if cookie is not None and cookie.cluster_id != options.cluster_id:
+            theirs, ours = cookie.cluster_id or "none", options.cluster_id or "none"
+            raise DataDirError(f"{directory} belongs to cluster {theirs}, not {ours}")
+    if len({cookie.instance_id for cookie in found.values()}) > 1:
+        raise DataDirError("the directories belong to different bookies of the same id")
+
+
+def _doubt_all(disk: Disk, options: BookieOptions, lost: Sequence[Path]) -> None:
+    """Have the start put all ledgers in doubt. Before the lost directories get their cookies."""
+    text = f"the disk of {', '.join(map(str, lost))} was lost"
+    for directory in options.journal_dirs:
+        try:
+            replace_file(disk, directory / UNSYNCED_NAME, text.encode())
+        except OSError as error:
+            raise DataDirError(f"{directory} is not writable: {error.strerror}") from error
+
+
+def lost_disks(disk: Disk, options: BookieOptions) -> str:
+    """What was lost since the bookie's last start; empty if nothing was. Raises OSError."""
+    found = (read_file(disk, directory / UNSYNCED_NAME) for directory in options.journal_dirs)
+    return next((text.decode("utf-8", "replace") for text in found if text), "")
 
 
 async def check_metadata_cookie(

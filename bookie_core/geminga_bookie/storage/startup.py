@@ -21,7 +21,12 @@ from geminga_bookie.host import Host
 from geminga_bookie.options import BookieOptions, JournalOptions
 from geminga_bookie.port import ids_fit
 from geminga_bookie.storage.compaction import finish_compactions
-from geminga_bookie.storage.data_dirs import DataDirs, index_directory
+from geminga_bookie.storage.data_dirs import (
+    UNSYNCED_NAME,
+    DataDirs,
+    index_directory,
+    lost_disks,
+)
 from geminga_bookie.storage.disk import Disk, replace_file
 from geminga_bookie.storage.health import Health
 from geminga_bookie.storage.index_rebuild import rebuild_index
@@ -57,8 +62,6 @@ SMALL_SEGMENT_BYTES = 128 * 1024
 LIMBO_NAME = "limbo"
 """In a journal directory since acknowledged entries may have been lost (BK-02)."""
 _REASONS_MAX = 50
-UNSYNCED_NAME = "unsynced"
-"""In a journal directory while a bookie acknowledges what it doesn't sync."""
 
 
 @dataclass(slots=True)
@@ -205,11 +208,12 @@ def open_store(host: Host, number: int, directory: Path, options: BookieOptions)
     index = open_index(host, index_path)
     store = LedgerDirectory(disk, directory, index, options, number)
     try:
-        if index.is_complete():
+        is_stale = bool(lost_disks(disk, options))
+        if index.is_complete() and not is_stale:
             finish_compactions(store.logs, index)
         else:
             finish_compactions(store.logs, None)
-            if store.logs.ids():
+            if store.logs.ids() or is_stale:
                 rebuild_index(store.logs, index, in_doubt=_is_in_limbo(disk, options))
             else:
                 index.write(completes=True)
@@ -353,7 +357,8 @@ def _settle_doubts(
         names = disk.names(directory)
         reasons = list(report.damages)
         if UNSYNCED_NAME in names:
-            reasons.append("the bookie stopped without syncing its journal")
+            text = lost_disks(disk, options)
+            reasons.append(text or "the bookie stopped without syncing its journal")
             logger.error("%s: %s", directory, reasons[-1])
         if reasons and options.replicas_elsewhere:
             replace_file(disk, directory / LIMBO_NAME, "\n".join(reasons[:_REASONS_MAX]).encode())

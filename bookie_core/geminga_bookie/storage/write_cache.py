@@ -64,10 +64,16 @@ class WriteCache:
         """Ids of the ledgers with entries here."""
         return iter(self._ledgers)
 
+    def runs(self, ledger_id: int) -> list[tuple[int, int]]:
+        """A ledger's runs, unordered: each from its first entry to before the second number."""
+        return [
+            (run.first, run.first + len(run.packets)) for run in self._ledgers.get(ledger_id, ())
+        ]
+
     def entry_ids(self, ledger_id: int) -> Iterator[int]:
         """A ledger's entry ids, unordered, perhaps with duplicates."""
-        for run in self._ledgers.get(ledger_id, ()):
-            yield from range(run.first, run.first + len(run.packets))
+        for first, end in self.runs(ledger_id):
+            yield from range(first, end)
 
     def last_entry(self, ledger_id: int) -> int:
         """A ledger's highest entry id; -1 if there is none."""

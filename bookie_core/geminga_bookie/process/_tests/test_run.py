@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 import trio
 
-from geminga_bookie._tests.support import add
-from geminga_bookie.errors import BookieReadOnly, DataDirError
+from geminga_bookie._tests.support import add, until
+from geminga_bookie.errors import BookieReadOnly, DataDirError, NoSuchEntry
+from geminga_bookie.integrity import check
 from geminga_bookie.process import run
 from geminga_bookie.process.config import BookieConfig, load_config
 from geminga_bookie.process.run import ReadOnlyRefused, RunningBookie, run_bookie
+from geminga_bookie.storage.data_dirs import UNSYNCED_NAME
+from geminga_bookie.storage.startup import LIMBO_NAME
 from geminga_bookie.wire.options import RemoteOptions
 from geminga_bookie.wire.remote import RemoteBookie, open_remote
 from geminga_protocol.bookkeeper import paths
@@ -84,6 +87,30 @@ async def test_it_serves_while_it_is_registered(store: Store, tmp_path: Path) ->
                 assert len(found) == first + 3
                 assert (await port.info()).total_bytes > 0
         assert await store.children(paths.available()) == []
+
+
+async def test_doubts_end(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ledger 1 has no metadata any more: nobody asks for it."""
+    monkeypatch.setattr(check, "QUIET_S", 0.0)
+    settings = config(tmp_path)
+    async with running(settings) as bookie, remote(bookie) as port:
+        await add(port, 1, range(3))
+    (tmp_path / "journal" / UNSYNCED_NAME).touch()
+    async with running(settings) as bookie:
+        table = bookie.bookie.storage.table
+        assert table.is_in_limbo
+        limbo = tmp_path / "journal" / LIMBO_NAME
+        await until(lambda: not limbo.exists())
+        assert not table.is_in_limbo
+        with pytest.raises(NoSuchEntry):
+            await bookie.bookie.read(1, 3, entries_max=1, bytes_max=1)
+
+
+async def test_lost_disks_need_both_of_apaches_keys(store: Store, tmp_path: Path) -> None:
+    checks, stamps = "dataIntegrityChecking", "dataIntegrityStampMissingCookies"
+    for keys in ([], [checks], [stamps], [checks, stamps]):
+        settings = config(tmp_path, **dict.fromkeys(keys, "true"))
+        assert settings.bookie_options("b:1").heals_lost_disks == (len(keys) == 2)
 
 
 async def test_tls_is_offered(store: Store, tmp_path: Path) -> None:
