@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Protocol
@@ -16,8 +18,16 @@ from geminga_bookie.client.metadata_store import LedgerMetadataStore
 from geminga_bookie.errors import DataDirError
 from geminga_bookie.host import Host
 from geminga_bookie.inprocess import open_bookie
-from geminga_bookie.options import BookieOptions, DiskOptions, GcOptions, JournalOptions
+from geminga_bookie.options import (
+    BookieOptions,
+    DiskOptions,
+    GcOptions,
+    JournalOptions,
+    LiveLedgers,
+)
 from geminga_bookie.port import BookiePort
+from geminga_bookie.process.run import open_member
+from geminga_bookie.storage.bookie import InProcessBookie
 from geminga_protocol.bookkeeper import paths
 from geminga_runtime.metadata.api import MUST_NOT_EXIST, MetadataError
 from geminga_runtime.metadata.memory import MemoryMetadataStore
@@ -25,6 +35,8 @@ from geminga_runtime.metadata.memory import MemoryMetadataStore
 from .keeper import KeeperDoor
 from .network import Network
 
+EndDoubts = Callable[[InProcessBookie, KeeperDoor], Awaitable[None]]
+JOURNAL = Path("/data/journal")
 CAPACITY_BYTES = 16 * 1024 * 1024
 RETRY_S = 0.5
 """A bookie that couldn't start is started again after this time."""
@@ -56,7 +68,7 @@ def options(bookie_id: str, rng: Random) -> BookieOptions:
     """Small files, so that they roll over, are used again, collected and compacted."""
     return BookieOptions(
         bookie_id=bookie_id,
-        journal_dirs=(Path("/data/journal"),),
+        journal_dirs=(JOURNAL,),
         ledger_dirs=(Path("/data/ledgers"),),
         write_cache_bytes=rng.choice((128, 512)) * 1024,
         read_cache_bytes=rng.choice((0, 64, 64)) * 1024,
@@ -102,6 +114,11 @@ class BookieProcess:
         self.down_s = 0.0
         self.store: KeeperDoor | None = None
         self.has_served = False
+        self.acknowledged: dict[int, set[int]] = {}
+        """Entries of each ledger that some client was told are stored."""
+        self.heals_begun = 0
+        self._end_doubts: EndDoubts | None = None
+        self._in_doubt = False
         self._options = options(bookie_id, rng)
         self._write_s = rng.choice((0.0003, 0.002, 0.02))
         self._tree = tree
@@ -112,6 +129,27 @@ class BookieProcess:
         self._stop = trio.Event()
         self._nursery: trio.Nursery | None = None
         """Of the life that goes on."""
+
+    def heals(self, end_doubts: EndDoubts) -> None:
+        """Others heal it after the loss of its disk; and after a kill, if its journal isn't synced,
+        which half of them don't do."""
+        self._end_doubts = end_doubts
+        journal = replace(self._options.journal, sync_data=self._rng.random() < 0.5)
+        self._options = replace(self._options, journal=journal, heals_lost_disks=True)
+
+    @property
+    def can_heal(self) -> bool:
+        """Whether others heal it."""
+        return self._end_doubts is not None
+
+    @property
+    def is_hurt(self) -> bool:
+        """Whether it may lack what it acknowledged, now or soon."""
+        return self._in_doubt or self.files.crash_at >= 0
+
+    def has_no_doubts(self) -> None:
+        """The others have told."""
+        self._in_doubt = False
 
     # ---- faults ----
 
@@ -135,9 +173,17 @@ class BookieProcess:
 
     def lose_disk(self, down_s: float) -> None:
         """The disk is gone, and an empty one in its place."""
-        self.is_lost = True
+        self.is_lost = self._end_doubts is None
+        self._in_doubt = True
+        has_journal = self.files.find(JOURNAL) is not None
         self.kill(power=True, steps=0, down_s=down_s)
         self.files.stop()
+        if self.can_heal and has_journal and self._rng.random() < 0.6:
+            # That of the journal only.
+            parent = self.files.directory(JOURNAL.parent)
+            parent.change(JOURNAL.name, None, None)
+            parent.flush()
+            return
         self.files = SimDisk(self._rng.random(), capacity_bytes=CAPACITY_BYTES)
 
     def set_failing(self, share: float) -> None:
@@ -163,6 +209,7 @@ class BookieProcess:
         if nursery is None:
             return
         self.life = None
+        self._in_doubt = True
         self._network.log.add(f"{self.bookie_id} dies")
         self.files.stop()
         if self.store is not None:
@@ -210,13 +257,24 @@ class BookieProcess:
             host = Host(self.files, SimStores(self.files), TaskWorkers(nursery, self._access_s))
             ledgers = LedgerMetadataStore(door).ids
             try:
-                async with open_bookie(self._options, ledgers, metadata=door, host=host) as bookie:
+                async with self._opened(ledgers, door, host) as bookie:
+                    assert isinstance(bookie, InProcessBookie)
+                    if self._end_doubts is not None:
+                        nursery.start_soon(self._end_doubts, bookie, door)
                     await self._serve(bookie, door, nursery)
-            except (DataDirError, MetadataError, OSError) as error:
-                self._network.log.add(f"{self.bookie_id} can't start: {type(error).__name__}")
+            except* (DataDirError, MetadataError, OSError) as errors:
+                name = type(errors.exceptions[0]).__name__
+                self._network.log.add(f"{self.bookie_id} can't start: {name}")
             nursery.cancel_scope.cancel()
         self._nursery = None
         door.close()
+
+    def _opened(
+        self, ledgers: LiveLedgers, door: KeeperDoor, host: Host
+    ) -> AbstractAsyncContextManager[BookiePort]:
+        if self._end_doubts is not None:
+            return open_member(door, self._options, host)
+        return open_bookie(self._options, ledgers, metadata=door, host=host)
 
     async def _serve(self, bookie: BookiePort, door: KeeperDoor, nursery: trio.Nursery) -> None:
         self.came_back = self.came_back or self.is_lost

@@ -14,6 +14,7 @@ from geminga_bookie.client.ledger_recovery import _Recovery
 from geminga_bookie.client.metadata_store import LedgerMetadataStore
 from geminga_bookie.client.quorum import Acked, Quorums
 from geminga_bookie.client.read import LedgerReader
+from geminga_bookie.integrity.check import DataCheck
 from geminga_bookie.storage import data_dirs, startup
 from geminga_bookie.storage.bookie import InProcessBookie
 from geminga_bookie.storage.ledger_table import LedgerRuntime
@@ -193,6 +194,14 @@ CANARIES: dict[str, Canary] = {
         """f'instanceId: "{instance_id}"' not in""",
         """'instanceId' not in""",
     ),
+    "a doubt ends before the copies": _plant(
+        DataCheck._heal,
+        "        await self._complete(metadata)\n",
+        "        await self._doubts.settle(ledger_id)\n"
+        "        await self._bookie.checkpointer.checkpoint()\n"
+        "        await self._complete(metadata)\n",
+    ),
+    "a doubt ends without copies": _plant(DataCheck._complete, "if not missing:", "if True:"),
     "a bookie's journal is not synced": power_canaries.CANARIES["journal not synced"],
     "a bookie's mark moves before its flush": power_canaries.CANARIES[
         "mark moved before the flush"
@@ -208,14 +217,14 @@ def first_seed(name: str, seeds: Iterable[int]) -> int | None:
 
 
 FOUND_BY: dict[str, int] = {
-    "ack quorum of one less": 13,
+    "ack quorum of one less": 14,
     "a fenced writer takes another bookie": 1,
     "a change without an answer counts as made": 14,
     "LAC ahead": 1,
-    "a writer's close at what was pushed": 13,
-    "compare-and-set ignored": 1,
+    "a writer's close at what was pushed": 16,
+    "compare-and-set ignored": 78,
     "a change of another's is taken over": 1,
-    "recovery ends at the first without the entry": 91,
+    "recovery ends at the first without the entry": 8,
     "recovery takes failures for missing entries": 175,
     "recovery doesn't fence": 1,
     "recovery closes one entry early": 1,
@@ -223,6 +232,8 @@ FOUND_BY: dict[str, int] = {
     "a closed ledger's end is asked of bookies": 6,
     "a fence refuses nothing": 1,
     "a fence is not kept": 3,
+    "a doubt ends before the copies": 987,
+    "a doubt ends without copies": 86,
 }
 """Those that are looked for in each run of the tests, and the seeds that found them when this was
 written."""

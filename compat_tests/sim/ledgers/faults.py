@@ -138,7 +138,10 @@ class Faults:
         """One, or all at once."""
         rng = self._rng
         everybody = list(self._world.bookies.values())
-        for bookie in everybody if rng.random() < 0.2 else [self._bookie()]:
+        chosen = everybody if rng.random() < 0.2 else [self._bookie()]
+        if self._world.plan.is_unsynced:
+            chosen = [each for each in chosen[:1] if self._world.may_doubt(each)]
+        for bookie in chosen:
             steps = rng.choice((0, rng.randint(1, 12), rng.randint(1, 60)))
             down_s = rng.choice((0.0, 0.5, 5.0, 30.0))
             bookie.kill(power=power, steps=steps, down_s=down_s)
@@ -165,6 +168,11 @@ class Faults:
     def _lost_disk(self) -> None:
         """An empty one in its place; and a new machine with another id."""
         bookie = self._bookie()
+        if self._world.plan.is_unsynced:
+            if self._world.may_doubt(bookie) and bookie.has_served:
+                self._world.books.log.add(f"{bookie.bookie_id} loses its disk")
+                bookie.lose_disk(self._rng.choice((0.0, 3.0)))
+            return
         if self._lost_disks >= self._world.plan.losable_disks or not bookie.has_served:
             return
         self._lost_disks += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 SIZES = (
@@ -23,6 +23,7 @@ NETWORK_FAULTS = ("isolate", "one-way", "cut", "lossy", "slow-network", "slow-li
 BOOKIE_FAULTS = ("kill", "power-loss", "power-loss", "restart", "pause", "slow-disk")
 DISK_FAULTS = ("full-disk", "failing-disk", "lost-disk")
 METADATA_FAULTS = ("expire", "lossy-metadata", "isolate-metadata", "slow-metadata")
+UNSYNCED_SHARE = 0.3
 CLIENT_FAULTS = ("crash-client", "pause-client")
 
 
@@ -54,6 +55,9 @@ class LedgerPlan:
     session_s: float
     """Time-out of sessions of the metadata store."""
     all_killed_at_end: bool
+    is_unsynced: bool = False
+    """Some journals are not synced: a bookie that is killed, or loses its disk, is in doubt, and
+    healed by the others."""
 
     @property
     def losable_disks(self) -> int:
@@ -68,7 +72,7 @@ def make_plan(seed: int, rng: Random) -> LedgerPlan:
     fitting = [sizes for sizes in SIZES if sizes[0] <= bookies]
     kinds = [NETWORK_FAULTS, BOOKIE_FAULTS, DISK_FAULTS, METADATA_FAULTS, CLIENT_FAULTS]
     drawn = [name for kind in rng.sample(kinds, rng.randint(1, 5)) for name in kind]
-    return LedgerPlan(
+    plan = LedgerPlan(
         seed=seed,
         bookies=bookies,
         sizes=tuple(rng.choice(fitting) for _ in range(writers)),
@@ -87,3 +91,8 @@ def make_plan(seed: int, rng: Random) -> LedgerPlan:
         all_killed_at_end=rng.random() < 0.35,
         repairers=rng.choice((0, 0, 0, 0, 1, 2)),
     )
+    if plan.losable_disks == 0 or rng.random() >= UNSYNCED_SHARE:
+        return plan
+    # Failing and full disks put bookies in doubt that no plan counts.
+    faults = tuple(each for each in plan.faults if each not in ("full-disk", "failing-disk"))
+    return replace(plan, is_unsynced=True, all_killed_at_end=False, faults=(*faults, "lost-disk"))

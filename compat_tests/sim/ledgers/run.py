@@ -10,6 +10,7 @@ import trio.testing
 from geminga_bookie.client.api import LedgerMetadata, LedgerState
 from geminga_bookie.client.placement import ensemble_of, write_set
 from geminga_bookie.errors import BookkeeperError
+from geminga_protocol.bookkeeper import paths
 from geminga_runtime.metadata.api import MetadataError
 
 from ..chance import Chances, EventLog, seeded
@@ -17,6 +18,7 @@ from ..outcome import Outcome, watched
 from .books import LedgerBook
 from .clients import Deleter, Process, Reader, Recoverer, Writer, append, process, read, recover
 from .faults import Faults
+from .healing import denied, end_doubts
 from .plan import make_plan
 from .repairers import keep_repairing
 from .world import World
@@ -40,7 +42,8 @@ def run_seed(seed: int, *, verbose: bool = False) -> Outcome:
     async def main() -> None:
         nonlocal ended_s, confirmed
         with seeded(chances):
-            world = World(plan, chances, log)
+            world = World(plan, chances, log, end_doubts)
+            await world.tree.put(paths.INSTANCE_ID, b"simulation")
             try:
                 with trio.fail_after(LIMIT_S):
                     await Run(world).run()
@@ -53,8 +56,14 @@ def run_seed(seed: int, *, verbose: bool = False) -> Outcome:
 
     with watched() as watch:
         trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
-    found += watch.found
+    found += [each for each in watch.found if not (plan.is_unsynced and _is_doubt(each))]
     return Outcome(seed, found, log.digest, log.count, confirmed, ended_s, log.lines)
+
+
+def _is_doubt(line: str) -> bool:
+    """Whether that is what a bookie says when it comes to doubt."""
+    said = ("without syncing its journal", "was lost", "journal_replay: journal: ")
+    return any(each in line for each in said)
 
 
 class Run:
@@ -85,6 +94,7 @@ class Run:
                 await self._still_refused()
                 if plan.all_killed_at_end:
                     await self._read_all(two)
+                await self._end_doubts()
                 await self._check_all_copies(one)
             for bookie in world.bookies.values():
                 if bookie.came_back:
@@ -131,11 +141,24 @@ class Run:
                     is_read = here is one and not self._world.plan.all_killed_at_end
                     nursery.start_soon(self._settle, here, book, is_read)
 
+    async def _end_doubts(self) -> None:
+        """Those of all bookies end."""
+        with trio.move_on_after(HEAL_S):
+            while any(each.is_hurt for each in self._world.bookies.values() if each.can_heal):  # noqa: ASYNC110
+                await trio.sleep(1)
+        for bookie in self._world.bookies.values():
+            if bookie.can_heal and bookie.is_hurt:
+                self._books.violate(f"{bookie.bookie_id} is in doubt still")
+
     async def _check_all_copies(self, here: Process) -> None:
         deadline_s = trio.current_time() + HEAL_S
         for book in self._kept():
             while book.end is not None:
-                wrong = await self._lacks(book, await self._metadata(here, book))
+                metadata = await self._metadata(here, book)
+                wrong = await self._lacks(book, metadata)
+                if lost := await denied(self._world, book, metadata):
+                    self._books.violate(f"{book.text}: {lost}")
+                    break
                 if wrong is None:
                     break
                 if not self._world.plan.repairers or trio.current_time() > deadline_s:

@@ -95,6 +95,9 @@ class Wire:
         def arrive(first: int, count: int, error: BookkeeperError | None) -> None:
             nonlocal left
             if key in self._open:
+                if error is None:
+                    known = self._bookie.acknowledged.setdefault(ledger_id, set())
+                    known.update(range(first, first + count))
                 left -= count
                 if left <= 0 or error is not None:
                     self._settle(key)
