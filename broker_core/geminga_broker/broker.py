@@ -24,10 +24,16 @@ from geminga_broker.service import BrokerService, open_service
 from geminga_protocol.bookkeeper import paths
 from geminga_runtime.lasting import open_lasting_nursery
 from geminga_runtime.metadata.api import MetadataStore, StoreUnavailable
+from geminga_runtime.metadata.cached import CachedMetadataStore
 from geminga_runtime.metadata.routed import RoutedMetadataStore
 from geminga_runtime.metadata.zookeeper_url import parse_url, store_of_ledgers, with_scheme
 from geminga_runtime.settings import ConfigError
 from geminga_runtime.tls_settings import NO_PORT
+
+RECORDS = "/admin"
+"""Clusters, tenants, namespaces and policies. They are read with each lookup, check and load, and
+change seldom: what was read is remembered until it changes.
+"""
 
 FRAME_PADDING_BYTES = 10 * 1024
 """Beside a message of the largest size, as Apache's broker sets it for its bookies."""
@@ -49,6 +55,9 @@ async def run_broker(
         web = web_sockets(config, stack)
         timeout_s = config.cluster.session_timeout_ms / 1000
         opened = {url: await _open(stack, key, url, timeout_s) for url, key in urls.keys.items()}
+        for url in {urls.own, urls.configuration}:
+            opened[url] = await CachedMetadataStore.open(opened[url], RECORDS)
+            stack.push_async_callback(opened[url].aclose)
         store = opened[urls.own]
         if urls.configuration != urls.own:
             store = RoutedMetadataStore(store, opened[urls.configuration])

@@ -4,19 +4,23 @@ killed, stopped or away meanwhile loses no receipt, and every receipt is read ag
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
 import pulsar
 import pytest
+from kazoo.client import KazooClient
 
 from compat_tests.apache.cluster import Cluster, running_cluster
 from compat_tests.apache.our_bookie import OurBookie
@@ -125,8 +129,8 @@ def numbers(cluster: Cluster, topic: str, wanted: list[int]) -> list[int]:
 
 
 @contextmanager
-def serving(cluster: Cluster) -> Iterator[ServerProcess]:
-    server = cluster.start_ours(SETTINGS)
+def serving(cluster: Cluster, settings: Mapping[str, str] = SETTINGS) -> Iterator[ServerProcess]:
+    server = cluster.start_ours(settings)
     try:
         yield server
     finally:
@@ -163,6 +167,80 @@ def test_zookeeper_away(cluster: Cluster) -> None:
         writer.wait_more()
         assert writer.failures == []
         subscribed_at_last(cluster.url)  # a new topic, once there are a session and bookies again
+
+
+def test_rollovers_and_deletions_wait_for_zookeeper(cluster: Cluster) -> None:
+    """Ledgers that are full stay open while it is away; a deletion is done, or not begun."""
+    small = {"managedLedgerMaxEntriesPerLedger": "20"}
+    small["managedLedgerMinLedgerRolloverTimeMinutes"] = "0"
+    with serving(cluster, {**SETTINGS, **small}) as server, writing(cluster) as writer:
+        other = writer.topic.replace("faults", "deleted")
+        subscribe(cluster.url, other)
+        publish(cluster.url, other, range(30))
+        before = ledgers(server, writer.topic)
+        assert len(before) > 2
+        cluster.zookeeper.kill()
+        writer.wait_more(200)
+        refused = http_status(server, "DELETE", other)
+        assert refused >= 500
+        cluster.zookeeper.start()
+        wait_for(lambda: http_status(server, "GET", other, "/stats") in (200, 404))
+        after = ledgers(server, writer.topic)
+        assert len(after) < len(before) + 5
+        writer.wait_more(100)
+        assert len(ledgers(server, writer.topic)) > len(after) + 2
+        assert writer.failures == []
+    with serving(cluster):
+        assert numbers(cluster, other, [*range(30)]) == [*range(30)]
+
+
+def test_policies_that_another_process_changes(cluster: Cluster) -> None:
+    """What the broker remembers of the metadata store is that of now."""
+    store = KazooClient(f"127.0.0.1:{cluster.zookeeper.port}")
+    store.start()
+    try:
+        with serving(cluster) as server:
+            url = f"{server.web_url}/admin/v2/namespaces/public/default/messageTTL"
+            for seconds in (10, 20):
+                value, stat = store.get("/admin/policies/public/default")
+                changed = {**json.loads(value), "message_ttl_in_seconds": seconds}
+                text = json.dumps(changed).encode()
+                store.set("/admin/policies/public/default", text, stat.version)
+
+                def is_seen(wanted: int = seconds) -> bool:
+                    with urllib.request.urlopen(url, timeout=WAIT_S) as answer:
+                        return bool(json.load(answer) == wanted)
+
+                wait_for(is_seen)
+    finally:
+        store.stop()
+        store.close()
+
+
+def ledgers(server: ServerProcess, topic: str) -> list[int]:
+    """Those of the log."""
+    url = f"{server.web_url}/admin/v2/{topic.replace('://', '/')}/internalStats"
+    with urllib.request.urlopen(url, timeout=WAIT_S) as answer:
+        return [each["ledgerId"] for each in json.load(answer)["ledgers"]]
+
+
+def http_status(server: ServerProcess, method: str, topic: str, rest: str = "") -> int:
+    """Of one admin call, 503 if it isn't answered in time."""
+    url = f"{server.web_url}/admin/v2/{topic.replace('://', '/')}{rest}"
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=10) as done:
+            return int(done.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+    except TimeoutError:
+        return 503
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def subscribed_at_last(url: str) -> None:
@@ -236,6 +314,15 @@ def publish(url: str, topic: str, found: range) -> None:
         producer = client.create_producer(topic)
         for number in found:
             producer.send(b"%d" % number)
+    finally:
+        client.close()
+
+
+def subscribe(url: str, topic: str) -> None:
+    """What is published from now on is kept."""
+    client = pulsar.Client(url, operation_timeout_seconds=int(WAIT_S))
+    try:
+        client.subscribe(topic, "s")
     finally:
         client.close()
 

@@ -27,6 +27,7 @@ from geminga_runtime.metadata.api import (
     StoreUnavailable,
     ValueTooLarge,
 )
+from geminga_runtime.metadata.cached import CachedMetadataStore
 from geminga_runtime.metadata.zookeeper import ZooKeeperMetadataStore
 
 pytestmark = pytest.mark.java
@@ -167,6 +168,33 @@ async def test_watches_are_armed_again(server: ZooKeeperServer, chroot: str) -> 
         await direct.put("/w/b", b"")
         await store.exists("/")
         assert drain(changes) == [("created", "/w/b"), ("children", "/w")]
+
+
+async def test_a_cache_forgets_before_others_are_told(server: ZooKeeperServer, chroot: str) -> None:
+    """Changes were missed: who reads again, for whatever watch, gets what is there now."""
+    async with (
+        relayed(server) as (relay, port),
+        opened(server, chroot, port=port) as store,
+        opened(server, chroot) as direct,
+    ):
+        cached = await CachedMetadataStore.open(store, "/w")
+        try:
+            await direct.put("/w/a", b"old")
+            for number in range(10):
+                async with cached.watch("/w/a") as changes, cached.watch("/v"):
+                    await cached.get("/w/a")
+                    relay.cut()
+                    await until(lambda: phase_of(store) is SessionPhase.SUSPENDED)
+                    value = b"%d" % number
+                    await direct.put("/w/a", value)
+                    assert cached.statistics().answers == 1
+                    relay.heal()
+                    await next_lost(changes)
+                    node = await cached.get("/w/a")
+                    assert node is not None
+                    assert node.value == value
+        finally:
+            await cached.aclose()
 
 
 async def test_a_watch_that_ended_is_not_told(server: ZooKeeperServer, chroot: str) -> None:

@@ -13,6 +13,7 @@ from compat_tests.apache.zookeeper import ZooKeeperServer
 from geminga_runtime.metadata._tests.contract import MetadataStoreContract
 from geminga_runtime.metadata._tests.contract_session import SeveralSessions
 from geminga_runtime.metadata.api import MetadataStore
+from geminga_runtime.metadata.cached import CachedMetadataStore
 from geminga_runtime.metadata.zookeeper import ZooKeeperMetadataStore
 
 pytestmark = pytest.mark.java
@@ -55,3 +56,24 @@ class TestZooKeeper(SeveralSessions, MetadataStoreContract):
     async def settle(self, store: MetadataStore) -> None:
         """A server sends the changes before the answer that may show them."""
         await store.exists("/")
+
+
+class TestCachedZooKeeper(TestZooKeeper):
+    """With a cache of everything before it."""
+
+    async def open_store(self, folder: Path) -> MetadataStore:
+        return await CachedMetadataStore.open(await super().open_store(folder), "/")
+
+    async def open_beside(self, store: MetadataStore) -> MetadataStore:
+        return await CachedMetadataStore.open(await super().open_beside(beneath(store)), "/")
+
+    async def end_session(self, store: MetadataStore) -> None:
+        await super().end_session(beneath(store))
+
+    async def settle(self, store: MetadataStore) -> None:
+        await super().settle(beneath(store))
+
+
+def beneath(store: MetadataStore) -> MetadataStore:
+    assert isinstance(store, CachedMetadataStore)
+    return store._store

@@ -176,9 +176,11 @@ class LogAppender:
         return trio.current_time() - self._opened_s
 
     def _is_due(self) -> bool:
-        ledger = self._ledger
-        return self._context.unclosed is not None or self._context.options.rollover.is_due(
-            ledger.entries, ledger.size_bytes, self.ledger_age_s
+        """A ledger that works stays open while the metadata store is away, as in Apache."""
+        ledger, context = self._ledger, self._context
+        return context.unclosed is not None or (
+            context.options.rollover.is_due(ledger.entries, ledger.size_bytes, self.ledger_age_s)
+            and context.catalog.is_reachable
         )
 
     def _fill_cache(

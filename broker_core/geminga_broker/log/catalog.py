@@ -19,6 +19,7 @@ from geminga_runtime.metadata.api import (
     BadVersion,
     MetadataStore,
     NoNode,
+    SessionPhase,
 )
 
 ROOT = "/managed-ledgers"
@@ -51,6 +52,11 @@ class LogCatalog:
         self._version = MUST_NOT_EXIST
         self._uncertain: bytes | None = None
         self._info = ManagedLedgerInfo()
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether the metadata store answers now, as far as is known."""
+        return self._store.session.phase is SessionPhase.CONNECTED
 
     async def load(self) -> ManagedLedgerInfo | None:
         """Read the node; None if there is no such log."""

@@ -272,10 +272,13 @@ class ZooKeeperMetadataStore:
                     self._calls.disarm(RemoveWatches(node))
 
     def _arm_all(self) -> None:
-        self._arm_next(self._hub.prefixes())
+        """The oldest first: its request is the first one of the connection, so that nothing is
+        answered before it, and what was missed is said before another watch brings news.
+        """
+        self._arm_next(self._hub.prefixes()[::-1])
 
     def _arm_next(self, prefixes: list[str]) -> None:
-        """One after the other: other requests go between them."""
+        """The last one, then the others, one after the other: other requests go between them."""
         while prefixes and not self._hub.count(prefixes[-1]):
             prefixes.pop()  # its watch has ended meanwhile
         if not prefixes:
