@@ -11,6 +11,7 @@ import trio
 from geminga_bookie.client import BookkeeperClient
 from geminga_broker.authz.authorizer import Authorizer
 from geminga_broker.authz.settings import check_settings
+from geminga_broker.cluster.bookie_racks import BookieRacks
 from geminga_broker.cluster.catalog import TopicCatalog
 from geminga_broker.cluster.inactivity import delete_inactive
 from geminga_broker.cluster.loader import Logs, TopicLoader, broker_options
@@ -71,6 +72,9 @@ class BrokerService:
         self.config = config
         self.store = store
         self.namespaces = Namespaces(store)
+        self.racks = BookieRacks(store)
+        self.bookies = logs.client.bookies
+        """Ids of the cluster's bookies."""
         self.authorizer = Authorizer(config.authorization, self.namespaces)
         self.catalog = TopicCatalog(store, self.namespaces, config.topics)
         self.lookup = Lookup(self.namespaces, config.topics.lookups_max)

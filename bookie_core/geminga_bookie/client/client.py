@@ -122,6 +122,12 @@ class BookkeeperClient:
         """Raises NoSuchLedger."""
         return (await self._store.read(ledger_id)).metadata
 
+    async def bookies(self) -> list[str]:
+        """Ids of the bookies that have a cookie, those that are away too, or take new entries
+        (Apache's RegistrationClient.getAllBookies).
+        """
+        return sorted({*await self._store.bookies(), *self._bookies.writable()})
+
     def _digest(self, metadata: LedgerMetadata) -> Digest:
         """A cached digest for all ledgers of a kind and password, of which there are few."""
         key = (metadata.digest_type.value, metadata.password)

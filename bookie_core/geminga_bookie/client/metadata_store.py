@@ -100,6 +100,10 @@ class LedgerMetadataStore:
         except NoNode:
             pass
 
+    async def bookies(self) -> list[str]:
+        """Ids of the bookies that have a cookie here."""
+        return list(await self._store.children(paths.cookies()))
+
     async def ids(self) -> AsyncGenerator[int, None]:
         """Ids of all ledgers in the tree; ones created meanwhile may be missing."""
         pending = [paths.ROOT]

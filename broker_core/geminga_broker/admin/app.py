@@ -9,7 +9,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from geminga_broker.admin import broker_routes, clusters, schema_routes, tenants
+from geminga_broker.admin import bookies, broker_routes, clusters, schema_routes, tenants
 from geminga_broker.admin.guard import guard, unknown_to
 from geminga_broker.admin.namespaces import permissions as permission_routes
 from geminga_broker.admin.namespaces import policies as policy_routes
@@ -51,7 +51,7 @@ def create_app(service: BrokerService) -> ASGIApp:
         *schema_routes.routes(service.schemas, service.namespaces),
         *schema_policy_routes.routes(service),
     ]
-    routes += _plain_routes(service)
+    routes += [*bookies.routes(service), *_plain_routes(service)]
     handlers = EXCEPTION_HANDLERS | {HTTPException: unknown_to(service)}
     app = Starlette(routes=guard(service, routes), exception_handlers=handlers)
     app.router.redirect_slashes = False

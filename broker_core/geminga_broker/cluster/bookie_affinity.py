@@ -10,6 +10,9 @@ from geminga_bookie.client.placement_rules import POLICY_KEY, isolation_policy
 from geminga_broker.cluster.records import Records
 from geminga_runtime.metadata.api import MetadataStore
 
+GROUPS = "bookieAffinityGroup"
+"""Field of the local policies."""
+
 _OWNER = "pulsar/managed-ledger"
 
 
@@ -27,7 +30,7 @@ class BookieAffinity:
         if not tenant or not namespace:
             return {}
         record = await self._policies.get(f"{tenant}/{namespace}")
-        groups = record.get("bookieAffinityGroup") if record else None
+        groups = record.get(GROUPS) if record else None
         if not isinstance(groups, dict):
             return {}
         primary = groups.get("bookkeeperAffinityGroupPrimary")

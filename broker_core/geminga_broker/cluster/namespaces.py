@@ -8,7 +8,7 @@ policies/{tenant}/{namespace}`.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import cast
 
@@ -181,6 +181,25 @@ class Namespaces:
         if record is None or "bundles" not in record:
             record = await self.policies(namespace)
         return Bundles.from_json(record)
+
+    async def change_local_policies(
+        self, namespace: str, change: Callable[[JsonObject], JsonObject]
+    ) -> None:
+        """Change what only this cluster says of a namespace; made first if nothing was said yet,
+        as for those that another cluster made. Raises ResourceMissing (of the namespace).
+        """
+        while True:
+            try:
+                await self.local_policies.update(namespace, change)
+            except ResourceMissing:
+                bundles = await self.bundles(namespace)
+                try:
+                    await self.local_policies.create(
+                        namespace, change({"bundles": bundles.to_json()})
+                    )
+                except ResourceExists:
+                    continue
+            return
 
     async def topics_max(self, namespace: str, default: int) -> int:
         """The namespace's limit of topics: its own, or the default."""

@@ -85,6 +85,11 @@ def readonly(root: str = ROOT) -> str:
     return f"{available(root)}/{READONLY}"
 
 
+def cookies(root: str = ROOT) -> str:
+    """Parent of the bookies' cookies."""
+    return f"{root}/cookies"
+
+
 def cookie(bookie_id: str, root: str = ROOT) -> str:
     """Path of a bookie's cookie, which binds its id to its directories."""
-    return f"{root}/cookies/{bookie_id}"
+    return f"{cookies(root)}/{bookie_id}"
