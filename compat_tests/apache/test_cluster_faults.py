@@ -41,6 +41,11 @@ SETTINGS = {
     "metadataStoreSessionTimeoutMillis": str(SESSION_MS),
     "bookkeeperClientTimeoutInSeconds": "3",
 }
+SMALL = {
+    **SETTINGS,
+    "managedLedgerMaxEntriesPerLedger": "20",
+    "managedLedgerMinLedgerRolloverTimeMinutes": "0",
+}
 WAIT_S = 60.0
 OWN = range(-50, 0)
 """What the second broker's client sends."""
@@ -171,9 +176,7 @@ def test_zookeeper_away(cluster: Cluster) -> None:
 
 def test_rollovers_and_deletions_wait_for_zookeeper(cluster: Cluster) -> None:
     """Ledgers that are full stay open while it is away; a deletion is done, or not begun."""
-    small = {"managedLedgerMaxEntriesPerLedger": "20"}
-    small["managedLedgerMinLedgerRolloverTimeMinutes"] = "0"
-    with serving(cluster, {**SETTINGS, **small}) as server, writing(cluster) as writer:
+    with serving(cluster, SMALL) as server, writing(cluster) as writer:
         other = writer.topic.replace("faults", "deleted")
         subscribe(cluster.url, other)
         publish(cluster.url, other, range(30))
@@ -192,6 +195,17 @@ def test_rollovers_and_deletions_wait_for_zookeeper(cluster: Cluster) -> None:
         assert writer.failures == []
     with serving(cluster):
         assert numbers(cluster, other, [*range(30)]) == [*range(30)]
+
+
+def test_a_rollover_under_way_waits_for_zookeeper(cluster: Cluster) -> None:
+    """It can't be taken back: publishes wait for it."""
+    with serving(cluster, SMALL), writing(cluster) as writer:
+        for _ in range(3):
+            cluster.zookeeper.pause()
+            time.sleep(SESSION_MS / 1000 + 1)
+            cluster.zookeeper.resume()
+            writer.wait_more(60)
+        assert writer.failures == []
 
 
 def test_policies_that_another_process_changes(cluster: Cluster) -> None:
