@@ -175,25 +175,32 @@ def test_zookeeper_away(cluster: Cluster) -> None:
 
 
 def test_rollovers_and_deletions_wait_for_zookeeper(cluster: Cluster) -> None:
-    """Ledgers that are full stay open while it is away; a deletion is done, or not begun."""
-    with serving(cluster, SMALL) as server, writing(cluster) as writer:
-        other = writer.topic.replace("faults", "deleted")
-        subscribe(cluster.url, other)
-        publish(cluster.url, other, range(30))
-        before = ledgers(server, writer.topic)
-        assert len(before) > 2
-        cluster.zookeeper.kill()
-        writer.wait_more(200)
-        refused = http_status(server, "DELETE", other)
-        assert refused >= 500
-        cluster.zookeeper.start()
-        wait_for(lambda: http_status(server, "GET", other, "/stats") in (200, 404))
-        after = ledgers(server, writer.topic)
-        assert len(after) < len(before) + 5
-        writer.wait_more(100)
-        assert len(ledgers(server, writer.topic)) > len(after) + 2
-        assert writer.failures == []
+    """Ledgers that are full stay open while it is away; a deletion is not begun."""
+    topic, other = (f"persistent://public/default/{each}-{next(_topics)}" for each in "ab")
+    with serving(cluster, SMALL) as server:
+        client = pulsar.Client(cluster.url, operation_timeout_seconds=int(WAIT_S))
+        try:
+            for each in (topic, other):
+                client.subscribe(each, "s").close()
+            publish(cluster.url, other, range(30))
+            producer = client.create_producer(topic, send_timeout_millis=int(WAIT_S * 1000))
+            for number in range(30):
+                producer.send(b"%d" % number)
+            assert len(before := ledgers(server, topic)) == 2
+            cluster.zookeeper.kill()
+            assert http_status(server, "DELETE", other) >= 500  # the session has ended by now
+            for number in range(30, 230):
+                producer.send(b"%d" % number)
+            cluster.zookeeper.start()
+            wait_for(lambda: http_status(server, "GET", other, "/stats") == 200)
+            assert len(ledgers(server, topic)) <= len(before) + 1
+            for number in range(230, 300):
+                producer.send(b"%d" % number)
+            assert len(ledgers(server, topic)) >= len(before) + 3
+        finally:
+            client.close()
     with serving(cluster):
+        assert numbers(cluster, topic, [*range(300)]) == [*range(300)]
         assert numbers(cluster, other, [*range(30)]) == [*range(30)]
 
 
@@ -328,15 +335,6 @@ def publish(url: str, topic: str, found: range) -> None:
         producer = client.create_producer(topic)
         for number in found:
             producer.send(b"%d" % number)
-    finally:
-        client.close()
-
-
-def subscribe(url: str, topic: str) -> None:
-    """What is published from now on is kept."""
-    client = pulsar.Client(url, operation_timeout_seconds=int(WAIT_S))
-    try:
-        client.subscribe(topic, "s")
     finally:
         client.close()
 
