@@ -14,7 +14,8 @@ from geminga_bookie.client.ledger_recovery import recover as recover_ledger
 from geminga_bookie.client.metadata_store import LedgerMetadataStore
 from geminga_bookie.client.placement import choose_ensemble
 from geminga_bookie.client.read import LedgerReader
-from geminga_bookie.errors import MetadataConflict, UnauthorizedAccess
+from geminga_bookie.client.unnamed import UnnamedLedgers
+from geminga_bookie.errors import BookkeeperError, MetadataConflict, UnauthorizedAccess
 from geminga_protocol.bookkeeper.digest import Digest
 from geminga_runtime.clock import wall_clock_ms
 from geminga_runtime.metadata.api import MetadataStore
@@ -52,53 +53,64 @@ class BookkeeperClient:
         self._describe = describe
         self._store = LedgerMetadataStore(store)
         self._now_ms = now_ms
+        self.unnamed = UnnamedLedgers(store, self._store.delete)
+        """Ledgers made by `create` with `unnamed` that no owner has named yet."""
         self._digests: dict[tuple[int, bytes], Digest] = {}
         self.delete = self._store.delete
         """Delete a ledger's metadata; bookies collect the entries later. Idempotent."""
         self.ledgers = self._store.ids
         """Ids of all ledgers in the metadata store."""
 
-    async def create(self, options: LedgerOptions) -> LedgerWriter:
-        """A new ledger. Raises NotEnoughBookies, MetadataConflict."""
+    async def create(self, options: LedgerOptions, *, unnamed: bool = False) -> LedgerWriter:
+        """A new ledger. With `unnamed` it is one of `unnamed` until its owner's metadata name it:
+        then call `unnamed.name`, or `unnamed.abandon`. Raises NotEnoughBookies, MetadataConflict.
+        """
         if not 1 <= options.ack_quorum <= options.write_quorum <= options.ensemble_size:
             raise ValueError("a ledger needs 1 <= ack quorum <= write quorum <= ensemble size")
         if self._describe is not None:
             custom = {**options.custom_metadata, **await self._describe(options.custom_metadata)}
             options = replace(options, custom_metadata=custom)
         for _ in range(_ID_ATTEMPTS_MAX):
-            ledger_id = await self._store.next_ledger_id()
-            ensemble = choose_ensemble(
-                self._bookies.writable(),
-                options.ensemble_size,
-                ledger_id,
-                write_quorum=options.write_quorum,
-                ack_quorum=options.ack_quorum,
-                custom_metadata=options.custom_metadata,
-                rules=self._bookies.rules(),
-            )
-            metadata = LedgerMetadata(
-                ledger_id=ledger_id,
-                ensemble_size=options.ensemble_size,
-                write_quorum=options.write_quorum,
-                ack_quorum=options.ack_quorum,
-                state=LedgerState.OPEN,
-                last_entry_id=-1,
-                length=0,
-                digest_type=options.digest_type,
-                password=options.password,
-                ensembles={0: tuple(ensemble)},
-                custom_metadata=dict(options.custom_metadata),
-                ctime_ms=self._now_ms(),
-            )
+            ledger_id = await self._store.next_ledger_id(unnamed=unnamed)
             try:
-                known = await self._store.create(metadata)
-            except MetadataConflict:
-                continue
-            digest = self._digest(metadata)
+                known = await self._store.create(self._new_metadata(ledger_id, options))
+            except BookkeeperError as error:
+                if unnamed:
+                    await self.unnamed.forget(ledger_id)  # noqa: ASYNC120
+                if isinstance(error, MetadataConflict):
+                    continue
+                raise
+            digest = self._digest(known.metadata)
             return LedgerWriter(
                 known, digest, self._bookies, self._store, self._nursery, self._options
             )
         raise MetadataConflict(f"{_ID_ATTEMPTS_MAX} ledger ids in a row were taken")
+
+    def _new_metadata(self, ledger_id: int, options: LedgerOptions) -> LedgerMetadata:
+        """Raises NotEnoughBookies."""
+        ensemble = choose_ensemble(
+            self._bookies.writable(),
+            options.ensemble_size,
+            ledger_id,
+            write_quorum=options.write_quorum,
+            ack_quorum=options.ack_quorum,
+            custom_metadata=options.custom_metadata,
+            rules=self._bookies.rules(),
+        )
+        return LedgerMetadata(
+            ledger_id=ledger_id,
+            ensemble_size=options.ensemble_size,
+            write_quorum=options.write_quorum,
+            ack_quorum=options.ack_quorum,
+            state=LedgerState.OPEN,
+            last_entry_id=-1,
+            length=0,
+            digest_type=options.digest_type,
+            password=options.password,
+            ensembles={0: tuple(ensemble)},
+            custom_metadata=dict(options.custom_metadata),
+            ctime_ms=self._now_ms(),
+        )
 
     async def open(self, ledger_id: int, password: bytes, *, recover: bool) -> LedgerReader:
         """Open for reading. With `recover` an unclosed ledger is fenced, recovered and closed first

@@ -20,6 +20,9 @@ from geminga_runtime.metadata.api import (
     NoNode,
 )
 
+UNNAMED = b"geminga: unnamed"
+"""Value of the nodes of new ids that stay until their ledgers are named (see `unnamed`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class VersionedMetadata:
@@ -54,16 +57,19 @@ class LedgerMetadataStore:
                 self._layout = layout
         return paths.ledger(ledger_id, layout)
 
-    async def next_ledger_id(self) -> int:
-        """A new id: the number of a sequential node (ZkLedgerIdGenerator)."""
+    async def next_ledger_id(self, *, unnamed: bool = False) -> int:
+        """A new id: the number of a sequential node (ZkLedgerIdGenerator). With `unnamed` the node
+        stays, for `UnnamedLedgers`.
+        """
         path, _ = await self._store.put(
             paths.id_generator(),
-            b"",
+            UNNAMED if unnamed else b"",
             MUST_NOT_EXIST,
-            epoch=self._store.session.epoch,
+            epoch=None if unnamed else self._store.session.epoch,
             sequential=True,
         )
-        await self._store.delete(path)
+        if not unnamed:
+            await self._store.delete(path)
         return int(path.rpartition("-")[2])
 
     async def create(self, metadata: LedgerMetadata) -> VersionedMetadata:

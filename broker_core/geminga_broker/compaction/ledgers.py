@@ -3,8 +3,7 @@ BR-50).
 
 The cursor's property `CompactedTopicLedger` names the current one, as in Apache. The cursor's node
 lists all of them, so that they are deleted with the cursor: a ledger is listed before its first
-entry is written, until it is deleted. The node is marked before a ledger is created, until it is
-listed: only after a crash between the two are all ledgers searched.
+entry is written, until it is deleted. Until it is listed, it is unnamed (`client.unnamed`).
 """
 
 from __future__ import annotations
@@ -18,7 +17,8 @@ from geminga_bookie.errors import BookkeeperError, NoSuchLedger
 from geminga_broker.compaction.ledger import PASSWORD
 from geminga_broker.log.api import LogError, LogFenced, LogReadFailed, LogWriteFailed
 from geminga_broker.log.cursor import LogCursor
-from geminga_broker.log.options import LedgerDurability
+from geminga_broker.log.options import COMPONENT, LedgerDurability
+from geminga_broker.log.unnamed import COMPACTED, COMPACTED_TOPIC
 from geminga_protocol.ids import Position
 from geminga_protocol.pb.pulsar_api_pb2 import MessageIdData
 from geminga_runtime.metadata.api import MetadataError
@@ -34,9 +34,6 @@ INTERNAL = "#pulsar.internal."
 EMPTIED = INTERNAL + "geminga.emptied"
 """Instead of a ledger's name: compacted messages up to the mark-delete were deleted."""
 
-_MAKING = INTERNAL + "geminga.makes-compacted-ledger"
-_COMPONENT = b"compacted-ledger"
-_TOPIC = "pulsar/compactedTopic"
 _UPTO = "pulsar/compactedTo"
 
 
@@ -61,7 +58,7 @@ class CompactedLedgers:
         """Whether there is no ledger but the current one."""
         named = self.named
         expected = () if named is None else (named,)
-        return self._cursor.writer.side_ledgers == expected and not self._marked
+        return self._cursor.writer.side_ledgers == expected
 
     @property
     def names_lost(self) -> bool:
@@ -91,10 +88,6 @@ class CompactedLedgers:
                     found = ledger_id, end
         return found
 
-    @property
-    def _marked(self) -> bool:
-        return _MAKING in self._cursor.cursor_properties
-
     async def create(self, upto: Position, partition: int) -> LedgerWriter:
         """A new ledger, listed on return. Raises LogWriteFailed, LogFenced."""
         message_id = MessageIdData(ledgerId=upto.ledger_id, entryId=upto.entry_id)
@@ -110,19 +103,18 @@ class CompactedLedgers:
             PASSWORD,
             {
                 "application": b"pulsar",
-                "component": _COMPONENT,
-                _TOPIC: self._topic.encode(),
+                COMPONENT: COMPACTED,
+                COMPACTED_TOPIC: self._topic.encode(),
                 _UPTO: message_id.SerializeToString(),
             },
         )
-        await self._mark(making=True)
         try:
-            writer = await self.client.create(options)
+            writer = await self.client.create(options, unnamed=True)
+            known = self._cursor.writer.side_ledgers
+            await self._cursor.writer.set_side_ledgers((*known, writer.ledger_id))
+            await self.client.unnamed.name(writer.ledger_id)
         except (BookkeeperError, MetadataError) as error:
             raise LogWriteFailed(f"{self._topic}: compacted ledger not created: {error}") from error
-        known = self._cursor.writer.side_ledgers
-        await self._cursor.writer.set_side_ledgers((*known, writer.ledger_id))
-        await self._mark(making=False)
         return writer
 
     async def collect(self) -> None:
@@ -134,8 +126,6 @@ class CompactedLedgers:
         named = self.named
         gone = {each for each in self._cursor.writer.side_ledgers if each != named}
         try:
-            if self._marked:
-                gone |= await self._unlisted()
             for ledger_id in gone:
                 await self.client.delete(ledger_id)
         except (BookkeeperError, MetadataError) as error:
@@ -144,7 +134,6 @@ class CompactedLedgers:
         if gone:
             _log.info("topic=%s compacted ledgers deleted: %s", self._topic, sorted(gone))
         await self._cursor.writer.set_side_ledgers(() if named is None else (named,))
-        await self._mark(making=False)
 
     async def collect_quietly(self) -> None:
         """As `collect`, but logs a failure; the next call retries."""
@@ -155,25 +144,3 @@ class CompactedLedgers:
             pass
         except LogError as error:
             _log.warning("topic=%s: %s", self._topic, error)
-
-    async def _mark(self, *, making: bool) -> None:
-        if making == self._marked:
-            return
-        properties = dict(self._cursor.cursor_properties)
-        properties.pop(_MAKING, None)
-        if making:
-            properties[_MAKING] = "true"
-        await self._cursor.set_cursor_properties(properties)
-
-    async def _unlisted(self) -> set[int]:
-        """Ledgers with this topic's metadata, except the current one."""
-        found: set[int] = set()
-        async for ledger_id in self.client.ledgers():
-            try:
-                about = (await self.client.metadata(ledger_id)).custom_metadata
-            except NoSuchLedger:
-                continue
-            whose = about.get(_TOPIC), about.get("component")
-            if whose == (self._topic.encode(), _COMPONENT) and ledger_id != self.named:
-                found.add(ledger_id)
-        return found

@@ -347,9 +347,11 @@ class LogAppender:
     async def _open_next(self) -> None:
         context = self._context
         options = context.options
-        writer = await context.client.create(options.durability.ledger_options(context.name))
+        writer = await context.client.create(
+            options.durability.ledger_options(context.name), unnamed=True
+        )
         ledger = LedgerInfo(writer.ledger_id)
-        # If the save fails, the ledger is in no chain: then it is deleted with the others.
+        # If it can't be named, or perhaps is, it is deleted with the others.
         context.catalog.deleting[ledger.ledger_id] = None
         stray = dict(context.catalog.deleting)
         del context.catalog.deleting[ledger.ledger_id]
@@ -357,6 +359,7 @@ class LogAppender:
             context.catalog.properties[INDEX_PROPERTY] = str(self.index)
         try:
             await context.catalog.save([*context.chain, ledger])
+            await context.client.unnamed.name(ledger.ledger_id)
         except BaseException:
             context.catalog.deleting = stray
             raise

@@ -6,6 +6,7 @@ outcome is unknown, the node is read before the next change.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 
 from geminga_broker.log.api import LogFenced
@@ -22,16 +23,25 @@ from geminga_runtime.metadata.api import (
     SessionPhase,
 )
 
+_log = logging.getLogger(__name__)
+
 ROOT = "/managed-ledgers"
 
 INDEX_PROPERTY = "index"
 """Index of the last message before the last ledger (as ManagedLedgerInterceptorImpl's)."""
 
 DELETING_PROPERTY = "geminga.deleting"
-"""Ledgers outside the chain that may still exist: the next open deletes them."""
+"""Ledgers that may still exist, to be deleted unless the chain or a cursor of the log names them.
+The write that takes a ledger out of the chain puts it here.
+"""
+
+DELETING_MAX = 4096
+"""Trimming waits while so many ledgers are still to be deleted: 80 KiB of the node."""
 
 DELETED_PROPERTY = "geminga.deleted"
-"""The log's deletion has begun and can't be undone; the next open continues it."""
+"""The log's deletion has begun and can't be undone; the next open continues it. The chain is empty:
+a ledger there was added later, by a broker that doesn't know this property and used the log.
+"""
 
 DELETIONS = "/geminga/log-deletions"
 """Logs whose deletion has begun, by encoded name: the next start finds those that a crash
@@ -47,6 +57,9 @@ class LogCatalog:
         self.properties: dict[str, str] = {}
         self.terminated: Position | None = None
         self.deleting: dict[int, None] = {}
+        """As `DELETING_PROPERTY`; changes are stored by the next save."""
+        self._recorded: frozenset[int] = frozenset()
+        """Ledgers that the stored node lists there: it can't name them in its chain."""
         self._store = store
         self._known = b""
         self._version = MUST_NOT_EXIST
@@ -67,7 +80,10 @@ class LogCatalog:
         self._info = decode_ledger_info(node.value)
         self.properties.update((entry.key, entry.value) for entry in self._info.properties)
         listed = self.properties.pop(DELETING_PROPERTY, "")
-        self.deleting = {int(ledger_id): None for ledger_id in listed.split(",") if ledger_id}
+        self.deleting = {int(text): None for text in listed.split(",") if text.isdecimal()}
+        self._recorded = frozenset(self.deleting)
+        if self._info.ledgerInfo and self.properties.pop(DELETED_PROPERTY, None) is not None:
+            _log.warning("%s: another broker used it after its deletion had begun", self.path)
         if self._info.HasField("terminatedPosition"):
             at = self._info.terminatedPosition
             self.terminated = Position(at.ledgerId, at.entryId)
@@ -95,6 +111,7 @@ class LogCatalog:
         if self._uncertain is not None:
             await self._settle(self._uncertain)
         info = self._build(ledgers)
+        listed = frozenset(self.deleting)
         value = encode_ledger_info(info)
         try:
             _, stat = await self._store.put(self.path, value, self._version)
@@ -105,6 +122,16 @@ class LogCatalog:
             self._uncertain = value
             raise
         self._known, self._version, self._info = value, stat.version, info
+        self._recorded = listed
+
+    def is_recorded(self, ledger_ids: Iterable[int]) -> bool:
+        """Whether the stored node certainly lists these ledgers as to be deleted."""
+        return self._uncertain is None and self._recorded.issuperset(ledger_ids)
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the log's deletion has begun."""
+        return DELETED_PROPERTY in self.properties
 
     async def remove(self) -> None:
         """Delete the node. Raises LogFenced if another broker wrote meanwhile."""

@@ -12,6 +12,7 @@ from geminga_broker.log.api import LogClosed, LogFenced
 from geminga_broker.log.cache import LogCache
 from geminga_broker.log.catalog import LogCatalog
 from geminga_broker.log.chain import LedgerChain
+from geminga_broker.log.deletion import LogEraser
 from geminga_broker.log.options import LogOptions
 from geminga_broker.log.state import LogState, check_transition
 
@@ -31,6 +32,7 @@ class LogContext:
         chain: LedgerChain,
         cache: LogCache,
         spawn: Spawn,
+        eraser: LogEraser,
     ) -> None:
         self.name = name
         self.options = options
@@ -39,6 +41,7 @@ class LogContext:
         self.chain = chain
         self.cache = cache
         self.spawn = spawn
+        self.eraser = eraser
         self.state = LogState.ROLLING
         self.writer: LedgerWriter | None = None
         """The open ledger's writer."""

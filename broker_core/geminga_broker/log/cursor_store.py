@@ -6,38 +6,35 @@ BR-05).
                     entry is the state
 
 A new ledger is written first, then named by the node, then the old one is deleted: a crash leaves
-the old state or the new one, never none. A state that is too large for one entry is written as
+the old state or the new one, never none. The node lists ledgers that it named before, until a later
+write of it finds them deleted. A state that is too large for one entry is written as
 several; if the last of them are missing, the state before is used.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 import trio
 
 from geminga_bookie.client import BookkeeperClient
 from geminga_bookie.client.append import LedgerWriter, append_durably, append_whole
-from geminga_bookie.client.read import LedgerReader
 from geminga_bookie.errors import BookkeeperError, NoSuchLedger
 from geminga_broker.log.api import LogFenced
 from geminga_broker.log.catalog import ROOT
-from geminga_broker.log.options import LogOptions
+from geminga_broker.log.cursor_states import CONSEQUENCE, last_state
+from geminga_broker.log.options import CURSOR_NAME, LOG_NAME, LogOptions
 from geminga_broker.log.position_info import (
     NO_LEDGER,
     CursorSnapshot,
-    entries_of_state,
     read_cursor_info,
-    read_position_infos,
 )
-from geminga_broker.log.salvage import DAMAGE, open_salvaged
-from geminga_protocol.errors import RemoteProtocolError
+from geminga_broker.log.salvage import open_salvaged
 from geminga_protocol.ids import Position
 from geminga_protocol.managed_ledger import (
     decode_cursor_info,
-    decode_position_info,
     encode_cursor_info,
     encode_position_info,
 )
@@ -57,61 +54,11 @@ SIDE_LEDGERS = "#pulsar.internal.geminga.side-ledgers"
 """The cursor property that lists them; Apache's broker hides properties with this prefix."""
 
 
-CONSEQUENCE = "acknowledged messages may come again"
-"""Effect of an older state, for the log's text."""
+LEFTOVERS = "#pulsar.internal.geminga.leftover-ledgers"
+"""The cursor property that lists ledgers which may still exist, to be deleted."""
 
-_DECODED_IN_LOOP_BYTES_MAX = 128 * 1024
-"""Larger states are decoded in a thread: a megabyte takes some ten milliseconds."""
-
-_DAMAGED_ONE_BY_ONE = 16
-"""Damaged entries that are skipped one by one; further ones by doubling steps."""
-
-
-async def last_state(reader: LedgerReader, about: object) -> CursorSnapshot | None:
-    """The last complete state in a cursor's ledger, or None; `about` names the cursor.
-
-    Instead of a damaged state the one before is used, with a warning. Raises BookkeeperError if a
-    retry may succeed.
-    """
-    last = reader.last_add_confirmed
-    damaged = 0
-    failure: Exception | None = None
-    found: CursorSnapshot | None = None
-    while last >= 0 and found is None:
-        try:
-            found, entries = await _state_ending_at(reader, last, about)
-        except (*DAMAGE, RemoteProtocolError) as error:
-            failure = failure or error
-            damaged += 1
-            entries = 1 << max(0, min(damaged - _DAMAGED_ONE_BY_ONE, 30))
-        last -= entries
-    if failure is not None:
-        text = "cursor=%s: the end of its ledger %d is damaged (%d entries seen), %s: %s"
-        _log.warning(text, about, reader.ledger_id, damaged, CONSEQUENCE, failure)
-    return found
-
-
-async def _state_ending_at(
-    reader: LedgerReader, last: int, about: object
-) -> tuple[CursorSnapshot | None, int]:
-    """The state that ends with this entry, or None; and its number of entries."""
-    [view] = await reader.read(last, last)
-    info = decode_position_info(view)
-    entries = entries_of_state(info)
-    if not entries:
-        _log.warning("cursor=%s: a state is incomplete, using the one before", about)
-        return None, info.part.index + 1
-    views: list[memoryview] = []
-    first = last - entries + 1
-    while first + len(views) <= last:
-        views += await reader.read(first + len(views), last)
-    if sum(len(view) for view in views) <= _DECODED_IN_LOOP_BYTES_MAX:
-        return _decode(views), entries
-    return await trio.to_thread.run_sync(_decode, views), entries
-
-
-def _decode(views: Sequence[memoryview]) -> CursorSnapshot:
-    return read_position_infos([decode_position_info(view) for view in views])
+LEFTOVERS_MAX = 64
+"""With so many the cursor gets no new ledger until some are deleted."""
 
 
 class CursorKey(NamedTuple):
@@ -138,6 +85,12 @@ class CursorStore:
         """Ledgers of the cursor's `SnapshotLog`."""
         self.last_active_ms = options.now_ms()
         """When the cursor was last used; written with the next change of its node."""
+        self._leftovers: dict[int, bool] = {}
+        """By id, whether the ledger certainly is ours: those that a node listed at loading may be
+        gone, or of another."""
+        self._written = False
+        """Whether the last write of the node by this store succeeded: its content is known, and a
+        former owner can't write any more."""
         self._client = client
         self._store = store
         self._options = options
@@ -160,8 +113,9 @@ class CursorStore:
         info = decode_cursor_info(node.value)
         self._ledger_id = info.cursorsLedgerId
         self.cursor_properties = {entry.name: entry.value for entry in info.cursorProperties}
-        listed = self.cursor_properties.pop(SIDE_LEDGERS, "")
-        self.side_ledgers = tuple(int(text) for text in listed.split(",") if text.isdecimal())
+        self.side_ledgers = _ids(self.cursor_properties.pop(SIDE_LEDGERS, ""))
+        leftovers = _ids(self.cursor_properties.pop(LEFTOVERS, ""))
+        self._leftovers = dict.fromkeys(leftovers, False)
         if info.cursorsLedgerId == NO_LEDGER:
             return read_cursor_info(info)
         try:
@@ -199,9 +153,10 @@ class CursorStore:
         )
 
     @property
-    def ledger_id(self) -> int | None:
-        """The ledger that holds the state, open or closed; None if there is none."""
-        return self._ledger_id if self.has_ledger else None
+    def ledger_ids(self) -> list[int]:
+        """All ledgers of the cursor."""
+        state = (self._ledger_id,) if self.has_ledger else ()
+        return [*state, *self.side_ledgers]
 
     @property
     def has_ledger(self) -> bool:
@@ -231,35 +186,38 @@ class CursorStore:
         """Write the state to a new ledger and make that the cursor's. Durable on return. Raises
         LogFenced if another broker changed the cursor, BookkeeperError, MetadataError.
         """
-        writer = await self._client.create(
-            self._options.durability.ledger_options(self.key.log_name, self.key.cursor_name)
-        )
-        info = infos[-1]
+        if len(self._leftovers) >= LEFTOVERS_MAX:
+            await self._make_room()
+        options = self._options.durability.ledger_options(*self.key)
+        writer = await self._client.create(options, unnamed=True)
+        ledger_id = writer.ledger_id
         try:
             await append_durably(writer, _encoded(infos))
-            await self._put(
-                ManagedCursorInfo(
-                    cursorsLedgerId=writer.ledger_id,
-                    markDeleteLedgerId=info.ledgerId,
-                    markDeleteEntryId=info.entryId,
-                )
-            )
-        except (BookkeeperError, LogFenced):
-            await self._delete_ledger(writer.ledger_id)  # noqa: ASYNC120
+        except BookkeeperError:
+            await self._client.unnamed.abandon(ledger_id)  # noqa: ASYNC120
             raise
-        old, self._ledger_id = self._ledger_id, writer.ledger_id
-        old_writer, self._writer = self._writer, writer
+        info = infos[-1]
+        # Until both writes are known to be done, it is uncertain whether the node names it.
+        self._leftovers[ledger_id] = True
+        await self._put(
+            ManagedCursorInfo(
+                cursorsLedgerId=ledger_id,
+                markDeleteLedgerId=info.ledgerId,
+                markDeleteEntryId=info.entryId,
+            )
+        )
+        self._written = False
+        await self._client.unnamed.name(ledger_id)
+        self._written = True
+        self._writer = writer
         self._opened_s = trio.current_time()
-        if old_writer is not None or old != NO_LEDGER:
-            await self._delete_ledger(old)
+        await self._replace_ledger(ledger_id)
 
     async def write_closed(self, info: ManagedCursorInfo) -> None:
         """Write the state to the node, and delete the ledger. Raises LogFenced, MetadataError."""
         await self._put(info)
-        old, self._ledger_id = self._ledger_id, NO_LEDGER
         self._writer = None
-        if old != NO_LEDGER:
-            await self._delete_ledger(old)
+        await self._replace_ledger(NO_LEDGER)
 
     async def write_properties(self, mark_delete: Position) -> None:
         """Write `cursor_properties` to the node, not the state. Raises LogFenced, MetadataError."""
@@ -277,33 +235,98 @@ class CursorStore:
         if writer is not None:
             await writer.close()
 
-    async def remove(self) -> None:
-        """Delete side ledgers, node, ledger, in this order, so that none leaks. Idempotent."""
-        for ledger_id in self.side_ledgers:
-            await self._client.delete(ledger_id)
-        try:
-            await self._store.delete(self.key.path)
-        except NoNode:
-            pass
+    async def remove(self, listed: Callable[[Sequence[int]], Awaitable[None]]) -> None:
+        """Delete the node. `listed` gets the ledgers that it names or lists, which are to be
+        deleted then; it is called before, and again if the node changes meanwhile. Idempotent.
+        """
+        while (node := await self._store.get(self.key.path)) is not None:
+            if ledger_ids := _ledgers_in(decode_cursor_info(node.value)):
+                await listed(sorted(ledger_ids))
+            try:
+                await self._store.delete(self.key.path, node.stat.version)
+            except BadVersion:
+                continue  # by a write that was under way
+            except NoNode:
+                pass
+            break
         self._writer = None
-        if self._ledger_id != NO_LEDGER:
-            await self._delete_ledger(self._ledger_id)
+
+    @property
+    def has_leftovers(self) -> bool:
+        """Whether ledgers are to be deleted."""
+        return bool(self._leftovers)
+
+    async def find_leftovers(self) -> bool:
+        """Whether there are any of the ledgers that the node listed when it was loaded. If there
+        are, it must be written before they are deleted. Raises MetadataError.
+        """
+        log_name, cursor_name = self.key
+        ours = (log_name.encode(), cursor_name.encode())
+        for ledger_id, is_ours in list(self._leftovers.items()):
+            if is_ours:
+                continue
+            try:
+                about = (await self._client.metadata(ledger_id)).custom_metadata
+            except NoSuchLedger:
+                self._leftovers.pop(ledger_id, None)
+                continue
+            # Ledgers of other brokers may not tell.
+            if (about.get(LOG_NAME, ours[0]), about.get(CURSOR_NAME, ours[1])) != ours:
+                _log.warning("cursor=%s: ledger %d is not its own", self.key, ledger_id)
+                self._leftovers.pop(ledger_id, None)
+            else:
+                self._leftovers[ledger_id] = True
+        return not self._written and self.has_leftovers
+
+    async def delete_leftovers(self) -> None:
+        """Delete ledgers that the node certainly doesn't name. Raises MetadataError."""
+        if self._written:
+            await self._delete_leftovers(self._ledger_id)
+
+    async def _delete_leftovers(self, named: int) -> None:
+        for ledger_id, is_ours in list(self._leftovers.items()):
+            if is_ours and ledger_id not in (named, *self.ledger_ids):
+                await self._client.delete(ledger_id)
+                self._leftovers.pop(ledger_id, None)
+
+    async def _make_room(self) -> None:
+        """Delete leftovers after many writes of the node whose outcome is unknown."""
+        await self.find_leftovers()
+        node = await self._store.get(self.key.path)
+        info = ManagedCursorInfo() if node is None else decode_cursor_info(node.value)
+        await self._delete_leftovers(info.cursorsLedgerId)
+
+    async def _replace_ledger(self, ledger_id: int) -> None:
+        """The node names this ledger now. A failure to delete the old one is logged."""
+        self._leftovers.pop(ledger_id, None)
+        old, self._ledger_id = self._ledger_id, ledger_id
+        if old != NO_LEDGER:
+            self._leftovers[old] = True
+        try:
+            await self.delete_leftovers()
+        except MetadataError as error:
+            _log.warning("cursor=%s: ledger %d is not deleted yet: %s", self.key, old, error)
 
     async def _put(self, info: ManagedCursorInfo) -> None:
         info.lastActive = self.last_active_ms
+        leftovers = {*self._leftovers, self._ledger_id} - {NO_LEDGER, info.cursorsLedgerId}
+        ours = {SIDE_LEDGERS: list(self.side_ledgers), LEFTOVERS: sorted(leftovers)}
         for name, text in self.cursor_properties.items():
-            if name != SIDE_LEDGERS:
+            if name not in ours:
                 info.cursorProperties.add(name=name, value=text)
-        if self.side_ledgers:
-            listed = ",".join(map(str, self.side_ledgers))
-            info.cursorProperties.add(name=SIDE_LEDGERS, value=listed)
+        for name, ids in ours.items():
+            if ids:
+                info.cursorProperties.add(name=name, value=",".join(map(str, ids)))
+        self._written = False
         value = encode_cursor_info(info)
         while True:
             try:
                 _, stat = await self._store.put(self.key.path, value, self._version)
             except (BadVersion, NoNode):
                 node = await self._store.get(self.key.path)  # noqa: ASYNC120
-                if node is None or node.value not in (value, self._attempted):
+                same = node is not None and node.value in (value, self._attempted)
+                # Another broker may have written the same, after it.
+                if node is None or not same or node.stat.version != self._version + 1:
                     raise LogFenced(f"{self.key.path} was changed by another broker") from None
                 # Our own earlier write, whose outcome was unknown, has succeeded.
                 self._version = node.stat.version
@@ -312,14 +335,20 @@ class CursorStore:
                 raise
             else:
                 self._version = stat.version
+                self._written = True
                 return
 
-    async def _delete_ledger(self, ledger_id: int) -> None:
-        """Best effort: a remaining ledger is unused, and its metadata name its owner."""
-        try:
-            await self._client.delete(ledger_id)
-        except (BookkeeperError, MetadataError) as error:
-            _log.warning("cursor=%s: ledger %d is not deleted: %s", self.key, ledger_id, error)
+
+def _ids(listed: str) -> tuple[int, ...]:
+    return tuple(int(text) for text in listed.split(",") if text.isdecimal())
+
+
+def _ledgers_in(info: ManagedCursorInfo) -> set[int]:
+    found = {info.cursorsLedgerId} - {NO_LEDGER}
+    for entry in info.cursorProperties:
+        if entry.name in (SIDE_LEDGERS, LEFTOVERS):
+            found.update(_ids(entry.value))
+    return found
 
 
 def _encoded(infos: Sequence[PositionInfo]) -> list[tuple[bytes]]:
@@ -329,3 +358,9 @@ def _encoded(infos: Sequence[PositionInfo]) -> list[tuple[bytes]]:
 async def cursor_names(store: MetadataStore, log_name: str) -> list[str]:
     """Encoded names of a log's stored cursors."""
     return list(await store.children(f"{ROOT}/{log_name}"))
+
+
+async def ledgers_of_cursor(store: MetadataStore, path: str) -> set[int]:
+    """Ledgers that the cursor's node there names or will delete. Raises MetadataError."""
+    node = await store.get(path)
+    return set() if node is None else _ledgers_in(decode_cursor_info(node.value))

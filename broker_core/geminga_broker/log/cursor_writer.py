@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol
 
@@ -121,9 +121,25 @@ class CursorWriter:
         return store.side_ledgers if store is not None else ()
 
     @property
-    def ledger_id(self) -> int | None:
-        """The ledger with the state, or None."""
-        return None if self._store is None else self._store.ledger_id
+    def ledger_ids(self) -> list[int]:
+        """All ledgers of the cursor, while we may write it."""
+        store = self._store
+        return [] if store is None or self._state is CursorState.RELEASED else store.ledger_ids
+
+    @property
+    def has_leftovers(self) -> bool:
+        """Whether ledgers of the cursor are to be deleted."""
+        store = self._kept
+        return store is not None and store.has_leftovers
+
+    async def delete_leftovers(self) -> None:
+        """Delete ledgers that a crash or a failure left. Raises LogWriteFailed, LogFenced."""
+        async with self._alone() as store:
+            if store is None:
+                return
+            if await store.find_leftovers():
+                await self._write_properties(store)
+            await store.delete_leftovers()
 
     async def set_side_ledgers(self, ids: tuple[int, ...]) -> None:
         """Replace the side ledgers; durable on return. Raises LogWriteFailed, LogFenced."""
@@ -137,8 +153,9 @@ class CursorWriter:
                 store.side_ledgers = before
                 raise
 
-    async def remove(self) -> None:
-        """Delete the cursor's stored state. Raises LogWriteFailed; then it may be called again.
+    async def remove(self, listed: Callable[[Sequence[int]], Awaitable[None]]) -> None:
+        """Delete the cursor's node; see `CursorStore.remove`. Raises LogWriteFailed, LogFenced:
+        then it may be called again.
 
         Callers that wait for a write get an error.
         """
@@ -148,7 +165,7 @@ class CursorWriter:
         self._enter(CursorEvent.REMOVE)
         end = CursorEvent.REMOVE_FAILED
         try:
-            await store.remove()
+            await store.remove(listed)
             end = CursorEvent.REMOVED
         except (BookkeeperError, MetadataError) as error:
             raise LogWriteFailed(f"cursor {self._cursor.name}: {error}") from error

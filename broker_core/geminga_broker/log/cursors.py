@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import trio
 
@@ -99,11 +99,13 @@ class LogCursors:
         return cursor
 
     async def delete(self, name: str) -> None:
-        """Raises CursorNotFound, LogWriteFailed."""
+        """Delete the cursor; its ledgers are the trimmer's then. Raises CursorNotFound,
+        LogWriteFailed, LogFenced.
+        """
         cursor = self.by_name.get(name)
         if cursor is None:
             raise CursorNotFound(f"{self._context.name} has no cursor {name}")
-        await cursor.writer.remove()
+        await cursor.writer.remove(self._list_ledgers)
         if self.by_name.get(name) is cursor:
             del self.by_name[name]
         self._access.active.pop(cursor, None)
@@ -114,11 +116,18 @@ class LogCursors:
         for cursor in list(self.by_name.values()):
             await cursor.writer.persist_to_node()
 
-    async def remove_all(self) -> None:
-        """Delete every cursor. Raises LogWriteFailed."""
-        for name in list(self.by_name):
-            if name in self.by_name:  # a reader's may be deleted meanwhile
-                await self.delete(name)
+    @property
+    def has_leftovers(self) -> bool:
+        """Whether ledgers of cursors are to be deleted."""
+        return any(cursor.writer.has_leftovers for cursor in self.by_name.values())
+
+    async def delete_leftovers(self) -> None:
+        """Delete ledgers of cursors that a crash or a failure left. Raises LogWriteFailed,
+        LogFenced.
+        """
+        for cursor in list(self.by_name.values()):
+            if cursor.writer.has_leftovers:
+                await cursor.writer.delete_leftovers()
 
     def release(self) -> None:
         """The log is closed: write no cursor any more."""
@@ -129,13 +138,16 @@ class LogCursors:
         """Each durable cursor's limit for trimming; readers set none."""
         return [cursor.trim.mark for cursor in self.by_name.values() if cursor.durable]
 
-    def ledger_ids(self) -> list[int]:
-        """Ledgers that hold the cursors' states."""
-        return [
-            ledger_id
-            for cursor in self.by_name.values()
-            if (ledger_id := cursor.writer.ledger_id) is not None
-        ]
+    def ledger_ids(self) -> set[int]:
+        """Ledgers of cursors."""
+        return {each for cursor in self.by_name.values() for each in cursor.writer.ledger_ids}
+
+    async def _list_ledgers(self, ledger_ids: Sequence[int]) -> None:
+        """A cursor with these ledgers is about to be deleted."""
+        catalog = self._context.catalog
+        catalog.deleting.update(dict.fromkeys(ledger_ids))
+        if not catalog.is_recorded(ledger_ids):
+            await catalog.save([] if catalog.is_deleted else self._chain)
 
     async def persist_properties(self) -> None:
         """Persist cursors with properties: deduplication's state of trimmed entries is nowhere

@@ -15,7 +15,6 @@ from geminga_broker.log.api import LogClosed, LogError, LogNotFound, LogReadFail
 from geminga_broker.log.append import index_at
 from geminga_broker.log.cache import EntryCache
 from geminga_broker.log.catalog import (
-    DELETED_PROPERTY,
     INDEX_PROPERTY,
     LogCatalog,
     begun_deletions,
@@ -25,9 +24,11 @@ from geminga_broker.log.catalog import (
 from geminga_broker.log.chain import LedgerChain
 from geminga_broker.log.context import LogContext
 from geminga_broker.log.cursors import DirtyCursors
+from geminga_broker.log.deletion import LogEraser
 from geminga_broker.log.options import LogOptions
 from geminga_broker.log.state import LogState
 from geminga_broker.log.topic_log import TopicLog
+from geminga_broker.log.unnamed import UNNAMED_S_MAX, clean, log_ledgers
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.pb.managed_ledger_pb2 import ManagedLedgerInfo
 from geminga_runtime.background import Turns, run_guarded
@@ -53,6 +54,7 @@ class ManagedLedgerFactory:
         self.options = options or LogOptions()
         self.cache = EntryCache(self.options.cache_bytes_max)
         self.client = client
+        self.eraser = LogEraser(client, store)
         self._store = store
         self.logs: dict[str, TopicLog] = {}
         """Open logs by name. Don't change it."""
@@ -117,14 +119,16 @@ class ManagedLedgerFactory:
             del self.logs[name]
 
     async def finish_deletions(self) -> None:
-        """Finish interrupted deletions of logs; a failure is logged, and retried at the next start
-        or use of the log. Raises MetadataError.
+        """Finish interrupted deletions of logs; a failure is logged, and retried later or at the
+        next use of the log. Raises MetadataError.
         """
         for name in await begun_deletions(self._store):
             catalog = LogCatalog(self._store, name)
             await catalog.load()
+            if self.eraser.is_busy(name):
+                continue
             try:
-                if DELETED_PROPERTY in catalog.properties:
+                if catalog.is_deleted:
                     await self.open(name, create=False)
                 await catalog.forget_deletion()
             except LogNotFound:
@@ -179,8 +183,8 @@ class ManagedLedgerFactory:
             await old.close()
         catalog = LogCatalog(self._store, name)
         info = await catalog.load()
-        if info is not None and DELETED_PROPERTY in catalog.properties:
-            await (await self._load_stored(name, catalog, info)).delete()
+        if info is not None and catalog.is_deleted:
+            await self.eraser.erase(name, catalog)
             _log.info("log=%s: finished its interrupted deletion", name)
             catalog, info = LogCatalog(self._store, name), None
         if info is None and not create:
@@ -193,7 +197,9 @@ class ManagedLedgerFactory:
         chain = chain_of(info)
         index = await self._recover(catalog, chain)
         cache = self.cache.new_log()
-        context = LogContext(name, self.options, self.client, catalog, chain, cache, self._spawn)
+        context = LogContext(
+            name, self.options, self.client, catalog, chain, cache, self._spawn, self.eraser
+        )
         log = TopicLog(context, self._store, self._dirty, index)
         try:
             await log.start()
@@ -273,6 +279,18 @@ class ManagedLedgerFactory:
             for log in list(self.logs.values()):
                 await turns.spend()
                 _guarded(log.trim_if_due)
+            await self._clean()
+
+    async def _clean(self) -> None:
+        """Delete what crashes and failures left (BR-04)."""
+        made_before_ms = self.options.now_ms() - int(UNNAMED_S_MAX * 1000)
+        try:
+            await clean(self.client, self._store, log_ledgers(self._store), made_before_ms)
+            await self.finish_deletions()
+        except (BookkeeperError, MetadataError) as error:
+            _log.warning("leftover ledgers can't be deleted yet: %s", error)
+        except Exception:
+            _log.exception("a defect: leftover ledgers can't be deleted")
 
 
 def _guarded(step: Callable[[], None]) -> None:

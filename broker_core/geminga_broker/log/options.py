@@ -11,6 +11,12 @@ from geminga_runtime.clock import wall_clock_ms
 MIB = 1024 * 1024
 
 
+COMPONENT = "component"
+LOG_NAME = "pulsar/managed-ledger"
+CURSOR_NAME = "pulsar/cursor"
+"""Keys of a ledger's custom metadata (LedgerMetadataUtils)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Retention:
     """How long consumed ledgers are retained (BR-04), by age or size. Negative: unlimited."""
@@ -33,11 +39,11 @@ class LedgerDurability:
         """Options of a new ledger; custom metadata names its owner (LedgerMetadataUtils)."""
         about = {
             "application": b"pulsar",
-            "component": b"managed-ledger",
-            "pulsar/managed-ledger": log_name.encode(),
+            COMPONENT: b"managed-ledger",
+            LOG_NAME: log_name.encode(),
         }
         if cursor_name is not None:
-            about["pulsar/cursor"] = cursor_name.encode()
+            about[CURSOR_NAME] = cursor_name.encode()
         return LedgerOptions(
             self.ensemble_size,
             self.write_quorum,

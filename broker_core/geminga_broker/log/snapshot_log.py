@@ -2,8 +2,8 @@
 rebuild by reading the backlog (spec BR-34).
 
 They are in ledgers named by the cursor's node, so they are deleted with the cursor. An unneeded
-ledger is deleted before its name, and a new ledger is named before its first record, so that none
-leaks: a name without a ledger is harmless.
+ledger is deleted before its name, and a new ledger is unnamed (`client.unnamed`) until the node
+names it, so that none leaks: a name without a ledger is harmless.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import trio
 from geminga_bookie.client import BookkeeperClient
 from geminga_bookie.client.append import LedgerWriter, append_durably
 from geminga_bookie.client.read import LedgerReader
-from geminga_bookie.errors import BookkeeperError
+from geminga_bookie.errors import BookkeeperError, MetadataConflict
 from geminga_broker.log.api import LogError, LogReadFailed, LogWriteFailed
 from geminga_broker.log.cursor_writer import CursorWriter
 from geminga_broker.log.options import LogOptions
@@ -125,12 +125,13 @@ class SnapshotLog:
             writer = None
         if writer is None:
             options = self._options.durability.ledger_options(*self._names)
-            writer = await self._client.create(options)
+            writer = await self._client.create(options, unnamed=True)
             try:
                 known = self._owner.side_ledgers
                 await self._owner.set_side_ledgers((*known, writer.ledger_id))
-            except LogError:
-                await self._client.delete(writer.ledger_id)  # noqa: ASYNC120
+                await self._client.unnamed.name(writer.ledger_id)
+            except (LogError, MetadataConflict):
+                await self._client.unnamed.abandon(writer.ledger_id)  # noqa: ASYNC120
                 raise
             self._writer = writer
         return writer.ledger_id, await append_durably(writer, [(data,)])

@@ -219,7 +219,8 @@ class TopicLog:
 
     def trim_if_due(self) -> None:
         """For the factory's timer: consumed ledgers become too old without an event (BR-04)."""
-        if len(self.context.chain) > 1 or self.context.catalog.deleting:
+        left = self.context.catalog.deleting or self._cursors.has_leftovers
+        if len(self.context.chain) > 1 or left:
             self._trimmer.schedule()
 
     async def close(self) -> None:
@@ -252,23 +253,22 @@ class TopicLog:
 
     async def delete(self) -> None:
         """See `ManagedLedger.delete`. Raises LogWriteFailed, LogFenced: then call it again."""
-        context = self.context
+        context, catalog = self.context, self.context.catalog
         async with context.mutex:
             try:
-                if context.state is not LogState.CLOSED:
-                    await self._appender.finish(LogState.CLOSED)
-                await context.catalog.note_deletion()
-                # From here on the next open continues the deletion.
-                context.catalog.properties[DELETED_PROPERTY] = "true"
-                context.catalog.deleting.update(
-                    dict.fromkeys(ledger.ledger_id for ledger in self.context.chain)
-                )
-                context.catalog.deleting.update(dict.fromkeys(self._cursors.ledger_ids()))
-                await context.catalog.save([])
-                await self._cursors.remove_all()
-                await self._trimmer.delete_ledgers()
-                await context.catalog.remove()
-                await context.catalog.forget_deletion()
+                with context.eraser.deleting(self.name):
+                    if context.state is not LogState.CLOSED:
+                        await self._appender.finish(LogState.CLOSED)
+                    await catalog.note_deletion()
+                    # From here on the next open continues the deletion.
+                    catalog.properties[DELETED_PROPERTY] = "true"
+                    ledgers = [ledger.ledger_id for ledger in context.chain]
+                    catalog.deleting.update(dict.fromkeys(ledgers))
+                    await catalog.save([])
+                    for name in list(self.cursors):
+                        if name in self.cursors:  # a reader's may be deleted meanwhile
+                            await self._cursors.delete(name)
+                    await context.eraser.erase(self.name, catalog)
             except (BookkeeperError, MetadataError) as error:
                 raise LogWriteFailed(f"{self.name} can't be deleted: {error}") from error
             finally:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from geminga_bookie.errors import BookkeeperError
 from geminga_broker.log.api import LogFenced, LogWriteFailed
+from geminga_broker.log.catalog import DELETING_MAX
 from geminga_broker.log.chain import LedgerChain, LedgerInfo
 from geminga_broker.log.context import LogContext
 from geminga_broker.log.cursors import LogCursors
@@ -64,14 +65,15 @@ class LogTrimmer:
         """See `ManagedLedger.trim`; `retention` overrides. Raises LogWriteFailed, LogFenced."""
         retention = retention or self.retention
         context = self._context
-        deleting = context.catalog.deleting
         cursors = self._cursors
         assert cursors is not None
         async with context.mutex:
             if context.state in (LogState.FENCED, LogState.CLOSED):
                 return
+            deleting = context.catalog.deleting
             now_ms = context.options.now_ms()
-            gone = ledgers_to_trim(context.chain, cursors.durable_marks(), retention, now_ms)
+            due = ledgers_to_trim(context.chain, cursors.durable_marks(), retention, now_ms)
+            gone = due[: max(0, DELETING_MAX - len(deleting))]
             try:
                 if gone:
                     await cursors.persist_properties()
@@ -87,22 +89,33 @@ class LogTrimmer:
                     context.chain.remove(ledger.ledger_id)
                 for ledger in gone:
                     await cursors.forget(ledger.ledger_id)
-                await self.delete_ledgers()
+                await self._delete_ledgers()
             except (BookkeeperError, MetadataError) as error:
                 raise LogWriteFailed(f"{context.name} can't be trimmed: {error}") from error
+        if len(gone) < len(due) and len(context.catalog.deleting) < DELETING_MAX:
+            await self.trim(retention)
 
-    async def delete_ledgers(self) -> None:
-        """Delete ledgers that left the chain. The next save of the catalog forgets them.
-        Raises BookkeeperError, MetadataError.
+    async def _delete_ledgers(self) -> None:
+        """Delete what is listed and not named. The next save of the catalog forgets it. Raises
+        BookkeeperError, MetadataError, LogFenced.
         """
-        deleting = list(self._context.catalog.deleting)
-        for ledger_id in deleting:
-            await self._context.client.delete(ledger_id)
-        self._context.catalog.cleared(deleting)
+        context, cursors = self._context, self._cursors
+        assert cursors is not None
+        named = cursors.ledger_ids()
+        named.update(ledger.ledger_id for ledger in context.chain)
+        gone = [ledger_id for ledger_id in context.catalog.deleting if ledger_id not in named]
+        if not context.catalog.is_recorded(gone):
+            # The stored chain may have one of them.
+            await context.catalog.save(context.chain)
+        for ledger_id in gone:
+            await context.client.delete(ledger_id)
+            context.catalog.cleared((ledger_id,))
 
     async def _trim_quietly(self) -> None:
         self._scheduled = False
         try:
             await self.trim()
+            if self._cursors is not None:
+                await self._cursors.delete_leftovers()
         except (LogWriteFailed, LogFenced) as error:
             _log.warning("log=%s: %s", self._context.name, error)

@@ -26,6 +26,7 @@ from geminga_broker.compaction.outcome import Status
 from geminga_broker.log._tests.world import World
 from geminga_broker.log.cursor import LogCursor
 from geminga_broker.log.reserved_cursors import COMPACTION
+from geminga_broker.log.unnamed import clean, log_ledgers
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.ids import EARLIEST
 from geminga_runtime.metadata.api import StoreUnavailable
@@ -111,6 +112,8 @@ async def check(world: World, *expected: list[KeyValue]) -> None:
         await topic.compaction.recover()
         assert await read_all(topic) in expected
         await trio.sleep(1)
+        # As after `UNNAMED_S_MAX`.
+        await clean(topic.log.context.client, world.store, log_ledgers(world.store), 1 << 62)
         found, named = await ledgers_of(topic)
         assert found == {named}
         await compact(topic)

@@ -65,7 +65,7 @@ async def test_failures_leave_no_ledger_behind(
 ) -> None:
     client = BookkeeperClient(KnownBookies([world.bookie]), world.store)
     async with world.broker() as broker:
-        cursor, side = await cursor_of(broker)
+        _, side = await cursor_of(broker)
         before = {ledger_id async for ledger_id in client.ledgers()}
         put = world.store.put
 
@@ -81,7 +81,8 @@ async def test_failures_leave_no_ledger_behind(
         assert {ledger_id async for ledger_id in client.ledgers()} == before
         await side.append(b"b")
         assert await records(side) == [b"b"]
-        await cursor.writer.remove()
+        await broker.logs[NAME].delete_cursor("s")
+        await broker.logs[NAME].trim()
         assert {ledger_id async for ledger_id in client.ledgers()} <= before
         with pytest.raises(LogWriteFailed, match="deleted"):
             await side.append(b"c")

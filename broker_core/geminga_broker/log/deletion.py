@@ -1,0 +1,64 @@
+"""Deleting a whole log (spec BR-04).
+
+One write marks the log's node as deleted, and takes all its ledgers from the chain to the list of
+those to be deleted: from then on the deletion goes on, whoever does it. What else belongs to the
+log is forgotten next, then its cursors, its ledgers, and at last its node. Every step may be done
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+from geminga_bookie.client import BookkeeperClient
+from geminga_broker.log.catalog import ROOT, LogCatalog
+from geminga_broker.log.cursor_store import cursor_names, ledgers_of_cursor
+from geminga_runtime.metadata.api import MetadataStore, NoNode
+
+Forget = Callable[[str], Awaitable[None]]
+"""Deletes what else belongs to the log of this name. Idempotent. Raises LogWriteFailed."""
+
+
+class LogEraser:
+    """Erases logs whose deletion has begun."""
+
+    def __init__(self, client: BookkeeperClient, store: MetadataStore) -> None:
+        self.forget: Forget | None = None
+        """Called when a deletion can't be undone any more, and before it is complete."""
+        self._client = client
+        self._store = store
+        self._busy: dict[str, None] = {}
+
+    @contextmanager
+    def deleting(self, name: str) -> Iterator[None]:
+        """The log's owner deletes it in this block."""
+        self._busy[name] = None
+        try:
+            yield
+        finally:
+            self._busy.pop(name, None)
+
+    def is_busy(self, name: str) -> bool:
+        """Whether the log's owner is deleting it."""
+        return name in self._busy
+
+    async def erase(self, name: str, catalog: LogCatalog) -> None:
+        """Delete what is left of a log that is marked as deleted. Raises LogFenced, LogWriteFailed,
+        MetadataError: then do it again.
+        """
+        assert catalog.is_deleted
+        if self.forget is not None:
+            await self.forget(name)
+        for encoded in await cursor_names(self._store, name):
+            path = f"{ROOT}/{name}/{encoded}"
+            for ledger_id in await ledgers_of_cursor(self._store, path):
+                await self._client.delete(ledger_id)
+            try:
+                await self._store.delete(path)
+            except NoNode:
+                pass
+        for ledger_id in catalog.deleting:
+            await self._client.delete(ledger_id)
+        await catalog.remove()
+        await catalog.forget_deletion()

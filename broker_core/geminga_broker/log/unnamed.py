@@ -1,0 +1,87 @@
+"""Cleaning up after crashes between making a ledger and naming it (spec BR-04).
+
+A ledger's custom metadata say whose it is, and the owner's node says whether it names the ledger.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+from geminga_bookie.client import BookkeeperClient
+from geminga_bookie.errors import NoSuchLedger
+from geminga_broker.log.catalog import ROOT
+from geminga_broker.log.cursor_store import CursorKey, ledgers_of_cursor
+from geminga_broker.log.options import COMPONENT, CURSOR_NAME, LOG_NAME
+from geminga_broker.log.reserved_cursors import COMPACTION
+from geminga_protocol.managed_ledger import decode_ledger_info
+from geminga_protocol.topic_name import TopicName
+from geminga_runtime.metadata.api import MetadataStore
+
+_log = logging.getLogger(__name__)
+
+UNNAMED_S_MAX = 300.0
+"""A ledger that is still unnamed after this time has no maker any more; making takes seconds."""
+
+COMPACTED = b"compacted-ledger"
+"""Component of compacted ledgers, whose topic is in `COMPACTED_TOPIC`."""
+COMPACTED_TOPIC = "pulsar/compactedTopic"
+
+_CURRENT = "/geminga/ledger-cleaning"
+"""Written before owners' nodes are read, so that ZooKeeper answers with their newest values."""
+
+IsNamed = Callable[[int, Mapping[str, bytes]], Awaitable[bool]]
+"""Gets a ledger's id and custom metadata; returns whether its owner's metadata name it."""
+
+
+async def clean(
+    client: BookkeeperClient,
+    store: MetadataStore,
+    owners: Mapping[bytes, IsNamed],
+    made_before_ms: int,
+) -> list[int]:
+    """Delete ledgers of these components that crashes left unnamed; returns their ids. Idempotent.
+    Raises MetadataError, and what `owners` raise.
+    """
+    deleted: list[int] = []
+    for ledger_id, version in await client.unnamed.old(made_before_ms):
+        try:
+            about = (await client.metadata(ledger_id)).custom_metadata
+        except NoSuchLedger:
+            await client.unnamed.forget(ledger_id)  # noqa: ASYNC120
+            continue
+        is_named = owners.get(about.get(COMPONENT, b""))
+        if is_named is None or not await client.unnamed.claim(ledger_id, version):
+            continue
+        await store.put(_CURRENT, b"")
+        if await is_named(ledger_id, about):
+            await client.unnamed.forget(ledger_id)
+        else:
+            await client.unnamed.abandon(ledger_id)
+            deleted.append(ledger_id)
+            _log.info("unnamed ledger %d deleted: %s", ledger_id, _text(about))
+    return deleted
+
+
+def log_ledgers(store: MetadataStore) -> dict[bytes, IsNamed]:
+    """What names ledgers of logs, of their cursors, and of compaction."""
+
+    async def of_log(ledger_id: int, about: Mapping[str, bytes]) -> bool:
+        log_name, cursor_name = about[LOG_NAME].decode(), about.get(CURSOR_NAME)
+        if cursor_name is not None:
+            key = CursorKey(log_name, cursor_name.decode())
+            return ledger_id in await ledgers_of_cursor(store, key.path)
+        node = await store.get(f"{ROOT}/{log_name}")
+        named = decode_ledger_info(node.value).ledgerInfo if node is not None else ()
+        return any(each.ledgerId == ledger_id for each in named)
+
+    async def of_compaction(ledger_id: int, about: Mapping[str, bytes]) -> bool:
+        topic = TopicName.parse(about[COMPACTED_TOPIC].decode())
+        key = CursorKey(topic.persistence_naming_encoding, COMPACTION)
+        return ledger_id in await ledgers_of_cursor(store, key.path)
+
+    return {b"managed-ledger": of_log, COMPACTED: of_compaction}
+
+
+def _text(about: Mapping[str, bytes]) -> str:
+    return ", ".join(f"{key}={value[:256]!r}" for key, value in sorted(about.items()))[:1024]
