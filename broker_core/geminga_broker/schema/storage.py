@@ -1,16 +1,15 @@
 """Versions of schemas in ledgers, in the form of Apache's `BookkeeperSchemaStorage` (spec BR-51).
 
 A node at `/schemas/{tenant}/{namespace}/{encoded topic}` names the ledger of every version; each
-ledger has one entry. While ledgers are created or deleted, there is a mark at
-`/geminga/schema-work`: leftovers of a crash are found without a look at all ledgers.
+ledger has one entry. A new ledger is unnamed (`client.unnamed`) until the node names it; those of a
+schema that is deleted are listed at `/geminga/schema-deletions` before the node goes.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import trio
@@ -20,8 +19,9 @@ from geminga_bookie.client import BookkeeperClient
 from geminga_bookie.client.api import LedgerMetadata, LedgerOptions
 from geminga_bookie.client.append import append_durably
 from geminga_bookie.errors import BookkeeperError, NoSuchLedger
-from geminga_broker.log.options import LedgerDurability
+from geminga_broker.log.options import COMPONENT, LedgerDurability
 from geminga_broker.log.salvage import DAMAGE
+from geminga_broker.log.unnamed import UNNAMED_S_MAX, clean
 from geminga_broker.schema.model import SchemaStorageFailed
 from geminga_protocol.pb.schema_storage_pb2 import (
     IndexEntry,
@@ -43,11 +43,11 @@ _log = logging.getLogger(__name__)
 ENTRIES_CACHED_MAX = 1024
 """Cached schemas of all topics; they never change."""
 WORK_S_MAX = 30.0
-"""Timeout of creating or deleting a version; much older marks are a dead broker's."""
+"""Timeout of creating or deleting a version."""
 _ROOT = "/schemas"
-_MARKS = "/geminga/schema-work"
+_DELETIONS = "/geminga/schema-deletions"
 _PASSWORD = b""
-_COMPONENT = {"application": b"pulsar", "component": b"schema"}
+_COMPONENT = {"application": b"pulsar", COMPONENT: b"schema"}
 _SCHEMA_ID = "pulsar/schemaId"
 _DAMAGE = (*DAMAGE, DecodeError)
 """Errors of a read that a retry can't solve."""
@@ -114,8 +114,7 @@ class SchemaStorage:
         without leftovers, if there is a newer version.
         """
         with _failures(schema_id), trio.fail_after(WORK_S_MAX):
-            async with self._marked(schema_id):
-                return await self._append(schema_id, locator, data, digest)
+            return await self._append(schema_id, locator, data, digest)
 
     async def delete(self, schema_id: str) -> bool:
         """Delete all versions permanently; False if there are none."""
@@ -124,14 +123,17 @@ class SchemaStorage:
                 locator = await self.locate(schema_id)
                 if locator is None:
                     return False
-                async with self._marked(schema_id):
-                    try:
-                        await self._store.delete(f"{_ROOT}/{schema_id}", locator.stat_version)
-                    except (BadVersion, NoNode):
-                        continue
-                    for entry in locator.value.index:
-                        await self._ledgers.delete(entry.position.ledgerId)
-                return True
+                ids = {entry.position.ledgerId for entry in locator.value.index}
+                record = f"{schema_id}\n{','.join(map(str, sorted(ids)))}".encode()
+                path, _ = await self._store.put(f"{_DELETIONS}/d-", record, sequential=True)
+                try:
+                    await self._store.delete(f"{_ROOT}/{schema_id}", locator.stat_version)
+                    is_deleted = True
+                except (BadVersion, NoNode):
+                    is_deleted = False
+                await self._finish_deletion(path, record)
+                if is_deleted:
+                    return True
 
     async def ids(self, namespace: str) -> list[str]:
         """Schema ids of a namespace (`tenant/namespace`)."""
@@ -151,18 +153,17 @@ class SchemaStorage:
                     continue
             return found
 
-    async def collect(self, older_than_s: float = 2 * WORK_S_MAX) -> int:
+    async def collect(self, older_than_s: float = UNNAMED_S_MAX) -> int:
         """Delete the leftover ledgers of dead brokers; returns their number."""
-        with _failures(_MARKS):
-            stale: dict[str, str] = {}
-            for name in await self._store.children(_MARKS):
-                path = f"{_MARKS}/{name}"
+        before_ms = self._now_ms() - int(older_than_s * 1000)
+        with _failures(_DELETIONS):
+            owners = {_COMPONENT[COMPONENT]: self._is_named}
+            deleted = len(await clean(self._ledgers, self._store, owners, before_ms))
+            for name in await self._store.children(_DELETIONS):
+                path = f"{_DELETIONS}/{name}"
                 node = await self._store.get(path)
-                if node and self._now_ms() - node.stat.ctime_ms >= older_than_s * 1000:
-                    stale[path] = node.value.decode()
-            deleted = await self._collect(set(stale.values())) if stale else 0
-            for path in stale:
-                await self._forget(path)
+                if node is not None and node.stat.ctime_ms <= before_ms:
+                    deleted += await self._finish_deletion(path, node.value)
             return deleted
 
     async def _append(
@@ -174,7 +175,7 @@ class SchemaStorage:
         nowhere = PositionInfo(ledgerId=-1, entryId=-1)
         index = known or [IndexEntry(version=0, position=nowhere, hash=digest)]
         entry = SchemaEntry(schema_data=data, index=index)
-        writer = await self._ledgers.create(self._options(schema_id))
+        writer = await self._ledgers.create(self._options(schema_id), unnamed=True)
         try:
             entry_id = await append_durably(writer, [(entry.SerializeToString(),)])
             position = PositionInfo(ledgerId=writer.ledger_id, entryId=entry_id)
@@ -184,8 +185,9 @@ class SchemaStorage:
             expected = locator.stat_version if locator else MUST_NOT_EXIST
             await self._store.put(f"{_ROOT}/{schema_id}", value, expected)
         except (BookkeeperError, BadVersion):
-            await self._ledgers.delete(writer.ledger_id)  # noqa: ASYNC120
+            await self._ledgers.unnamed.abandon(writer.ledger_id)  # noqa: ASYNC120
             raise
+        await self._ledgers.unnamed.name(writer.ledger_id)
         self._keep((position.ledgerId, position.entryId), data)
         return number
 
@@ -222,41 +224,26 @@ class SchemaStorage:
             {**_COMPONENT, _SCHEMA_ID: schema_id.encode()},
         )
 
-    @asynccontextmanager
-    async def _marked(self, schema_id: str) -> AsyncIterator[None]:
-        """Mark that the schema's ledgers change; the mark stays if the result is unknown."""
-        path, _ = await self._store.put(f"{_MARKS}/w-", schema_id.encode(), sequential=True)
-        try:
-            yield
-        except BadVersion:
-            await self._forget(path)  # noqa: ASYNC120
-            raise
-        await self._forget(path)
+    async def _named(self, schema_id: str) -> set[int]:
+        """Ledgers that the schema's node names."""
+        locator = await self.locate(schema_id)
+        return {each.position.ledgerId for each in locator.value.index} if locator else set()
 
-    async def _forget(self, path: str) -> None:
+    async def _is_named(self, ledger_id: int, about: Mapping[str, bytes]) -> bool:
+        return ledger_id in await self._named(about[_SCHEMA_ID].decode())
+
+    async def _finish_deletion(self, path: str, record: bytes) -> int:
+        """Delete the ledgers of a record that the schema's node doesn't name (again)."""
+        schema_id, _, listed = record.decode().partition("\n")
+        named = await self._named(schema_id)
+        gone = [int(text) for text in listed.split(",") if text and int(text) not in named]
+        for ledger_id in gone:
+            await self._ledgers.delete(ledger_id)
         try:
             await self._store.delete(path)
         except NoNode:
             pass
-
-    async def _collect(self, schema_ids: set[str]) -> int:
-        deleted = 0
-        named: dict[str, set[int]] = {}
-        for schema_id in schema_ids:
-            locator = await self.locate(schema_id)
-            index: Sequence[IndexEntry] = locator.value.index if locator else ()
-            named[schema_id] = {entry.position.ledgerId for entry in index}
-        async for ledger_id in self._ledgers.ledgers():
-            try:
-                about = (await self._ledgers.metadata(ledger_id)).custom_metadata
-            except NoSuchLedger:
-                continue
-            schema_id = about.get(_SCHEMA_ID, b"").decode()
-            if schema_id in schema_ids and ledger_id not in named[schema_id]:
-                _log.info("schema=%s: unreferenced ledger %d deleted", schema_id, ledger_id)
-                await self._ledgers.delete(ledger_id)
-                deleted += 1
-        return deleted
+        return len(gone)
 
 
 class _failures:

@@ -138,6 +138,7 @@ async def test_permanent_deletion_leaves_nothing() -> None:
     registry = world.registry()
     await registry.register(ID, json_schema("x"), Strategy.FULL)
     await registry.mark_deleted(ID, "")
+    assert await world.client.unnamed.old(1 << 62) == []
     assert await registry.delete(ID)
     assert not await registry.delete(ID)
     assert await world.ledgers() == []
@@ -159,7 +160,7 @@ async def test_concurrent_schemas_get_versions_and_equal_ones_share() -> None:
     assert sorted(set(numbers.values())) == [0, 1, 2, 3]
     assert all(numbers[n] == numbers[n + 4] for n in range(4))
     assert len(await world.ledgers()) == 4
-    assert await world.store.children("/geminga/schema-work") == []
+    assert await world.store.children("/geminga/schema-deletions") == []
 
 
 async def test_a_lost_ledger_loses_its_version_only() -> None:
@@ -239,12 +240,13 @@ async def life(fault: Fault | None, at: int) -> int:
         world.bookie.dead = False
     registry = world.registry()
     before = await registry.versions(ID)
-    await registry.storage.collect(older_than_s=0)
+    await registry.storage.collect(older_than_s=-1)
     assert await registry.versions(ID) == before
     locator = await registry.storage.locate(ID)
     named = [entry.position.ledgerId for entry in locator.value.index] if locator else []
     assert sorted(await world.ledgers()) == sorted(named), "a ledger leaked or is missing"
-    assert await world.store.children("/geminga/schema-work") == []
+    assert await world.store.children("/geminga/schema-deletions") == []
+    assert await world.client.unnamed.old(1 << 62) == []
     if 4 in done:
         assert [each.schema.data for each in before] == [json_schema(*"xyz").data]
     await registry.register(ID, json_schema("x", "new"), Strategy.ALWAYS_COMPATIBLE)
@@ -264,12 +266,11 @@ async def test_a_fault_at_any_step_leaves_the_old_or_the_new_state(
 
 async def test_unlisted_ledgers_of_a_living_broker_are_not_deleted() -> None:
     world = World()
-    await world.store.put("/geminga/schema-work/w-", ID.encode(), sequential=True)
     storage = world.registry().storage
-    writer = await world.client.create(storage._options(ID))
+    writer = await world.client.create(storage._options(ID), unnamed=True)
     assert await storage.collect() == 0
     assert await world.ledgers() == [writer.ledger_id]
-    assert await storage.collect(older_than_s=0) == 1
+    assert await storage.collect(older_than_s=-1) == 1
     assert await world.ledgers() == []
 
 
