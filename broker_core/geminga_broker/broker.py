@@ -190,7 +190,8 @@ async def _open_broker(
             options=chosen.client(),
             describe=BookieAffinity(store).of_ledger,
         )
-        async with ManagedLedgerFactory(client, store, log_options(config)) as logs:
-            await logs.finish_deletions()
-            async with open_service(config, store, logs) as service:
-                yield service
+        async with (
+            ManagedLedgerFactory(client, store, log_options(config)) as logs,
+            open_service(config, store, logs) as service,
+        ):
+            yield service

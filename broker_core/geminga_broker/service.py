@@ -19,6 +19,7 @@ from geminga_broker.cluster.lookup import Addresses, Lookup
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.topics import Topics
 from geminga_broker.config import BrokerConfig
+from geminga_broker.log.deletion import LogEraser
 from geminga_broker.log.options import LogOptions
 from geminga_broker.policies.apply import broker_unacked_limit
 from geminga_broker.policies.maintenance import TopicMaintenance
@@ -39,6 +40,10 @@ class Storage(Logs, Protocol):
 
     client: BookkeeperClient
     options: LogOptions
+    eraser: LogEraser
+
+    async def finish_deletions(self) -> None:
+        """See `ManagedLedgerFactory.finish_deletions`."""
 
 
 class ProducerNames:
@@ -94,6 +99,7 @@ class BrokerService:
             self.schemas,
             self.permissions_changed,
         )
+        logs.eraser.forget = self.topics.forget_log
         self.connections = Connections(config.network.publish_buffer_mb_max << 20)
         self.producer_names = ProducerNames(config.network.cluster_name)
 
@@ -149,6 +155,7 @@ async def open_service(
     """A broker over a metadata store and managed ledgers; on exit it unloads all topics."""
     async with trio.open_nursery() as nursery:
         service = BrokerService(config, store, logs, nursery)
+        await logs.finish_deletions()
         nursery.start_soon(service.run)
         try:
             yield service

@@ -80,10 +80,11 @@ async def _open_broker(
     settings = bookie_options(options)
     async with open_bookie(settings, client.ledgers, metadata=store) as bookie:
         bookies.join(bookie)
-        async with ManagedLedgerFactory(client, store, log_options(options.config)) as logs:
-            await logs.finish_deletions()
-            async with open_service(options.config, store, logs) as service:
-                yield service
+        async with (
+            ManagedLedgerFactory(client, store, log_options(options.config)) as logs,
+            open_service(options.config, store, logs) as service,
+        ):
+            yield service
 
 
 def bookie_options(options: StandaloneOptions) -> BookieOptions:

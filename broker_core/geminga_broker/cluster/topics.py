@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 
 from geminga_broker.authz import granting
 from geminga_broker.cluster.catalog import TopicCatalog
 from geminga_broker.cluster.loader import TopicLoader, close_topic
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.errors import BrokerError
+from geminga_broker.log.api import LogWriteFailed
 from geminga_broker.policies.resolve import TopicPoliciesStore
+from geminga_broker.schema.model import SchemaStorageFailed
 from geminga_broker.schema.topic_schemas import TopicSchemas
 from geminga_broker.topic.topic import Topic
 from geminga_protocol.topic_name import TopicName
+from geminga_runtime.metadata.api import MetadataError
 
 
 class Topics:
@@ -81,7 +83,7 @@ class Topics:
         """
 
         async def delete(topic: Topic) -> None:
-            await topic.delete(force=force, first=partial(self._forget, name))
+            await self._delete(topic, name, force=force)
 
         await self.get(name, create=False)
         while not await self._loader.leave(str(name), delete):
@@ -124,9 +126,28 @@ class Topics:
 
         async def delete(topic: Topic) -> None:
             check(topic)
-            await topic.delete(force=True, first=partial(self._forget, name))
+            await self._delete(topic, name, force=True)
 
         return await self._loader.leave(key, delete)
+
+    async def _delete(self, topic: Topic, name: TopicName, *, force: bool) -> None:
+        """Delete a topic and what belongs to it. `forget_log` does that for a persistent one, when
+        the deletion of its log can't be undone any more.
+        """
+        await topic.delete(force=force)
+        if not name.is_persistent:
+            await self._forget(name)
+
+    async def forget_log(self, log_name: str) -> None:
+        """Delete what belongs to the topic of a log that is being deleted. Idempotent. Raises
+        LogWriteFailed.
+        """
+        name = TopicName.from_persistence_naming_encoding(log_name)
+        try:
+            await self._forget(name)
+            await self.forget_grants(name)
+        except (SchemaStorageFailed, MetadataError) as error:
+            raise LogWriteFailed(f"{name}: not all of it is deleted: {error}") from error
 
     async def _forget(self, name: TopicName) -> None:
         """Delete a topic's policies and schemas, which partitions share with their topic. No client

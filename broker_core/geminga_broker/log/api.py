@@ -351,7 +351,9 @@ class ManagedLedger(Protocol):
         """Persist cursors, close the open ledger. Idempotent."""
 
     async def delete(self) -> None:
-        """Delete all ledgers, cursors and metadata."""
+        """Delete all ledgers, cursors and metadata. After a failure the deletion may have begun:
+        then it goes on later, whoever does it.
+        """
 
     def statistics(self) -> LogStatistics:
         """A snapshot."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import trio
@@ -289,18 +289,12 @@ class NonPersistentTopic(TopicBase[NonPersistentSubscription]):
         text = "Truncation of a non-persistent topic is not allowed"
         raise BrokerError(ServerError.NotAllowedError, text)
 
-    async def delete(
-        self, *, force: bool = False, first: Callable[[], Awaitable[None]] | None = None
-    ) -> None:
-        """Unless forced, raises BrokerError ProducerBusy or ConsumerBusy with clients connected.
-        `first` is awaited when the topic refuses all clients.
-        """
+    async def delete(self, *, force: bool = False) -> None:
+        """Unless forced, raises BrokerError ProducerBusy or ConsumerBusy with clients connected."""
         if not force and not self.idle:
             busy = ServerError.ProducerBusy if self.producers else ServerError.ConsumerBusy
             raise BrokerError(busy, "Topic has connected producers or consumers")
         await self.close()
-        if first is not None:
-            await first()
 
     async def close(self, *, close_clients: bool = True) -> None:
         """Unload: producers and consumers are closed. Idempotent."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import trio
 
@@ -281,13 +281,9 @@ class PersistentTopic(TopicBase[Subscription]):
             self.deduplication.snapshot()
         await self.log.truncate()
 
-    async def delete(
-        self, *, force: bool = False, first: Callable[[], Awaitable[None]] | None = None
-    ) -> None:
+    async def delete(self, *, force: bool = False) -> None:
         """Delete with all subscriptions. Unless forced, raises BrokerError ProducerBusy or
         ConsumerBusy while clients are connected; forced, they are closed before.
-
-        `first` is awaited when the topic refuses all clients and before its log is deleted.
         """
         if not force and not self.idle:
             producers, consumers = len(self.producers), self.consumer_count
@@ -297,8 +293,6 @@ class PersistentTopic(TopicBase[Subscription]):
         self.enter(TopicEvent.CLOSE)  # first, as the log deletes the cursors of readers
         self._fence()
         await self.compaction.stop()
-        if first is not None:
-            await first()
         try:
             await self.log.delete()
         except LogError as error:

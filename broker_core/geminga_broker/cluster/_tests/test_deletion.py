@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
+from geminga_bookie.client import BookkeeperClient
+from geminga_bookie.client.directory import KnownBookies
+from geminga_bookie.memory import MemoryBookie
 from geminga_broker._tests.wire import Type, WireClient, open_broker
 from geminga_broker.admin.namespaces.routes import delete_by_force
+from geminga_broker.authz import granting
 from geminga_broker.cluster.loader import TopicLoader
+from geminga_broker.cluster.lookup import Addresses
 from geminga_broker.cluster.topics import Topics
 from geminga_broker.config import BrokerConfig, TopicConfig
 from geminga_broker.errors import BrokerError
+from geminga_broker.log._tests.leftovers import Clock, Trouble, TroubledStore
+from geminga_broker.log.api import LogError
+from geminga_broker.log.factory import ManagedLedgerFactory
+from geminga_broker.process import log_options
+from geminga_broker.schema.model import SchemaData, SchemaStorageFailed, SchemaType
 from geminga_broker.schema.topic_schemas import TopicSchemas
+from geminga_broker.service import BrokerService, open_service
 from geminga_broker.topic.topic import Topic
 from geminga_protocol.commands import producing
+from geminga_protocol.ids import EARLIEST
 from geminga_protocol.pb.pulsar_api_pb2 import Schema, ServerError
 from geminga_protocol.topic_name import TopicName
+from geminga_runtime.metadata.api import MetadataError
 
 NAME = TopicName.parse("persistent://public/default/t")
 STRING = Schema(name="s", schema_data=b"", type=Schema.Type.String)
@@ -184,3 +199,66 @@ async def test_where_a_forced_deletion_fails_topics_can_be_made_again(
         assert during == [before]
         assert await service.namespaces.policies("public/kept") == before
         assert await service.catalog.auto_partitions(TopicName.parse("public/kept/a")) is not None
+
+
+@asynccontextmanager
+async def opened(store: TroubledStore, bookie: MemoryBookie) -> AsyncIterator[BrokerService]:
+    """A broker on a store with troubles."""
+    config = BrokerConfig()
+    client = BookkeeperClient(KnownBookies([bookie]), store)
+    async with (
+        ManagedLedgerFactory(client, store, log_options(config)) as logs,
+        open_service(config, store, logs) as service,
+    ):
+        await service.start(Addresses("pulsar://here:1", "http://here:2"))
+        yield service
+
+
+async def assert_all_or_nothing(service: BrokerService) -> None:
+    exists = await service.topics.exists(NAME)
+    policies = await service.policies.store.get(NAME)
+    schema = await service.schemas.get(NAME)
+    tenant = await service.namespaces.tenants.get(NAME.namespace)
+    assert tenant is not None
+    has_grants = granting.has_topic(tenant, str(NAME))
+    assert [bool(policies), schema is not None, has_grants] == [exists] * 3
+
+
+async def killed_deletion(trouble: Trouble, at: int) -> int:
+    """Returns the writes of the deletion."""
+    store = TroubledStore(Clock())
+    bookie = MemoryBookie()
+    with store.killed as killed:
+        async with opened(store, bookie) as service:
+            topic = await service.topics.create(NAME)
+            await topic.create_subscription("s", EARLIEST)
+            await service.schemas.register(NAME, SchemaData(SchemaType.STRING, b""))
+            await service.policies.store.update(NAME, lambda old: old | {"maxConsumers": 3})
+            await service.namespaces.tenants.update(
+                NAME.namespace,
+                lambda old: granting.grant_on_topic(old, str(NAME), "role", ["produce"]),
+            )
+            store.writes = 0
+            store.trouble = lambda n: trouble if n == at else None
+            with suppress(BrokerError, LogError, MetadataError, SchemaStorageFailed):
+                await service.topics.delete(NAME, force=True)
+            killed.cancel()
+            await trio.lowlevel.checkpoint()
+    store.trouble = lambda _: None
+    writes = store.writes
+    async with opened(store, bookie) as service:
+        await assert_all_or_nothing(service)
+    return writes
+
+
+@pytest.mark.parametrize("trouble", Trouble)
+async def test_what_belongs_to_a_topic_goes_with_it(
+    trouble: Trouble, autojump_clock: MockClock
+) -> None:
+    """Killed or refused at any write of the deletion, the topic is there with all that it has, or
+    gone with it.
+    """
+    at = 0
+    while await killed_deletion(trouble, at) > at:
+        at += 1
+    assert at > 10
