@@ -10,9 +10,8 @@ from enum import Enum
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from geminga_bookie.errors import BookieUnavailable
+from geminga_bookie.errors import BookieUnavailable, BookkeeperError
 from geminga_bookie.memory import MemoryBookie
-from geminga_bookie.port import AddDone, LacAnswer
 from geminga_broker.log._tests.held import SteppedStore
 from geminga_broker.log._tests.world import World
 from geminga_broker.log.api import LogError
@@ -23,6 +22,8 @@ from geminga_broker.log.unnamed import UNNAMED_S_MAX
 from geminga_protocol.bookkeeper import paths
 from geminga_protocol.managed_ledger import decode_cursor_info, decode_ledger_info
 from geminga_runtime.metadata.api import StoreUnavailable
+
+AddDone = Callable[[int, int, BookkeeperError | None], None]
 
 OPTIONS = LogOptions(
     rollover=Rollover(entries_max=3, min_s=0),
@@ -52,7 +53,7 @@ class Clock:
 
 
 class AwayBookie(MemoryBookie):
-    """While it is `away`, it answers nothing but errors."""
+    """While it is `away`, it takes no entries."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,11 +74,6 @@ class AwayBookie(MemoryBookie):
             done(first_entry_id, len(packets), error)
         else:
             super().add(ledger_id, master_key, first_entry_id, packets, done, recovery=recovery)
-
-    async def fence(self, ledger_id: int, master_key: bytes) -> LacAnswer:
-        if self.away:
-            raise BookieUnavailable("away")
-        return await super().fence(ledger_id, master_key)
 
 
 class TroubledStore(SteppedStore):
