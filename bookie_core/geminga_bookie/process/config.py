@@ -75,6 +75,23 @@ class NetworkConfig:
     adds_max: int = setting("maxAddsInProgressLimit", 0)
     reads_max: int = setting("maxReadsInProgressLimit", 0)
     response_wait_ms: int = setting("waitTimeoutOnResponseBackpressureMs", -1, at_least=-1)
+    close_on_timeout: bool = setting("closeChannelOnResponseTimeout", False)
+    unfinished_bytes_max: int = setting("unfinishedFramesMaxBytes", 256 * MIB, at_least=1 << 20)
+    """Ours, as the next one: bounds over all connections."""
+    waiting_bytes_max: int = setting("waitingReadsMaxBytes", 40 * MIB, at_least=1 << 14)
+
+    def limits(self) -> SessionLimits:
+        """Bounds of each connection."""
+        usual = SessionLimits()
+        wait_s = self.response_wait_ms / 1000 if self.response_wait_ms >= 0 else None
+        closes = wait_s is not None and self.close_on_timeout
+        return SessionLimits(
+            frame_bytes_max=self.frame_bytes_max,
+            unanswered_requests_max=max(self.adds_max, self.reads_max)
+            or usual.unanswered_requests_max,
+            write_timeout_s=usual.write_timeout_s if wait_s is None or not closes else wait_s,
+            drop_after_s=None if closes else wait_s,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,16 +291,15 @@ class BookieConfig:
 
     def server_options(self, host: str) -> BookieServerOptions:
         """The server's part. Raises ConfigError."""
-        network, usual = self.network, SessionLimits()
-        limits = SessionLimits(
-            frame_bytes_max=network.frame_bytes_max,
-            unanswered_requests_max=max(network.adds_max, network.reads_max)
-            or usual.unanswered_requests_max,
-            write_timeout_s=network.response_wait_ms / 1000
-            if network.response_wait_ms > 0
-            else usual.write_timeout_s,
+        network = self.network
+        return BookieServerOptions(
+            host,
+            network.port,
+            network.limits(),
+            unfinished_bytes_max=network.unfinished_bytes_max,
+            waiting_bytes_max=network.waiting_bytes_max,
+            tls=self.tls.contexts(),
         )
-        return BookieServerOptions(host, network.port, limits, tls=self.tls.contexts())
 
 
 def _check_distinct(directories: Sequence[Path]) -> None:

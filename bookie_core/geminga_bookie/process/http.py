@@ -11,6 +11,7 @@ from functools import partial
 import trio
 
 from geminga_bookie.storage.bookie import InProcessBookie
+from geminga_bookie.wire.session_limits import Shared
 from geminga_runtime.errors import ConnectionLost
 from geminga_runtime.stream import FramedStream
 
@@ -26,8 +27,9 @@ _Answer = tuple[int, str, str]
 _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed"}
 
 
-def metrics(bookie: InProcessBookie) -> str:
+def metrics(bookie: InProcessBookie, shared: Shared) -> str:
     """For Prometheus: under BookKeeper's names what it has too, as `geminga_...` the rest."""
+    failed = {'{success="false"}': shared.dropped_answers}
     statistics = bookie.statistics()
     writable = not statistics.read_only
     lines = [
@@ -37,6 +39,9 @@ def metrics(bookie: InProcessBookie) -> str:
         *_metric("bookie_read_cache_size", "gauge", {"": statistics.read_cache_bytes}),
         *_metric("bookie_throttled_write_requests", "gauge", {"": statistics.throttled_adds}),
         *_metric("bookie_rejected_write_requests", "counter", {"": statistics.rejected_adds}),
+        *_metric("bookkeeper_server_CHANNEL_WRITE_count", "counter", failed),
+        *_metric("geminga_bookie_unfinished_frame_bytes", "gauge", {"": shared.frames.bytes}),
+        *_metric("geminga_bookie_waiting_reads", "gauge", {"": shared.waits.count}),
         *_metric("geminga_bookie_checkpoints", "counter", {"": statistics.checkpoints}),
     ]
     journals = statistics.journals
@@ -77,12 +82,12 @@ def _state(bookie: InProcessBookie) -> str:
     )
 
 
-def answer(bookie: InProcessBookie, method: str, path: str) -> _Answer:
+def answer(bookie: InProcessBookie, shared: Shared, method: str, path: str) -> _Answer:
     """What is said to one request."""
     if method != "GET":
         return 405, _TEXT, "only GET\n"
     routes: dict[str, Callable[[], _Answer]] = {
-        "/metrics": lambda: (200, _TEXT, metrics(bookie)),
+        "/metrics": lambda: (200, _TEXT, metrics(bookie, shared)),
         "/heartbeat": lambda: (200, _TEXT, "OK\n"),
         "/api/v1/bookie/is_ready": lambda: (200, _TEXT, ""),
         "/api/v1/bookie/state": lambda: (200, _JSON, _state(bookie)),
@@ -91,12 +96,12 @@ def answer(bookie: InProcessBookie, method: str, path: str) -> _Answer:
     return route() if route else (404, _TEXT, "not found\n")
 
 
-async def handle_http(bookie: InProcessBookie, stream: FramedStream) -> None:
+async def handle_http(bookie: InProcessBookie, shared: Shared, stream: FramedStream) -> None:
     """Serve one connection. Raises ConnectionLost."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(stream.run_writer)
         with trio.move_on_after(REQUEST_S):
-            await _serve(partial(answer, bookie), stream)
+            await _serve(partial(answer, bookie, shared), stream)
         nursery.cancel_scope.cancel()
 
 

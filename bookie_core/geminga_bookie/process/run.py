@@ -32,9 +32,9 @@ from geminga_bookie.process.registration import Registration, registered, servic
 from geminga_bookie.storage.bookie import InProcessBookie
 from geminga_bookie.storage.health import parts
 from geminga_bookie.wire.options import RemoteOptions
-from geminga_bookie.wire.server import serve_bookie
+from geminga_bookie.wire.server import serve_bookie, shared_by
 from geminga_runtime.metadata.api import MetadataStore, StoreUnavailable
-from geminga_runtime.server import Bound, serve
+from geminga_runtime.server import Bound, Handler, serve
 from geminga_runtime.settings import ConfigError
 
 FORCED = "forceReadOnlyBookie"
@@ -81,8 +81,9 @@ async def run_bookie(
         where, health = config.directories, bookie.health
         if where.read_only_forced:
             health.set(FORCED, {part: FORCED for part, _ in parts(options)})
-        _: list[Bound] = await nursery.start(partial(serve_bookie, bookie, server))
-        http_port = await _serve_http(config, bookie, nursery)
+        shared = shared_by(bookie, server)
+        _: list[Bound] = await nursery.start(partial(serve_bookie, bookie, server, shared=shared))
+        http_port = await _serve_http(config, partial(handle_http, bookie, shared), nursery)
         registration = Registration(
             store,
             endpoint.bookie_id,
@@ -109,15 +110,13 @@ async def run_bookie(
         raise ReadOnlyRefused(f"readOnlyModeEnabled is false, and the bookie is: {health.error}")
 
 
-async def _serve_http(
-    config: BookieConfig, bookie: InProcessBookie, nursery: trio.Nursery
-) -> int | None:
+async def _serve_http(config: BookieConfig, handler: Handler, nursery: trio.Nursery) -> int | None:
     """The port, if there is one. Raises BindFailed."""
     if not config.http.enabled:
         return None
     serving = partial(
         serve,
-        partial(handle_http, bookie),
+        handler,
         host=config.http.host,
         port=config.http.port,
         connections_max=CONNECTIONS_MAX,

@@ -5,7 +5,6 @@ BookieNettyServer).
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,7 +12,8 @@ import trio
 
 from geminga_bookie.port import BookiePort
 from geminga_bookie.wire.session import BookieSession
-from geminga_bookie.wire.session_limits import SessionLimits, SharedBudget
+from geminga_bookie.wire.session_limits import SessionLimits, Shared
+from geminga_runtime.lasting import open_lasting_nursery
 from geminga_runtime.server import CONNECTIONS_MAX, HANDSHAKE_TIMEOUT_S, Bound, serve
 from geminga_runtime.stream import FramedStream
 from geminga_runtime.tls import TlsContexts
@@ -34,6 +34,12 @@ class BookieServerOptions:
     limits: SessionLimits = SessionLimits()
     unanswered_bytes_max: int = 256 * MiB
     """Bytes of adds of all connections that are not answered; above it nothing is read."""
+    unfinished_bytes_max: int = 256 * MiB
+    """Bytes of frames that aren't whole yet, of all connections."""
+    waiting_bytes_max: int = 40 * MiB
+    """For the reads of all connections that wait for an entry, 10 KiB each; above it those of the
+    connections that have most are answered ETOOMANYREQUESTS.
+    """
     connections_max: int = CONNECTIONS_MAX
     drain_s: float = 0.0
     """Time for connections to end when the server is stopped."""
@@ -41,29 +47,45 @@ class BookieServerOptions:
     """For clients that ask for TLS on their connection (start-TLS); others go on without."""
 
 
-def serve_bookie(
+def shared_by(bookie: BookiePort, options: BookieServerOptions) -> Shared:
+    """What the connections of a server share."""
+    return Shared(
+        bookie,
+        unanswered_bytes_max=options.unanswered_bytes_max,
+        unfinished_bytes_max=options.unfinished_bytes_max,
+        waiting_bytes_max=options.waiting_bytes_max,
+    )
+
+
+async def serve_bookie(
     bookie: BookiePort,
     options: BookieServerOptions,
     *,
+    shared: Shared | None = None,
     task_status: trio.TaskStatus[list[Bound]] = trio.TASK_STATUS_IGNORED,
-) -> Awaitable[None]:
-    """Serve v2 and v3 on one port until cancelled. Raises BindFailed."""
-    handler = partial(_run, bookie, options, SharedBudget(options.unanswered_bytes_max))
-    return serve(
-        handler,
+) -> None:
+    """Serve v2 and v3 on one port until cancelled. `shared` is what `shared_by` returned, if
+    somebody else looks at it too. Raises BindFailed.
+    """
+    shared = shared or shared_by(bookie, options)
+    serving = partial(
+        serve,
+        partial(_run, bookie, options, shared),
         host=options.host,
         port=options.port,
         connections_max=options.connections_max,
         drain_s=options.drain_s,
-        task_status=task_status,
     )
+    async with open_lasting_nursery() as nursery:
+        nursery.start_soon(shared.run)
+        await serving(task_status=task_status)
 
 
 async def _run(
-    bookie: BookiePort, options: BookieServerOptions, budget: SharedBudget, stream: FramedStream
+    bookie: BookiePort, options: BookieServerOptions, shared: Shared, stream: FramedStream
 ) -> None:
     session = BookieSession(
-        bookie, stream, options.limits, budget, offers_tls=options.tls is not None
+        bookie, stream, options.limits, shared, offers_tls=options.tls is not None
     )
     await session.run()
     plain = session.plain
@@ -79,6 +101,6 @@ async def _run(
         return
     framed = FramedStream(secured, name=stream.name)
     try:
-        await BookieSession(bookie, framed, options.limits, budget).run()
+        await BookieSession(bookie, framed, options.limits, shared).run()
     finally:
         await framed.aclose()

@@ -8,6 +8,7 @@ tells.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
@@ -15,11 +16,13 @@ import trio
 
 from geminga_bookie.errors import BookkeeperError
 from geminga_bookie.port import BookiePort
-from geminga_bookie.wire.session_limits import SessionLimits, SharedBudget
-from geminga_bookie.wire.speech import Add, Aside, Read, Speech
+from geminga_bookie.wire.session_limits import SessionLimits, Shared
+from geminga_bookie.wire.speech import Add, Aside, Read, Speech, WaitFor
 from geminga_bookie.wire.speech_v2 import SpeechV2
 from geminga_bookie.wire.speech_v3 import SpeechV3
-from geminga_protocol.bookkeeper.framing import LENGTH_BYTES, FrameCutter, WireError
+from geminga_bookie.wire.unfinished import FrameReceiver
+from geminga_bookie.wire.waiting import EntryWait, Holder
+from geminga_protocol.bookkeeper.framing import LENGTH_BYTES, WireError
 from geminga_runtime.errors import ConnectionLost
 from geminga_runtime.stream import FramedStream
 
@@ -27,6 +30,9 @@ _log = logging.getLogger(__name__)
 
 READS_AT_ONCE = 8
 """Reads of one connection whose answers are in memory, beside those that wait to be sent."""
+
+FOUND_WAIT_S = 1.0
+"""Bound of a wait that should be over already."""
 
 _V3_BEGIN = 0x0A
 """The first byte of each v3 request: its header. In v2 it is the version."""
@@ -40,7 +46,7 @@ class BookieSession:
         bookie: BookiePort,
         stream: FramedStream,
         limits: SessionLimits,
-        budget: SharedBudget,
+        shared: Shared,
         *,
         offers_tls: bool = False,
     ) -> None:
@@ -51,33 +57,51 @@ class BookieSession:
         self._bookie = bookie
         self._stream = stream
         self._limits = limits
-        self._budget = budget
+        self._shared = shared
         self._speech: Speech | None = None
         self._bytes = 0
         self._requests = 0
-        self._waiting_reads = 0
         self._answered = trio.Event()
-        self._reading = trio.CapacityLimiter(READS_AT_ONCE)
+        self._queue: deque[tuple[int, Callable[[], Awaitable[object]]]] = deque()
+        """What has not begun: how many requests it is, and what serves them."""
+        self._workers = 0
+        self._drops = False
+        self._holder = Holder()
 
     async def run(self) -> None:
         """Serve until the client goes, asks for TLS, or can't be trusted."""
-        cutter = FrameCutter(self._limits.frame_bytes_max)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._stream.run_writer)
-            try:
-                while data := await self._stream.receive():
-                    self._handle(*cutter.feed(data), nursery)
-                    if cutter.failure is not None:
-                        raise cutter.failure
-                    if self._asks_tls:
-                        if cutter.buffered:
-                            raise WireError("bytes behind the request for TLS")
-                        self.plain = await self._stream.detach()
-                        break
-                    await self._room()
-            except WireError as error:
-                _log.warning("%s: closed: %s", self._stream.name, error)
-            nursery.cancel_scope.cancel()
+        receiver = FrameReceiver(self._stream, self._limits.frame_bytes_max, self._shared.frames)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._stream.run_writer)
+                try:
+                    await self._serve(receiver, nursery)
+                except WireError as error:
+                    _log.warning("%s: closed: %s", self._stream.name, error)
+                nursery.cancel_scope.cancel()
+        finally:
+            receiver.close()
+            self._shared.waits.leave(self._holder)
+
+    async def _serve(self, receiver: FrameReceiver, nursery: trio.Nursery) -> None:
+        while (received := await receiver.receive()) is not None:
+            buffer, bounds = received
+            at, end = 0, len(bounds) - 1
+            while at < end:
+                if at:
+                    # The rest of a read with more requests than are parsed at once.
+                    async with self._shared.turns:
+                        at = self._handle(buffer, bounds, at, nursery)
+                        await trio.lowlevel.checkpoint()
+                else:
+                    at = self._handle(buffer, bounds, at, nursery)
+                if self._asks_tls:
+                    if at < end or receiver.held_bytes:
+                        # Not by whom the certificate will name.
+                        raise WireError("bytes behind the request for TLS")
+                    self.plain = await self._stream.detach()
+                    return
+                await self._room()
 
     async def _room(self) -> None:
         """Wait until more may be read: the client's requests, and what it has not taken yet, are
@@ -87,9 +111,10 @@ class BookieSession:
         while (
             self._bytes >= limits.unanswered_bytes_max
             or self._requests >= limits.unanswered_requests_max
+            or len(self._queue) >= limits.queued_requests_max
         ):
             await self._answered.wait()
-        await self._budget.room()
+        await self._shared.budget.room()
         await self._writable()
 
     async def _writable(self) -> None:
@@ -104,17 +129,42 @@ class BookieSession:
         self._stream.abort("the client takes no answers")
         raise ConnectionLost(f"{self._stream.name}: the client takes no answers")
 
-    def _handle(self, buffer: bytes, bounds: Sequence[int], nursery: trio.Nursery) -> None:
-        """All requests of one read. Raises WireError."""
-        if len(bounds) == 1:
-            return
+    async def _may_answer(self, answers: int) -> bool:
+        """Wait until the client takes answers; False if these are dropped instead. Raises
+        ConnectionLost.
+        """
+        drop_after_s = self._limits.drop_after_s
+        if drop_after_s is None:
+            await self._writable()
+        elif not self._stream.writable and not self._drops:
+            taken = trio.Event()
+            self._stream.on_writable(taken.set)
+            with trio.move_on_after(drop_after_s):
+                await taken.wait()
+        return not self._is_dropped(answers)
+
+    def _is_dropped(self, answers: int) -> bool:
+        """Whether answers are dropped now. Once some were, others don't wait again before the
+        client takes answers.
+        """
+        if self._stream.writable or self._limits.drop_after_s is None:
+            self._drops = False
+            return False
+        self._drops = True
+        self._shared.dropped_answers += answers
+        return True
+
+    def _handle(self, buffer: bytes, bounds: Sequence[int], at: int, nursery: trio.Nursery) -> int:
+        """Requests of one read from frame `at` on; returns the frame to go on with. Raises
+        WireError.
+        """
         if self._speech is None:
             is_v3 = bounds[1] > LENGTH_BYTES and buffer[LENGTH_BYTES] == _V3_BEGIN
             self._speech = SpeechV3() if is_v3 else SpeechV2(self._limits.frame_bytes_max)
         speech = self._speech
-        for request in speech.requests(buffer, bounds):
+        requests, behind = speech.requests(buffer, bounds, at)
+        for request in requests:
             if self._asks_tls:
-                # Not by whom the certificate will name.
                 raise WireError("a request behind the one for TLS")
             if isinstance(request, Add):
                 self._add(speech, request)
@@ -123,8 +173,11 @@ class BookieSession:
             elif request.starts_tls and self._offers_tls:
                 self._asks_tls = True
                 self._stream.write(*request.accept_tls())
+            elif request.wait is not None:
+                self._park(nursery, request, request.wait)
             else:
-                self._aside(nursery, request)
+                self._begin(nursery, 1, partial(self._answer, request, 0.0))
+        return behind
 
     def _add(self, speech: Speech, run: Add) -> None:
         size = sum(map(len, run.packets))
@@ -139,7 +192,8 @@ class BookieSession:
             size -= freed
             at = entry_id - first
             tags = run.tags[at : at + count]
-            self._stream.write(speech.add_answers(run.ledger_id, entry_id, tags, error))
+            if not (self._drops and self._is_dropped(count)):
+                self._stream.write(speech.add_answers(run.ledger_id, entry_id, tags, error))
             self._count(-count, -freed)
 
         self._bookie.add(
@@ -150,60 +204,71 @@ class BookieSession:
         self._requests += requests
         self._bytes += size
         if requests > 0:
-            self._budget.take(size)
+            self._shared.budget.take(size)
             return
-        self._budget.release(-size)
+        self._shared.budget.release(-size)
         answered, self._answered = self._answered, trio.Event()
         answered.set()
 
     def _begin(
         self, nursery: trio.Nursery, requests: int, serve: Callable[[], Awaitable[object]]
     ) -> None:
+        """Serve in turn; so many at a time have their answers in memory."""
         self._count(requests)
+        self._queue.append((requests, serve))
+        if self._workers < READS_AT_ONCE:
+            self._workers += 1
+            nursery.start_soon(self._work)
 
-        async def run() -> None:
-            try:
-                await serve()
-            finally:
-                self._count(-requests)
-
-        nursery.start_soon(run)
-
-    def _aside(self, nursery: trio.Nursery, request: Aside) -> None:
-        """A request of its own kind. Those that wait for entries are bounded by refusing them:
-        others must not wait for them.
-        """
-        if not request.waits:
-            self._begin(nursery, 1, partial(self._answer_in_turn, request))
-        elif self._waiting_reads >= self._limits.waiting_reads_max:
-            self._stream.write(*request.refuse())
-        else:
-            self._waiting_reads += 1
-            nursery.start_soon(self._wait, request)
-
-    async def _wait(self, request: Aside) -> None:
+    async def _work(self) -> None:
         try:
-            await self._answer(request)
+            while self._queue:
+                requests, serve = self._queue.popleft()
+                try:
+                    await self._shared.pace.begin()
+                    await serve()
+                finally:
+                    self._count(-requests)
         finally:
-            self._waiting_reads -= 1
+            self._workers -= 1
 
-    async def _answer_in_turn(self, request: Aside) -> None:
-        async with self._reading:
-            await self._writable()
-            await self._answer(request)
+    def _park(self, nursery: trio.Nursery, request: Aside, wait: WaitFor) -> None:
+        """Let a read wait for an entry. They are bounded by refusing them: others must not wait for
+        them.
+        """
+        holder, waits, limits = self._holder, self._shared.waits, self._limits
 
-    async def _answer(self, request: Aside) -> None:
-        frames = await request.serve(self._bookie, self._limits.wait_max_s)
-        await self._writable()
-        self._stream.write(*frames)
+        def wake(is_there: bool) -> None:
+            self._begin(nursery, 0, partial(self._answer_wait, request, is_there))
+
+        def refuse() -> None:
+            self._stream.write(*request.refuse())
+
+        timeout_s = min(wait.timeout_s, limits.wait_max_s)
+        parked = EntryWait(wait.ledger_id, wait.previous_lac, wake, refuse)
+        if holder.count >= limits.waiting_reads_max or not waits.add(parked, holder, timeout_s):
+            refuse()
+
+    async def _answer_wait(self, request: Aside, is_there: bool) -> None:
+        try:
+            await self._answer(request, FOUND_WAIT_S if is_there else 0.0)
+        finally:
+            self._shared.waits.answered(self._holder)
+
+    async def _answer(self, request: Aside, wait_s: float) -> None:
+        if not await self._may_answer(1):
+            return
+        frames = await request.serve(self._bookie, wait_s)
+        if await self._may_answer(1):
+            self._stream.write(*frames)
 
     async def _read(self, speech: Speech, run: Read) -> None:
         """Answer single reads of consecutive entries, as many at a time as fit."""
         at, count = 0, len(run.tags)
         while at < count:
-            async with self._reading:
-                await self._writable()
-                at += await self._read_some(speech, run, at)
+            if not await self._may_answer(count - at):
+                return
+            at += await self._read_some(speech, run, at)
 
     async def _read_some(self, speech: Speech, run: Read, at: int) -> int:
         """Answer some reads of a range, from `at` on; returns how many."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from geminga_bookie.errors import BookkeeperError
 from geminga_bookie.port import BookiePort
@@ -47,17 +48,33 @@ class Read:
         return ledger_id == self.ledger_id and entry_id == self.first_entry_id + len(self.tags)
 
 
+PARSED_AT_ONCE = 256
+"""Frames that are parsed before others get their turn."""
+FOUND_AT_ONCE = 16
+"""Requests that begin before others get their turn, neighbours counted as one."""
+
+
+class WaitFor(NamedTuple):
+    """What a read waits for: a higher LAC than it knows."""
+
+    ledger_id: int
+    previous_lac: int
+    timeout_s: float
+
+
 class Aside(ABC):
     """Any other request."""
 
-    waits = False
-    """Whether it may wait for an entry to come."""
+    wait: WaitFor | None = None
+    """If it waits for an entry to come."""
     starts_tls = False
     """Whether it asks for TLS."""
 
     @abstractmethod
-    async def serve(self, bookie: BookiePort, wait_max_s: float) -> Iterable[Buffer]:
-        """The frames to answer. Raises nothing of a bookie's errors."""
+    async def serve(self, bookie: BookiePort, wait_s: float) -> Iterable[Buffer]:
+        """The frames to answer; one that waits for an entry does so for `wait_s`. Raises nothing of
+        a bookie's errors.
+        """
 
     def accept_tls(self) -> Iterable[Buffer]:
         """The answer behind which the handshake begins, to a request that asks for TLS."""
@@ -72,8 +89,13 @@ class Speech(ABC):
     """A version of the protocol on one connection."""
 
     @abstractmethod
-    def requests(self, buffer: bytes, bounds: Sequence[int]) -> Sequence[Add | Read | Aside]:
-        """The requests of frames, in order, neighbours joined. Raises WireError."""
+    def requests(
+        self, buffer: bytes, bounds: Sequence[int], at: int = 0
+    ) -> tuple[Sequence[Add | Read | Aside], int]:
+        """The requests of frames from number `at` on, in order, neighbours joined, as many as are
+        parsed in some milliseconds; and the number of the first frame behind them. Raises
+        WireError.
+        """
 
     @abstractmethod
     def add_answers(

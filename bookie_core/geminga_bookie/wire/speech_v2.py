@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from geminga_bookie.errors import BookkeeperError
 from geminga_bookie.port import BookiePort
-from geminga_bookie.wire.speech import Add, Aside, Read, Speech
+from geminga_bookie.wire.speech import FOUND_AT_ONCE, PARSED_AT_ONCE, Add, Aside, Read, Speech
 from geminga_bookie.wire.speech_v3 import AUTHENTICATION_DISABLED, read_one
 from geminga_bookie.wire.status import status_of
 from geminga_protocol.bookkeeper import v2
@@ -28,10 +28,20 @@ class SpeechV2(Speech):
     def __init__(self, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
 
-    def requests(self, buffer: bytes, bounds: Sequence[int]) -> Sequence[Add | Read | Aside]:
+    def requests(
+        self, buffer: bytes, bounds: Sequence[int], at: int = 0
+    ) -> tuple[Sequence[Add | Read | Aside], int]:
         """See `Speech.requests`."""
         found: list[Add | Read | Aside] = []
-        last: Add | Read | Aside | None = None
+        stop = min(at + PARSED_AT_ONCE, len(bounds) - 1)
+        while at < stop and len(found) < FOUND_AT_ONCE:
+            upto = min(at + FOUND_AT_ONCE, stop)
+            self._take(buffer, bounds[at : upto + 1], found)
+            at = upto
+        return found, at
+
+    def _take(self, buffer: bytes, bounds: Sequence[int], found: list[Add | Read | Aside]) -> None:
+        last: Add | Read | Aside | None = found[-1] if found else None
         for each in v2.decode_requests(buffer, bounds):
             if each.version > v2.VERSION:
                 last = _Other(each, self._frame_bytes_max, StatusCode.EBADVERSION)
@@ -55,7 +65,6 @@ class SpeechV2(Speech):
             else:
                 last = _Other(each, self._frame_bytes_max)
             found.append(last)
-        return found
 
     def add_answers(
         self, ledger_id: int, first_entry_id: int, tags: Sequence[int],
@@ -94,7 +103,7 @@ class _Other(Aside):
         self._frame_bytes_max = frame_bytes_max
         self._status = status
 
-    async def serve(self, bookie: BookiePort, wait_max_s: float) -> Iterable[Buffer]:
+    async def serve(self, bookie: BookiePort, wait_s: float) -> Iterable[Buffer]:
         """See `Aside.serve`."""
         request = self._request
         if self._status != StatusCode.EOK:

@@ -15,7 +15,15 @@ from geminga_bookie.errors import (
 )
 from geminga_bookie.lac import explicit_lac, packet_lac
 from geminga_bookie.port import BookiePort, LacAnswer
-from geminga_bookie.wire.speech import Add, Aside, Read, Speech
+from geminga_bookie.wire.speech import (
+    FOUND_AT_ONCE,
+    PARSED_AT_ONCE,
+    Add,
+    Aside,
+    Read,
+    Speech,
+    WaitFor,
+)
 from geminga_bookie.wire.status import status_of
 from geminga_protocol.bookkeeper import v3
 from geminga_protocol.bookkeeper.add_shape import AddShape
@@ -58,17 +66,21 @@ class SpeechV3(Speech):
     def __init__(self) -> None:
         self._shape: AddShape | None = None
 
-    def requests(self, buffer: bytes, bounds: Sequence[int]) -> Sequence[Add | Read | Aside]:
+    def requests(
+        self, buffer: bytes, bounds: Sequence[int], at: int = 0
+    ) -> tuple[Sequence[Add | Read | Aside], int]:
         """See `Speech.requests`."""
         found: list[Add | Read | Aside] = []
-        at, end = 0, len(bounds) - 1
-        while at < end:
+        end = len(bounds) - 1
+        left = PARSED_AT_ONCE
+        while at < end and left > 0 and len(found) < FOUND_AT_ONCE:
             taken = self._take_adds(buffer, bounds, at, found)
             if taken > at:
                 at = taken
                 continue
             (request,) = v3.decode_requests(buffer, bounds[at : at + 2])
             at += 1
+            left -= 1
             operation = request.header.operation
             if request.header.version != VERSION_THREE:
                 found.append(_Other(request, EBADVERSION))
@@ -79,7 +91,7 @@ class SpeechV3(Speech):
                 self._read(request, found)
             else:
                 found.append(_Other(request))
-        return found
+        return found, at
 
     def _take_adds(
         self, buffer: bytes, bounds: Sequence[int], at: int, found: list[Add | Read | Aside]
@@ -185,22 +197,30 @@ def _is_fence(asked: ReadRequest) -> bool:
     return asked.HasField("flag") and asked.flag == ReadRequest.FENCE_LEDGER
 
 
+def _is_piggyback(asked: ReadRequest) -> bool:
+    return asked.HasField("flag") and asked.flag == ReadRequest.ENTRY_PIGGYBACK
+
+
+def _wait_of(asked: ReadRequest) -> WaitFor | None:
+    """What a read waits for; None for others, and for wrong ones."""
+    if _is_fence(asked) or not asked.HasField("previousLAC"):
+        return None
+    if _is_piggyback(asked) and asked.entryId != LAST_ENTRY:
+        return None
+    return WaitFor(asked.ledgerId, asked.previousLAC, max(asked.timeOut, 0) / 1000)
+
+
 class _Other(Aside):
     """Any request but plain adds and reads; one with a status is refused with it."""
 
     def __init__(self, request: Request, status: StatusCode = EOK) -> None:
         self._request = request
         self._status = status
-        asked = request.readRequest
-        self.waits = (
-            status == EOK
-            and request.header.operation == READ_ENTRY
-            and not _is_fence(asked)
-            and asked.HasField("previousLAC")
-        )
+        if status == EOK and request.header.operation == READ_ENTRY:
+            self.wait = _wait_of(request.readRequest)
         self.starts_tls = status == EOK and request.header.operation == START_TLS
 
-    async def serve(self, bookie: BookiePort, wait_max_s: float) -> Iterable[Buffer]:
+    async def serve(self, bookie: BookiePort, wait_s: float) -> Iterable[Buffer]:
         """See `Aside.serve`."""
         request = self._request
         operation = request.header.operation
@@ -211,7 +231,7 @@ class _Other(Aside):
             return self._answer(EBADREQ)
         answer = v3.response(operation, request.header.txnId, EOK)
         try:
-            await serve(bookie, request, answer, wait_max_s)
+            await serve(bookie, request, answer, wait_s)
         except BookkeeperError as error:
             answer.status = status_of(error)
         return [v3.frame(_completed(request, answer))]
@@ -283,7 +303,7 @@ async def read_one(
 
 
 async def _serve_read(
-    bookie: BookiePort, request: Request, answer: Response, wait_max_s: float
+    bookie: BookiePort, request: Request, answer: Response, wait_s: float
 ) -> None:
     asked, said = request.readRequest, answer.readResponse
     if _is_fence(asked):
@@ -295,16 +315,19 @@ async def _serve_read(
         said.body = await read_one(bookie, asked.ledgerId, asked.entryId, None)
         said.maxLAC = packet_lac(said.body)
         return
-    piggyback = asked.HasField("flag") and asked.flag == ReadRequest.ENTRY_PIGGYBACK
+    piggyback = _is_piggyback(asked)
     if piggyback and asked.entryId != LAST_ENTRY:
         raise IncorrectParameter("only the next entry can come with the LAC")
     wanted = asked.previousLAC + 1
     found: bytes | None = None
-    with trio.move_on_after(min(max(asked.timeOut, 0) / 1000, wait_max_s)) as scope:
-        found, said.maxLAC = await bookie.wait_entry(
-            asked.ledgerId, max(wanted, 0), asked.previousLAC
-        )
-    if scope.cancelled_caught:
+    is_there = False
+    if wait_s > 0:
+        with trio.move_on_after(wait_s):
+            found, said.maxLAC = await bookie.wait_entry(
+                asked.ledgerId, max(wanted, 0), asked.previousLAC
+            )
+            is_there = True
+    if not is_there:
         said.maxLAC = known_lac(await bookie.read_lac(asked.ledgerId))
     if not piggyback:
         said.body = await read_one(bookie, asked.ledgerId, asked.entryId, None)
@@ -313,14 +336,14 @@ async def _serve_read(
 
 
 async def _serve_write_lac(
-    bookie: BookiePort, request: Request, answer: Response, wait_max_s: float
+    bookie: BookiePort, request: Request, answer: Response, wait_s: float
 ) -> None:
     asked = request.writeLacRequest
     await bookie.write_lac(asked.ledgerId, asked.masterKey, asked.lac, asked.body)
 
 
 async def _serve_read_lac(
-    bookie: BookiePort, request: Request, answer: Response, wait_max_s: float
+    bookie: BookiePort, request: Request, answer: Response, wait_s: float
 ) -> None:
     last, explicit = await bookie.read_lac(request.readLacRequest.ledgerId)
     if last is None and explicit is None:
@@ -332,13 +355,13 @@ async def _serve_read_lac(
 
 
 async def _serve_force(
-    bookie: BookiePort, request: Request, answer: Response, wait_max_s: float
+    bookie: BookiePort, request: Request, answer: Response, wait_s: float
 ) -> None:
     await bookie.force(request.forceLedgerRequest.ledgerId)
 
 
 async def _serve_list(
-    bookie: BookiePort, request: Request, answer: Response, wait_max_s: float
+    bookie: BookiePort, request: Request, answer: Response, wait_s: float
 ) -> None:
     entries = await bookie.list_entries(request.getListOfEntriesOfLedgerRequest.ledgerId)
     body = answer.getListOfEntriesOfLedgerResponse
@@ -346,7 +369,7 @@ async def _serve_list(
 
 
 async def _serve_info(
-    bookie: BookiePort, request: Request, answer: Response, wait_max_s: float
+    bookie: BookiePort, request: Request, answer: Response, wait_s: float
 ) -> None:
     asked, said = request.getBookieInfoRequest.requested, answer.getBookieInfoResponse
     total_bytes, free_bytes = await bookie.info()
@@ -357,7 +380,7 @@ async def _serve_info(
 
 
 async def _serve_auth(
-    bookie: BookiePort, request: Request, answer: Response, wait_max_s: float
+    bookie: BookiePort, request: Request, answer: Response, wait_s: float
 ) -> None:
     answer.authResponse.authPluginName = AUTHENTICATION_DISABLED
     answer.authResponse.payload = b""

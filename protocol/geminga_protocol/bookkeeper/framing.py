@@ -43,6 +43,11 @@ class FrameCutter:
         """Held bytes of the unfinished frame."""
         return self._held
 
+    @property
+    def missing(self) -> int:
+        """Bytes until the unfinished frame is whole, as far as its length is known."""
+        return self._needed - self._held
+
     def feed(self, data: bytes) -> tuple[bytes, list[int]]:
         """A buffer and the bounds of the frames that are complete now: frame n is from bound n to
         bound n + 1, its length included.

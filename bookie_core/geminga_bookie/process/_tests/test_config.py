@@ -46,7 +46,27 @@ def test_settings_of_a_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) ->
     assert (server.port, server.tls) == (3999, None)
     limits = server.limits
     assert (limits.frame_bytes_max, limits.unanswered_requests_max) == (100_000, 9)
-    assert limits.write_timeout_s == 1.5
+    assert (limits.drop_after_s, limits.write_timeout_s) == (1.5, 60)
+    assert (server.unfinished_bytes_max, server.waiting_bytes_max) == (256 << 20, 40 << 20)
+
+
+def test_clients_that_take_no_answers() -> None:
+    def limits(**values: str) -> tuple[float | None, float]:
+        found = config(**values).server_options("h").limits
+        return found.drop_after_s, found.write_timeout_s
+
+    wait = {"waitTimeoutOnResponseBackpressureMs": "250"}
+    assert limits() == (None, 60)
+    assert limits(closeChannelOnResponseTimeout="true") == (None, 60)
+    assert limits(**wait) == (0.25, 60)
+    assert limits(**wait, closeChannelOnResponseTimeout="true") == (None, 0.25)
+    assert limits(waitTimeoutOnResponseBackpressureMs="0") == (0, 60)
+
+
+def test_bounds_over_all_connections() -> None:
+    found = config(unfinishedFramesMaxBytes="5000000", waitingReadsMaxBytes="70000")
+    server = found.server_options("h")
+    assert (server.unfinished_bytes_max, server.waiting_bytes_max) == (5_000_000, 70_000)
 
 
 def test_several_journals_go_before_the_one() -> None:

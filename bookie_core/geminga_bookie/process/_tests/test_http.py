@@ -18,6 +18,7 @@ from geminga_bookie.process import http
 from geminga_bookie.process.http import HEAD_BYTES_MAX, handle_http
 from geminga_bookie.storage.bookie import InProcessBookie
 from geminga_bookie.storage.health import Part
+from geminga_bookie.wire.session_limits import Shared
 from geminga_runtime.server import serve
 
 
@@ -63,7 +64,9 @@ class Port:
 async def port(tmp_path: Path, nursery: trio.Nursery) -> AsyncIterator[Port]:
     async with open_bookie(small_options(tmp_path)) as bookie:
         assert isinstance(bookie, InProcessBookie)
-        serving = partial(serve, partial(handle_http, bookie), host="127.0.0.1", port=0)
+        serving = partial(
+            serve, partial(handle_http, bookie, Shared(bookie)), host="127.0.0.1", port=0
+        )
         bound = await nursery.start(serving)
         yield Port(bookie, bound[0].port)
         nursery.cancel_scope.cancel()

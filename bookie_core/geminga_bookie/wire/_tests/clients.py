@@ -13,7 +13,7 @@ from geminga_bookie._tests.support import KEY, packets
 from geminga_bookie.memory import MemoryBookie
 from geminga_bookie.port import AddDone, Completion, complete
 from geminga_bookie.wire.session import BookieSession
-from geminga_bookie.wire.session_limits import SessionLimits, SharedBudget
+from geminga_bookie.wire.session_limits import SessionLimits, Shared
 from geminga_protocol.bookkeeper import v3
 from geminga_protocol.bookkeeper.framing import FrameCutter
 from geminga_protocol.pb.bookkeeper_protocol_pb2 import (
@@ -91,17 +91,21 @@ Connect = Callable[[], Client]
 
 @asynccontextmanager
 async def serving(
-    bookie: MemoryBookie, budget_bytes: int = 1 << 30, **limits: float
+    bookie: MemoryBookie,
+    budget_bytes: int = 1 << 30,
+    shared: Shared | None = None,
+    **limits: float,
 ) -> AsyncIterator[Connect]:
     """Clients of one server."""
-    budget = SharedBudget(budget_bytes)
+    shared = shared or Shared(bookie, unanswered_bytes_max=budget_bytes)
 
     async with trio.open_nursery() as nursery:
+        nursery.start_soon(shared.run)
 
         def connect() -> Client:
             near, far = trio.testing.memory_stream_pair()
             stream = FramedStream(far, name="client", write_high_bytes=MiB)
-            session = BookieSession(bookie, stream, SessionLimits(**limits), budget)
+            session = BookieSession(bookie, stream, SessionLimits(**limits), shared)
 
             async def run() -> None:
                 try:

@@ -15,7 +15,7 @@ from geminga_bookie.wire.options import RemoteOptions
 from geminga_bookie.wire.remote import open_remote
 from geminga_bookie.wire.server import BookieServerOptions, serve_bookie
 from geminga_bookie.wire.session import BookieSession
-from geminga_bookie.wire.session_limits import SessionLimits, SharedBudget
+from geminga_bookie.wire.session_limits import SessionLimits, Shared
 from geminga_protocol.bookkeeper import v3
 from geminga_protocol.bookkeeper.framing import FrameCutter
 from geminga_protocol.pb.bookkeeper_protocol_pb2 import (
@@ -63,7 +63,8 @@ class TlsBookie:
             await stream.aclose()
             return
         framed = FramedStream(secured, name="client")
-        session = BookieSession(MemoryBookie(), framed, SessionLimits(), SharedBudget(1 << 20))
+        bookie = MemoryBookie()
+        session = BookieSession(bookie, framed, SessionLimits(), Shared(bookie))
         try:
             await session.run()
         except* ConnectionError:

@@ -55,7 +55,7 @@ def by_parsing(stream: bytes) -> list[object]:
     buffer, bounds = FrameCutter(1 << 30).feed(stream)
     found: list[Add | Read | Aside] = []
     for at in range(len(bounds) - 1):
-        (one,) = SpeechV3().requests(buffer, bounds[at : at + 2])
+        ((one,), _) = SpeechV3().requests(buffer, bounds[at : at + 2])
         last = found[-1] if found else None
         if (
             isinstance(one, Add)
@@ -73,7 +73,7 @@ def by_parsing(stream: bytes) -> list[object]:
 def test_adds(runs: list[tuple[int, int, int, int, bytes, bool, int, int, int]]) -> None:
     stream = stream_of(runs)
     buffer, bounds = FrameCutter(1 << 30).feed(stream)
-    assert said(list(SpeechV3().requests(buffer, bounds))) == by_parsing(stream)
+    assert said(list(SpeechV3().requests(buffer, bounds)[0])) == by_parsing(stream)
 
 
 def test_an_add_without_the_flag_of_those_before() -> None:
@@ -82,7 +82,7 @@ def test_an_add_without_the_flag_of_those_before() -> None:
     stream = stream_of(runs)
     buffer, bounds = FrameCutter(1 << 30).feed(stream)
     assert len({stop - start for start, stop in pairwise(bounds)}) == 1
-    found = said(list(SpeechV3().requests(buffer, bounds)))
+    found = said(list(SpeechV3().requests(buffer, bounds)[0]))
     assert found == by_parsing(stream)
     assert len(found) == 2
 
@@ -104,7 +104,7 @@ def test_adds_with_wrong_bytes(
     found: list[Add | Read | Aside] = []
     step = max(len(bounds) // reads, 1)
     for begin in range(0, len(bounds) - 1, step):
-        for each in speech.requests(buffer, bounds[begin : begin + step + 1]):
+        for each in speech.requests(buffer, bounds[begin : begin + step + 1])[0]:
             last = found[-1] if found else None
             if (
                 isinstance(each, Add)
