@@ -76,9 +76,10 @@ async def serve_bookie(
         connections_max=options.connections_max,
         drain_s=options.drain_s,
     )
-    async with open_lasting_nursery() as nursery:
-        nursery.start_soon(shared.run)
-        await serving(task_status=task_status)
+    async with open_lasting_nursery() as beside, trio.open_nursery() as nursery:
+        beside.start_soon(shared.run)
+        bound: list[Bound] = await nursery.start(serving)
+        task_status.started(bound)
 
 
 async def _run(
