@@ -4,12 +4,15 @@ defaults (spec BK-21, BK-22, BK-25).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from geminga_bookie.client.api import ClientOptions, ReadOptions
 from geminga_bookie.client.health import HealthOptions
 from geminga_bookie.client.placement_rules import Isolation, PlacementOptions
+from geminga_bookie.wire.auth import load_client_auth
+from geminga_bookie.wire.options import RemoteOptions
 from geminga_runtime.settings import ConfigError, setting
+from geminga_runtime.tls import ClientTls, TlsConfigError, TlsContexts
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,45 @@ class BookiesConfig:
     sticky_reads: bool = setting("bookkeeperEnableStickyReads", True)
     speculative_ms: int = setting("bookkeeperClientSpeculativeReadTimeoutInMillis", 0)
     delay_change: bool = setting("bookkeeper_delayEnsembleChange", False)
+
+    auth_plugin: str = setting("bookkeeperClientAuthenticationPlugin", "")
+    auth_name: str = setting("bookkeeperClientAuthenticationParametersName", "")
+    auth_parameters: str = setting("bookkeeperClientAuthenticationParameters", "", secret=True)
+    tls_provider: str = setting("bookkeeperTLSProviderFactoryClass", "")
+    """With a name, whichever, connections are by TLS; Apache's switch is the same key."""
+    tls_client_authentication: bool = setting("bookkeeperTLSClientAuthentication", False)
+    certificate_file: str = setting("bookkeeperTLSCertificateFilePath", "")
+    key_file: str = setting("bookkeeperTLSKeyFilePath", "")
+    trust_certs_file: str = setting("bookkeeperTLSTrustCertsFilePath", "")
+
+    def connections(self, frame_bytes_max: int) -> RemoteOptions:
+        """Connections to bookies. Raises ConfigError."""
+        timeout_s = float(self.timeout_s)
+        parameters = {self.auth_name: self.auth_parameters} if self.auth_name else {}
+        return RemoteOptions(
+            add_timeout_s=timeout_s,
+            read_timeout_s=timeout_s,
+            frame_bytes_max=frame_bytes_max,
+            tls=self._tls(),
+            auth=load_client_auth(
+                "bookkeeperClientAuthenticationPlugin", self.auth_plugin, parameters
+            ),
+        )
+
+    def _tls(self) -> TlsContexts | None:
+        if not (self.tls_client_authentication and self.tls_provider):
+            return None
+        options = ClientTls(
+            certificate_file=self.certificate_file,
+            key_file=self.key_file,
+            trust_certs_file=self.trust_certs_file,
+            validate_hostname=False,
+        )
+        try:
+            return TlsContexts(options)
+        except TlsConfigError as error:
+            keys = {each.name: each.metadata["key"] for each in fields(self)}
+            raise ConfigError(f"{keys[error.field]}: {error.reason}") from error
 
     def placement(self) -> PlacementOptions:
         """Raises ConfigError."""

@@ -13,7 +13,6 @@ import trio
 
 from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.registered import ChoiceOptions, open_registered_bookies
-from geminga_bookie.wire.options import RemoteOptions
 from geminga_broker.cluster.bookie_affinity import BookieAffinity
 from geminga_broker.cluster.lookup import Addresses
 from geminga_broker.cluster.registration import BROKERS_PATH, registered
@@ -165,11 +164,8 @@ async def _open_broker(
     config: ClusterBrokerConfig, store: MetadataStore, ledgers: MetadataStore
 ) -> AsyncIterator[BrokerService]:
     """Ledger client, managed ledgers and broker; closed in reverse order."""
-    timeout_s = float(config.bookies.timeout_s)
-    options = RemoteOptions(
-        add_timeout_s=timeout_s,
-        read_timeout_s=timeout_s,
-        frame_bytes_max=config.network.max_message_size_bytes + FRAME_PADDING_BYTES,
+    options = config.bookies.connections(
+        config.network.max_message_size_bytes + FRAME_PADDING_BYTES
     )
     chosen = config.bookies
     choice = ChoiceOptions(

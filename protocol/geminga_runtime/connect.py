@@ -27,12 +27,13 @@ async def connect(
     server_name: str = "",
     preface: Callable[[str, int], bytes] | None = None,
     start_tls: Callable[[trio.abc.Stream], Awaitable[object]] | None = None,
+    introduce: Callable[[trio.abc.Stream], Awaitable[object]] | None = None,
 ) -> FramedStream:
     """A stream to `host:port`, by TLS if `tls` is given; of several addresses the first to answer
     wins (RFC 8305). The certificate must be valid for `server_name`, by default the host. The bytes
     that `preface` returns for the connected address are sent first, inside TLS. `start_tls` asks
     the peer for TLS on the plain stream, and reads no byte behind its answer; it raises TlsFailed
-    if the peer has none.
+    if the peer has none. `introduce` speaks to the peer before the stream is returned, inside TLS.
 
     `deadline` is a time of Trio's clock. Raises ConnectFailed, or its subclass TlsRefused when a
     retry is useless. The caller starts `run_writer` and closes.
@@ -50,6 +51,8 @@ async def connect(
             if preface is not None:
                 first = preface(*opened.socket.getpeername()[:2])
                 await _closing_if_failed(stream, stream.send_all(first))
+            if introduce is not None:
+                await _closing_if_failed(stream, introduce(stream))
     except TlsFailed as error:
         raise TlsRefused(f"{name}: {error}") from error
     except trio.TooSlowError as error:

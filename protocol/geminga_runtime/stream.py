@@ -79,6 +79,11 @@ class FramedStream:
         return self._stream.peer_certificate if isinstance(self._stream, TlsStream) else None
 
     @property
+    def is_secure(self) -> bool:
+        """Whether it is by TLS."""
+        return isinstance(self._stream, TlsStream)
+
+    @property
     def lost(self) -> bool:
         """Whether the connection broke or was closed on our side."""
         return self._lost is not None

@@ -10,7 +10,9 @@ from pathlib import Path
 from geminga_bookie.autorecovery.options import AutoRecoveryOptions
 from geminga_bookie.process.address import check_id
 from geminga_bookie.process.config import MIB, MetadataConfig
-from geminga_runtime.settings import build, gather, setting
+from geminga_bookie.process.security import RemoteConfig
+from geminga_bookie.wire.options import RemoteOptions
+from geminga_runtime.settings import build, gather, setting, written
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,9 @@ class DaemonConfig:
     frame_bytes_max: int = setting(
         "nettyMaxFrameSizeBytes", 5 * MIB + 10 * 1024, at_least=1024, at_most=1 << 30
     )
+
+    tls_provider: str = setting("tlsProviderFactoryClass", "")
+    certificate_file: str = setting("tlsCertificatePath", "")
 
     def owner(self) -> str:
         """Id in locks and votes, as Apache's daemon has it. Raises ConfigError."""
@@ -45,7 +50,13 @@ class AutoRecoveryConfig:
 
     metadata: MetadataConfig = field(default_factory=MetadataConfig)
     daemon: DaemonConfig = field(default_factory=DaemonConfig)
+    remote: RemoteConfig = field(default_factory=RemoteConfig)
     options: AutoRecoveryOptions = field(default_factory=AutoRecoveryOptions)
+
+    def remote_options(self) -> RemoteOptions:
+        """How it speaks to bookies. Raises ConfigError."""
+        daemon = self.daemon
+        return self.remote.options(daemon.frame_bytes_max, written(self), daemon.certificate_file)
 
 
 def load_config(

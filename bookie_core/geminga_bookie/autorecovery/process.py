@@ -14,7 +14,6 @@ from geminga_bookie.autorecovery.daemon import run
 from geminga_bookie.errors import DataDirError
 from geminga_bookie.process.identity import cluster_of
 from geminga_bookie.registered import RegisteredBookies, open_registered_bookies
-from geminga_bookie.wire.options import RemoteOptions
 from geminga_runtime.metadata.api import MetadataStore, StoreUnavailable
 from geminga_runtime.settings import ConfigError
 
@@ -34,6 +33,7 @@ async def open_cluster(
     prepared; MetadataError.
     """
     url = config.metadata.store_url()
+    options = config.remote_options()
     try:
         from geminga_runtime.metadata.zookeeper import ZooKeeperMetadataStore
     except ImportError as error:
@@ -46,7 +46,6 @@ async def open_cluster(
         raise StoreUnavailable(f"metadata store {url}: {error}") from None
     try:
         await _require_cluster(store)
-        options = RemoteOptions(frame_bytes_max=config.daemon.frame_bytes_max)
         async with open_registered_bookies(store, options) as bookies:
             yield store, bookies
     finally:

@@ -11,6 +11,8 @@ from pathlib import Path
 from geminga_bookie.autorecovery.options import AutoRecoveryOptions
 from geminga_bookie.options import BookieOptions, DiskOptions, GcOptions, JournalOptions
 from geminga_bookie.process.address import Endpoint, resolve
+from geminga_bookie.process.security import RemoteConfig, SecurityConfig
+from geminga_bookie.wire.options import RemoteOptions
 from geminga_bookie.wire.server import BookieServerOptions
 from geminga_bookie.wire.session_limits import SessionLimits
 from geminga_runtime.metadata.zookeeper_url import parse_url, store_of_ledgers
@@ -228,6 +230,8 @@ class BookieConfig:
     directories: DirectoryConfig = field(default_factory=DirectoryConfig)
     storage: StorageConfig = field(default_factory=StorageConfig)
     tls: TlsConfig = field(default_factory=TlsConfig)
+    security: SecurityConfig = field(default_factory=SecurityConfig)
+    remote: RemoteConfig = field(default_factory=RemoteConfig)
     daemon: DaemonConfig = field(default_factory=DaemonConfig)
     auto_recovery: AutoRecoveryOptions = field(default_factory=AutoRecoveryOptions)
     integrity: IntegrityConfig = field(default_factory=IntegrityConfig)
@@ -299,7 +303,13 @@ class BookieConfig:
             unfinished_bytes_max=network.unfinished_bytes_max,
             waiting_bytes_max=network.waiting_bytes_max,
             tls=self.tls.contexts(),
+            auth=self.security.auth(self.values()),
         )
+
+    def remote_options(self) -> RemoteOptions:
+        """Auto-recovery's part. Raises ConfigError."""
+        frame_bytes_max, certificate = self.network.frame_bytes_max, self.tls.certificate_file
+        return self.remote.options(frame_bytes_max, self.values(), certificate)
 
 
 def _check_distinct(directories: Sequence[Path]) -> None:

@@ -31,7 +31,6 @@ from geminga_bookie.process.live_ledgers import LiveLedgers
 from geminga_bookie.process.registration import Registration, registered, service_info
 from geminga_bookie.storage.bookie import InProcessBookie
 from geminga_bookie.storage.health import parts
-from geminga_bookie.wire.options import RemoteOptions
 from geminga_bookie.wire.server import serve_bookie, shared_by
 from geminga_runtime.metadata.api import MetadataStore, StoreUnavailable
 from geminga_runtime.server import Bound, Handler, serve
@@ -72,6 +71,8 @@ async def run_bookie(
     endpoint = config.endpoint()
     options = config.bookie_options(endpoint.bookie_id)
     server = config.server_options(endpoint.bind_host)
+    remote = config.remote_options()
+    config.security.check_user()
     async with AsyncExitStack() as stack:
         store = await _open_store(config)
         stack.push_async_callback(store.aclose)
@@ -101,7 +102,6 @@ async def run_bookie(
         mode_changed()
         patience_s = config.metadata.session_timeout_ms / 1000 + EXPIRY_S
         await stack.enter_async_context(registered(registration, patience_s))
-        remote = RemoteOptions(frame_bytes_max=config.network.frame_bytes_max)
         nursery.start_soon(end_doubts, store, remote, config.auto_recovery, bookie)
         if config.daemon.auto_recovery:
             nursery.start_soon(run_beside, store, remote, config.auto_recovery, endpoint.bookie_id)

@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import trio
 
+from geminga_bookie.wire.auth import (
+    AUTHENTICATION_DISABLED,
+    MESSAGES_MAX,
+    PAYLOAD_BYTES_MAX,
+    AuthFailed,
+    ClientAuth,
+)
 from geminga_bookie.wire.options import RemoteOptions
 from geminga_protocol.bookkeeper import v3
 from geminga_protocol.bookkeeper.framing import FrameCutter, WireError
-from geminga_protocol.pb.bookkeeper_protocol_pb2 import EOK, START_TLS, Response
+from geminga_protocol.pb.bookkeeper_protocol_pb2 import (
+    AUTH,
+    EOK,
+    START_TLS,
+    AuthMessage,
+    Response,
+    StatusCode,
+)
 from geminga_runtime.connect import connect
 from geminga_runtime.errors import TlsFailed
 from geminga_runtime.stream import FramedStream
@@ -24,6 +40,7 @@ async def dial(host: str, port: int, options: RemoteOptions, deadline: float) ->
         write_high_bytes=options.unanswered_bytes_max,
         tls=options.tls,
         start_tls=ask_for_tls,
+        introduce=None if options.auth is None else partial(authenticate, options.auth),
     )
 
 
@@ -57,3 +74,50 @@ def _check(buffer: bytes, bounds: list[int]) -> None:
         raise TlsFailed("asked for TLS: the answer is of another kind")
     if answer.status != EOK:
         raise TlsFailed("the bookie has no TLS")
+
+
+async def authenticate(auth: ClientAuth, stream: trio.abc.Stream) -> None:
+    """Exchange authentication messages (Apache's AuthHandler.ClientSideHandler). Raises OSError if
+    the bookie refuses.
+    """
+    exchange = auth.begin()
+    try:
+        payload: bytes | None = await exchange.first()
+        for txn in range(MESSAGES_MAX):
+            if payload is None:
+                return
+            request = v3.request(AUTH, txn)
+            request.authRequest.authPluginName = auth.plugin_name
+            request.authRequest.payload = payload
+            await stream.send_all(v3.frame(request))
+            answer = await _auth_answer(stream)
+            if answer.authPluginName == AUTHENTICATION_DISABLED:
+                return
+            if answer.authPluginName != auth.plugin_name:
+                raise AuthFailed(f"the bookie speaks {answer.authPluginName[:100]!r}")
+            payload = await exchange.process(answer.payload)
+    except (AuthFailed, WireError) as error:
+        raise PermissionError(f"authentication failed: {error}") from None
+    raise PermissionError("authentication failed: it has no end")
+
+
+async def _auth_answer(stream: trio.abc.Stream) -> AuthMessage:
+    """Raises AuthFailed, WireError, OSError."""
+    cutter = FrameCutter(2 * PAYLOAD_BYTES_MAX)
+    while True:
+        data = bytes(await stream.receive_some(_ANSWER_BYTES_MAX))
+        if not data:
+            raise AuthFailed("the bookie closed the connection")
+        buffer, bounds = cutter.feed(data)
+        if cutter.failure is not None:
+            raise cutter.failure
+        if len(bounds) > 1:
+            break
+    (answer,) = v3.decode_answers(buffer, bounds[:2])
+    if len(bounds) != 2 or bounds[1] != len(buffer) or not isinstance(answer, Response):
+        raise AuthFailed("the bookie sent more than its answer")
+    if answer.status != EOK:
+        raise AuthFailed(f"the bookie answered {StatusCode.Name(answer.status)}")
+    if answer.header.operation != AUTH or not answer.HasField("authResponse"):
+        raise AuthFailed("the answer is of another kind")
+    return answer.authResponse

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from geminga_bookie.wire.auth import ClientAuth
 from geminga_protocol.bookkeeper.framing import FRAME_BYTES_MAX_DEFAULT
 from geminga_runtime.tls import TlsContexts
 
@@ -40,3 +41,5 @@ class RemoteOptions:
     """Requests but adds that are not answered; above it they fail with TooManyRequests."""
     tls: TlsContexts | None = None
     """For start-TLS, by which every connection then begins."""
+    auth: ClientAuth | None = None
+    """For authentication, behind TLS if there is any."""

@@ -11,6 +11,7 @@ from functools import partial
 import trio
 
 from geminga_bookie.port import BookiePort
+from geminga_bookie.wire.auth import BookieAuth
 from geminga_bookie.wire.session import BookieSession
 from geminga_bookie.wire.session_limits import SessionLimits, Shared
 from geminga_runtime.lasting import open_lasting_nursery
@@ -45,6 +46,8 @@ class BookieServerOptions:
     """Time for connections to end when the server is stopped."""
     tls: TlsContexts | None = None
     """For clients that ask for TLS on their connection (start-TLS); others go on without."""
+    auth: BookieAuth | None = None
+    """None lets everybody in."""
 
 
 def shared_by(bookie: BookiePort, options: BookieServerOptions) -> Shared:
@@ -86,8 +89,9 @@ async def _run(
     bookie: BookiePort, options: BookieServerOptions, shared: Shared, stream: FramedStream
 ) -> None:
     session = BookieSession(
-        bookie, stream, options.limits, shared, offers_tls=options.tls is not None
-    )
+        bookie, stream, options.limits, shared,
+        offers_tls=options.tls is not None, auth=options.auth,
+    )  # fmt: skip
     await session.run()
     plain = session.plain
     if plain is None or options.tls is None:
@@ -102,6 +106,6 @@ async def _run(
         return
     framed = FramedStream(secured, name=stream.name)
     try:
-        await BookieSession(bookie, framed, options.limits, shared).run()
+        await BookieSession(bookie, framed, options.limits, shared, auth=options.auth).run()
     finally:
         await framed.aclose()

@@ -16,6 +16,9 @@ import trio
 
 from geminga_bookie.errors import BookkeeperError
 from geminga_bookie.port import BookiePort
+from geminga_bookie.wire.auth import BookieAuth
+from geminga_bookie.wire.gate import FRAME_BYTES_MAX as UNAUTHENTICATED_FRAME_BYTES_MAX
+from geminga_bookie.wire.gate import Gate
 from geminga_bookie.wire.session_limits import SessionLimits, Shared
 from geminga_bookie.wire.speech import Add, Aside, Read, Speech, WaitFor
 from geminga_bookie.wire.speech_v2 import SpeechV2
@@ -49,6 +52,7 @@ class BookieSession:
         shared: Shared,
         *,
         offers_tls: bool = False,
+        auth: BookieAuth | None = None,
     ) -> None:
         self.plain: trio.abc.Stream | None = None
         """What the handshake is to be made on, if `run` ended since the client asked for TLS."""
@@ -67,13 +71,19 @@ class BookieSession:
         self._workers = 0
         self._drops = False
         self._holder = Holder()
+        self._gate = Gate(auth, stream)
 
     async def run(self) -> None:
         """Serve until the client goes, asks for TLS, or can't be trusted."""
-        receiver = FrameReceiver(self._stream, self._limits.frame_bytes_max, self._shared.frames)
+        frame_bytes_max = self._limits.frame_bytes_max
+        if not self._gate.is_open:
+            frame_bytes_max = min(frame_bytes_max, UNAUTHENTICATED_FRAME_BYTES_MAX)
+        receiver = FrameReceiver(self._stream, frame_bytes_max, self._shared.frames)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._stream.run_writer)
+                if not self._gate.is_open:
+                    nursery.start_soon(self._gate.close_when_late, nursery.cancel_scope)
                 try:
                     await self._serve(receiver, nursery)
                 except WireError as error:
@@ -88,7 +98,9 @@ class BookieSession:
             buffer, bounds = received
             at, end = 0, len(bounds) - 1
             while at < end:
-                if at:
+                if not self._gate.is_open:
+                    at = await self._handle_unauthenticated(receiver, buffer, bounds, at)
+                elif at:
                     # The rest of a read with more requests than are parsed at once.
                     async with self._shared.turns:
                         at = self._handle(buffer, bounds, at, nursery)
@@ -154,14 +166,34 @@ class BookieSession:
         self._shared.dropped_answers += answers
         return True
 
+    def _spoken(self, buffer: bytes, bounds: Sequence[int]) -> Speech:
+        """The version of the protocol, by the first frame."""
+        if self._speech is None:
+            is_v3 = bounds[1] > LENGTH_BYTES and buffer[LENGTH_BYTES] == _V3_BEGIN
+            self._speech = SpeechV3() if is_v3 else SpeechV2(self._limits.frame_bytes_max)
+        return self._speech
+
+    async def _handle_unauthenticated(
+        self, receiver: FrameReceiver, buffer: bytes, bounds: Sequence[int], at: int
+    ) -> int:
+        """One frame; returns the next one. Raises WireError."""
+        speech = self._spoken(buffer, bounds)
+        (request,), behind = speech.requests(buffer, bounds[: at + 2], at)
+        if isinstance(request, Aside) and request.starts_tls and self._offers_tls:
+            self._asks_tls = True
+            self._stream.write(*request.accept_tls())
+        else:
+            await self._gate.answer(speech, request)
+            if self._gate.is_open:
+                receiver.allow(self._limits.frame_bytes_max)
+            await trio.lowlevel.checkpoint()
+        return behind
+
     def _handle(self, buffer: bytes, bounds: Sequence[int], at: int, nursery: trio.Nursery) -> int:
         """Requests of one read from frame `at` on; returns the frame to go on with. Raises
         WireError.
         """
-        if self._speech is None:
-            is_v3 = bounds[1] > LENGTH_BYTES and buffer[LENGTH_BYTES] == _V3_BEGIN
-            self._speech = SpeechV3() if is_v3 else SpeechV2(self._limits.frame_bytes_max)
-        speech = self._speech
+        speech = self._spoken(buffer, bounds)
         requests, behind = speech.requests(buffer, bounds, at)
         for request in requests:
             if self._asks_tls:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from geminga_bookie.errors import BookkeeperError
 from geminga_bookie.port import BookiePort
 from geminga_protocol.buffers import Buffer
+from geminga_protocol.pb.bookkeeper_protocol_pb2 import AuthMessage
 
 
 @dataclass
@@ -69,6 +70,8 @@ class Aside(ABC):
     """If it waits for an entry to come."""
     starts_tls = False
     """Whether it asks for TLS."""
+    auth: AuthMessage | None = None
+    """If it is an authentication message."""
 
     @abstractmethod
     async def serve(self, bookie: BookiePort, wait_s: float) -> Iterable[Buffer]:
@@ -83,6 +86,14 @@ class Aside(ABC):
     @abstractmethod
     def refuse(self) -> Iterable[Buffer]:
         """The answer ETOOMANYREQUESTS."""
+
+    @abstractmethod
+    def deny(self) -> Iterable[Buffer]:
+        """The answer EUA; none if the connection is to be closed instead."""
+
+    @abstractmethod
+    def answer_auth(self, plugin_name: str, payload: bytes) -> Iterable[Buffer]:
+        """The answer to an authentication message."""
 
 
 class Speech(ABC):

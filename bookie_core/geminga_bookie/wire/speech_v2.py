@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 
 from geminga_bookie.errors import BookkeeperError
 from geminga_bookie.port import BookiePort
+from geminga_bookie.wire.auth import AUTHENTICATION_DISABLED
 from geminga_bookie.wire.speech import FOUND_AT_ONCE, PARSED_AT_ONCE, Add, Aside, Read, Speech
-from geminga_bookie.wire.speech_v3 import AUTHENTICATION_DISABLED, read_one
+from geminga_bookie.wire.speech_v3 import read_one
 from geminga_bookie.wire.status import status_of
 from geminga_protocol.bookkeeper import v2
 from geminga_protocol.buffers import Buffer
@@ -102,6 +103,8 @@ class _Other(Aside):
         self._request = request
         self._frame_bytes_max = frame_bytes_max
         self._status = status
+        if status == StatusCode.EOK and request.operation == v2.AUTH:
+            self.auth = request.auth
 
     async def serve(self, bookie: BookiePort, wait_s: float) -> Iterable[Buffer]:
         """See `Aside.serve`."""
@@ -109,9 +112,7 @@ class _Other(Aside):
         if self._status != StatusCode.EOK:
             return self._answer(self._status)
         if request.operation == v2.AUTH:
-            return [
-                v2.encode_auth(AuthMessage(authPluginName=AUTHENTICATION_DISABLED, payload=b""))
-            ]
+            return self.answer_auth(AUTHENTICATION_DISABLED, b"")
         key = request.master_key if request.flags & v2.FENCE else None
         ledger_id, entry_id = request.ledger_id, request.entry_id
         try:
@@ -147,6 +148,15 @@ class _Other(Aside):
     def refuse(self) -> Iterable[Buffer]:
         """See `Aside.refuse`."""
         return self._answer(StatusCode.ETOOMANYREQUESTS)
+
+    def deny(self) -> Iterable[Buffer]:
+        """See `Aside.deny`."""
+        is_read = self._request.operation in (v2.ADD, v2.READ)
+        return self._answer(StatusCode.EUA) if is_read else []
+
+    def answer_auth(self, plugin_name: str, payload: bytes) -> Iterable[Buffer]:
+        """See `Aside.answer_auth`."""
+        return [v2.encode_auth(AuthMessage(authPluginName=plugin_name, payload=payload))]
 
     def _answer(self, status: StatusCode) -> list[Buffer]:
         request, code = self._request, v2.CODE_OF[status]

@@ -15,15 +15,9 @@ from geminga_bookie.errors import (
 )
 from geminga_bookie.lac import explicit_lac, packet_lac
 from geminga_bookie.port import BookiePort, LacAnswer
-from geminga_bookie.wire.speech import (
-    FOUND_AT_ONCE,
-    PARSED_AT_ONCE,
-    Add,
-    Aside,
-    Read,
-    Speech,
-    WaitFor,
-)
+from geminga_bookie.wire import speech
+from geminga_bookie.wire.auth import AUTHENTICATION_DISABLED
+from geminga_bookie.wire.speech import Add, Aside, Read, Speech, WaitFor
 from geminga_bookie.wire.status import status_of
 from geminga_protocol.bookkeeper import v3
 from geminga_protocol.bookkeeper.add_shape import AddShape
@@ -36,6 +30,7 @@ from geminga_protocol.pb.bookkeeper_protocol_pb2 import (
     EBADREQ,
     EBADVERSION,
     EOK,
+    EUA,
     FORCE_LEDGER,
     GET_BOOKIE_INFO,
     GET_LIST_OF_ENTRIES_OF_LEDGER,
@@ -51,9 +46,6 @@ from geminga_protocol.pb.bookkeeper_protocol_pb2 import (
     Response,
     StatusCode,
 )
-
-AUTHENTICATION_DISABLED = "AuthDisabledPlugin"
-"""Name of the plug-in that a bookie without authentication answers with."""
 
 LAST_ENTRY = -1
 
@@ -72,8 +64,8 @@ class SpeechV3(Speech):
         """See `Speech.requests`."""
         found: list[Add | Read | Aside] = []
         end = len(bounds) - 1
-        left = PARSED_AT_ONCE
-        while at < end and left > 0 and len(found) < FOUND_AT_ONCE:
+        left = speech.PARSED_AT_ONCE
+        while at < end and left > 0 and len(found) < speech.FOUND_AT_ONCE:
             taken = self._take_adds(buffer, bounds, at, found)
             if taken > at:
                 at = taken
@@ -219,6 +211,8 @@ class _Other(Aside):
         if status == EOK and request.header.operation == READ_ENTRY:
             self.wait = _wait_of(request.readRequest)
         self.starts_tls = status == EOK and request.header.operation == START_TLS
+        if status == EOK and request.header.operation == AUTH and request.HasField("authRequest"):
+            self.auth = request.authRequest
 
     async def serve(self, bookie: BookiePort, wait_s: float) -> Iterable[Buffer]:
         """See `Aside.serve`."""
@@ -226,6 +220,8 @@ class _Other(Aside):
         operation = request.header.operation
         if self._status != EOK:
             return self._answer(self._status)
+        if self.auth is not None:
+            return self.answer_auth(AUTHENTICATION_DISABLED, b"")
         field, serve = _SERVE.get(operation, ("", None))
         if serve is None or not request.HasField(field):
             return self._answer(EBADREQ)
@@ -245,6 +241,16 @@ class _Other(Aside):
     def refuse(self) -> Iterable[Buffer]:
         """See `Aside.refuse`."""
         return self._answer(status_of(TooManyRequests()))
+
+    def deny(self) -> Iterable[Buffer]:
+        """See `Aside.deny`."""
+        return self._answer(EUA)
+
+    def answer_auth(self, plugin_name: str, payload: bytes) -> Iterable[Buffer]:
+        """See `Aside.answer_auth`."""
+        answer = v3.response(AUTH, self._request.header.txnId, EOK)
+        answer.authResponse.authPluginName, answer.authResponse.payload = plugin_name, payload
+        return [v3.frame(answer)]
 
     def _answer(self, status: StatusCode) -> list[Buffer]:
         header_of = self._request.header
@@ -379,13 +385,6 @@ async def _serve_info(
         said.freeDiskSpace = free_bytes
 
 
-async def _serve_auth(
-    bookie: BookiePort, request: Request, answer: Response, wait_s: float
-) -> None:
-    answer.authResponse.authPluginName = AUTHENTICATION_DISABLED
-    answer.authResponse.payload = b""
-
-
 _SERVE: dict[int, tuple[str, _Serve | None]] = {
     READ_ENTRY: ("readRequest", _serve_read),
     WRITE_LAC: ("writeLacRequest", _serve_write_lac),
@@ -393,6 +392,5 @@ _SERVE: dict[int, tuple[str, _Serve | None]] = {
     FORCE_LEDGER: ("forceLedgerRequest", _serve_force),
     GET_LIST_OF_ENTRIES_OF_LEDGER: ("getListOfEntriesOfLedgerRequest", _serve_list),
     GET_BOOKIE_INFO: ("getBookieInfoRequest", _serve_info),
-    AUTH: ("authRequest", _serve_auth),
 }
 """By operation: the field of the request, and what serves it."""

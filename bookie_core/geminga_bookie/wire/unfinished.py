@@ -87,6 +87,10 @@ class FrameReceiver:
         self._turn_bytes = 0
         self._turn_left_s = 0.0
 
+    def allow(self, frame_bytes_max: int) -> None:
+        """Set the bound of the next frames."""
+        self._cutter.frame_bytes_max = frame_bytes_max
+
     @property
     def held_bytes(self) -> int:
         """Bytes behind the frames that `receive` returned."""

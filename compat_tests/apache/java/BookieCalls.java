@@ -26,7 +26,7 @@ import org.apache.bookkeeper.util.ByteBufList;
 
 /**
  * Calls one bookie by Apache's client, without any metadata, and prints each answer in a line.
- * Arguments: host, port, "v2" or "v3", then calls, their words joined by colons.
+ * The property {@code auth} names a client's plug-in. Arguments: host, port, "v2" or "v3", then calls, their words joined by colons.
  */
 public final class BookieCalls {
     private static final byte[] PASSWORD = "secret".getBytes(StandardCharsets.UTF_8);
@@ -45,6 +45,7 @@ public final class BookieCalls {
         boolean isV2 = arguments[2].equals("v2");
         ClientConfiguration conf = new ClientConfiguration();
         conf.setUseV2WireProtocol(isV2);
+        conf.setClientAuthProviderFactoryClass(System.getProperty("auth", ""));
         BookieSocketAddress address =
                 new BookieSocketAddress(arguments[0], Integer.parseInt(arguments[1]));
         BookieClient client = new BookieClientImpl(

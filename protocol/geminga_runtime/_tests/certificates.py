@@ -84,9 +84,9 @@ class Authority:
             name, hosts or LOCAL, ExtendedKeyUsageOID.SERVER_AUTH, expired, password=password
         )
 
-    def client(self, name: str, *, expired: bool = False) -> Leaf:
+    def client(self, name: str, *, expired: bool = False, units: Sequence[str] = ()) -> Leaf:
         """A client's certificate; `name` is its common name, hence its role."""
-        return self._issue(name, (), ExtendedKeyUsageOID.CLIENT_AUTH, expired)
+        return self._issue(name, (), ExtendedKeyUsageOID.CLIENT_AUTH, expired, units=units)
 
     def _issue(
         self,
@@ -95,10 +95,11 @@ class Authority:
         usage: x509.ObjectIdentifier,
         expired: bool,
         password: str | None = None,
+        units: Sequence[str] = (),
     ) -> Leaf:
         key = self._new_key()
         builder = (
-            self._builder(_name(name), key, expired=expired)
+            self._builder(_name(name, units), key, expired=expired)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         )
@@ -138,8 +139,10 @@ class Authority:
         )
 
 
-def _name(text: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+def _name(text: str, units: Sequence[str] = ()) -> x509.Name:
+    kind = NameOID.ORGANIZATIONAL_UNIT_NAME
+    parts = [x509.NameAttribute(kind, each) for each in units]
+    return x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, text)])
 
 
 def _general(host: str) -> x509.GeneralName:

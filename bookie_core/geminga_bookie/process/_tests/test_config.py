@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import logging
 import re
 import socket
@@ -11,6 +12,8 @@ import pytest
 
 from geminga_bookie.process.address import resolve
 from geminga_bookie.process.config import BookieConfig, load_config
+from geminga_bookie.wire._tests.auth_plugin import WordClient
+from geminga_bookie.wire.auth import TLS_ROLES, TlsRoles
 from geminga_runtime.settings import ConfigError
 
 WHERE = {"journalDirectories": "/j1,/j2", "ledgerDirectories": "/l1,/l2"}
@@ -63,6 +66,37 @@ def test_clients_that_take_no_answers() -> None:
     assert limits(waitTimeoutOnResponseBackpressureMs="0") == (0, 60)
 
 
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ({"clientAuthProviderFactoryClass": "org.x.Y"}, "^clientAuthProviderFactoryClass: .* Java"),
+        ({"tlsProviderFactoryClass": "f", "clientTrustStore": "/no"}, "^clientTrustStore: /no"),
+        ({"tlsProviderFactoryClass": "f", "clientKeyStore": "/no"}, "^tlsCertificatePath: it is"),
+    ],
+)
+def test_wrong_values_of_the_client(values: dict[str, str], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        config(**values).remote_options()
+
+
+def test_authentication() -> None:
+    plugin = "geminga_bookie.wire._tests.auth_plugin"
+    found = config(
+        bookieAuthProviderFactoryClass=TLS_ROLES,
+        authorizedRoles="writer, reader",
+        clientAuthProviderFactoryClass=f"{plugin}:client",
+        permittedStartupUsers=f"x,{getpass.getuser()}",
+    )
+    found.security.check_user()
+    assert isinstance(found.server_options("h").auth, TlsRoles)
+    remote = found.remote_options()
+    assert isinstance(remote.auth, WordClient)
+    assert remote.tls is None
+    usual = config()
+    usual.security.check_user()
+    assert (usual.server_options("h").auth, usual.remote_options().auth) == (None, None)
+
+
 def test_bounds_over_all_connections() -> None:
     found = config(unfinishedFramesMaxBytes="5000000", waitingReadsMaxBytes="70000")
     server = found.server_options("h")
@@ -91,6 +125,9 @@ def test_reads_have_a_thread_at_least() -> None:
 @pytest.mark.parametrize(
     ("values", "why"),
     [
+        ({"bookieAuthProviderFactoryClass": "org.x.Y"}, "^bookieAuthProviderFactoryClass: .* Java"),
+        ({"bookieAuthProviderFactoryClass": TLS_ROLES}, "^authorizedRoles: must be set"),
+        ({"permittedStartupUsers": "nobody-here, x"}, "^permittedStartupUsers: user "),
         ({"bookiePort": "0"}, "bookiePort in command line: 0 is out of bounds"),
         ({"bookiePort": "x"}, "bookiePort in command line: 'x' is not a whole number"),
         ({"journalDirectories": ""}, "journalDirectories: must be set"),
@@ -119,6 +156,7 @@ def test_wrong_values_name_their_keys(values: dict[str, str], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         made = config(**values)
         made.bookie_options("b:1")
+        made.security.check_user()
         made.server_options("0.0.0.0")
         made.endpoint()
 
