@@ -116,8 +116,9 @@ async def _auth_answer(stream: trio.abc.Stream) -> AuthMessage:
     (answer,) = v3.decode_answers(buffer, bounds[:2])
     if len(bounds) != 2 or bounds[1] != len(buffer) or not isinstance(answer, Response):
         raise AuthFailed("the bookie sent more than its answer")
-    if answer.status != EOK:
-        raise AuthFailed(f"the bookie answered {StatusCode.Name(answer.status)}")
+    status = answer.status
+    if status != EOK:
+        raise AuthFailed(f"the bookie answered {StatusCode.Name(status)}")
     if answer.header.operation != AUTH or not answer.HasField("authResponse"):
         raise AuthFailed("the answer is of another kind")
     return answer.authResponse

@@ -13,6 +13,13 @@ from geminga_broker.config import load_cluster_config
 from geminga_runtime.settings import ConfigError
 
 
+TLS_WITHOUT_FILE = """
+bookkeeperTLSClientAuthentication=true
+bookkeeperTLSProviderFactoryClass=f
+bookkeeperTLSTrustCertsFilePath=/no
+"""
+
+
 def written(path: Path, text: str) -> Path:
     file = path / "broker.conf"
     file.write_text(text)
@@ -70,6 +77,33 @@ def test_each_key_counts(tmp_path: Path) -> None:
     assert bookies.health() == HealthOptions(False, 61, 6, 1801, 0.5)
     assert bookies.client() == ClientOptions(ReadOptions(False, 0.25), delay_change=True)
     assert not bookies.reorder_reads
+
+
+def test_authentication_at_bookies(tmp_path: Path) -> None:
+    text = """
+    bookkeeperClientAuthenticationPlugin=geminga_bookie.wire._tests.auth_plugin:client
+    bookkeeperClientAuthenticationParametersName=word
+    bookkeeperClientAuthenticationParameters=other
+    """
+    options = load_cluster_config(written(tmp_path, text), {}).bookies.connections(9000)
+    assert options.auth is not None
+    assert (options.auth.plugin_name, options.tls) == ("WordPlugin", None)
+    assert (options.frame_bytes_max, options.add_timeout_s) == (9000, 30)
+    usual = load_cluster_config(None, {}).bookies.connections(9000)
+    assert (usual.auth, usual.tls) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("bookkeeperClientAuthenticationPlugin=org.x.Y", "^bookkeeperClientAuthenticationPlugin: "),
+        (TLS_WITHOUT_FILE, "^bookkeeperTLSTrustCertsFilePath: /no"),
+    ],
+)
+def test_wrong_authentication_names_its_key(tmp_path: Path, text: str, why: str) -> None:
+    bookies = load_cluster_config(written(tmp_path, text), {}).bookies
+    with pytest.raises(ConfigError, match=why):
+        bookies.connections(9000)
 
 
 def test_regions_that_are_too_few(tmp_path: Path) -> None:
