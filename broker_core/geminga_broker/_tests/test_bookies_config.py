@@ -12,7 +12,6 @@ from geminga_bookie.client.placement_rules import Isolation, PlacementOptions
 from geminga_broker.config import load_cluster_config
 from geminga_runtime.settings import ConfigError
 
-
 TLS_WITHOUT_FILE = """
 bookkeeperTLSClientAuthentication=true
 bookkeeperTLSProviderFactoryClass=f
