@@ -15,7 +15,9 @@ from geminga_bookie.autorecovery.fragments import holders
 from geminga_bookie.autorecovery.inspection import Inspector
 from geminga_bookie.autorecovery.options import AutoRecoveryOptions
 from geminga_bookie.autorecovery.pace import Pace
+from geminga_bookie.autorecovery.placement_check import misplaced
 from geminga_bookie.autorecovery.registrations import Registered, read_registered
+from geminga_bookie.autorecovery.stats import RecoveryStats
 from geminga_bookie.autorecovery.task_store import TaskStore
 from geminga_bookie.client.api import LedgerMetadata
 from geminga_bookie.client.directory import BookieDirectory
@@ -39,6 +41,8 @@ READERS = 8
 """Ledgers whose metadata are read at the same time."""
 CHECK_BYTES_PER_S = 32 * 1024 * 1024
 """Bound of what the check of all ledgers reads of bookies that don't list their entries."""
+MISPLACED_LINES_MAX = 20
+"""Ledgers that one check of the placement names in the log."""
 WAITING_MAX = 10_000
 """Bookies that are away and may come back."""
 
@@ -62,7 +66,10 @@ class Auditor:
         bookies: BookieDirectory,
         tasks: TaskStore,
         options: AutoRecoveryOptions,
+        stats: RecoveryStats | None = None,
     ) -> None:
+        self._bookies = bookies
+        self._stats = stats or RecoveryStats()
         self._store = store
         self._tasks = tasks
         self._options = options
@@ -89,6 +96,8 @@ class Auditor:
             nursery.start_soon(self._repeat, self._audit_bookies)
             if self._options.ledger_check_interval_s:
                 nursery.start_soon(self._repeat, self._check_ledgers)
+            if self._options.placement_check_interval_s:
+                nursery.start_soon(self._repeat, self._check_placement)
 
     async def _repeat(self, act: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -146,8 +155,11 @@ class Auditor:
             if bookie_id not in self._away:
                 _log.warning("bookie %s is away", bookie_id)
                 self._away[bookie_id] = trio.current_time()
+                if self._delay_s:
+                    self._stats.count("auditor_NUM_BOOKIE_AUDITS_DELAYED")
         for bookie_id in here:
-            self._away.pop(bookie_id, None)
+            if self._away.pop(bookie_id, None) is not None:
+                self._stats.count("auditor_NUM_DELAYED_BOOKIE_AUDITS_CANCELLED")
             self._audited.discard(bookie_id)
         self._known |= here
 
@@ -174,7 +186,9 @@ class Auditor:
                 await self._tasks.publish(metadata.ledger_id, missing)
                 marked += 1
 
-        await self._each_ledger(mark)
+        with self._stats.timed("auditor_AUDIT_BOOKIES_TIME"):
+            await self._each_ledger(mark)
+        self._stats.observe("auditor_NUM_UNDER_REPLICATED_LEDGERS", marked)
         if lost:
             _log.warning("lost bookies: %s; %d ledgers marked", ", ".join(sorted(lost)), marked)
         if changes != self._changes:
@@ -220,14 +234,25 @@ class Auditor:
 
     async def _check_ledgers(self) -> None:
         """Look for every entry of every closed fragment, periodically."""
-        interval_ms = self._options.ledger_check_interval_s * 1000
+        interval_s = self._options.ledger_check_interval_s
+        await self._periodically(tree.CHECK_ALL_LEDGERS_TIME, interval_s, self.check_ledgers)
+
+    async def _check_placement(self) -> None:
+        interval_s = self._options.placement_check_interval_s
+        await self._periodically(tree.PLACEMENT_CHECK_TIME, interval_s, self.check_placement)
+
+    async def _periodically(
+        self, path: str, interval_s: int, check: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Check so long after the last one, whose time is at that path."""
+        interval_ms = interval_s * 1000
         while True:
-            checked = await self._tasks.checked_ms(tree.CHECK_ALL_LEDGERS_TIME)
+            checked = await self._tasks.checked_ms(path)
             wait_ms = 0 if checked is None else checked + interval_ms - wall_clock_ms()
             if wait_ms > 0:
                 await trio.sleep(min(wait_ms, interval_ms) / 1000)
             elif await self._tasks.is_enabled():
-                await self.check_ledgers()
+                await check()
             else:
                 return  # asked again soon
 
@@ -238,15 +263,43 @@ class Auditor:
 
         async def check(metadata: LedgerMetadata) -> None:
             nonlocal marked
+            self._stats.count("auditor_NUM_LEDGERS_CHECKED")
             lacking = await self._lacking(metadata, registered)
             if lacking:
                 await self._tasks.publish(metadata.ledger_id, sorted(lacking))
                 marked += 1
 
-        await self._each_ledger(check, readers=1)
+        with self._stats.timed("auditor_CHECK_ALL_LEDGERS_TIME"):
+            await self._each_ledger(check, readers=1)
         await self._tasks.set_checked(tree.CHECK_ALL_LEDGERS_TIME)
         await self._tasks.set_checked(tree.REPLICAS_CHECK_TIME)
         _log.info("all ledgers are checked: %d lack copies", marked)
+
+    async def check_placement(self) -> None:
+        """One check of the racks of all closed ledgers. Raises MetadataError."""
+        rules, found = self._bookies.rules(), 0
+
+        async def check(metadata: LedgerMetadata) -> None:
+            nonlocal found
+            if fragments := misplaced(metadata, rules):
+                found += 1
+                if found <= MISPLACED_LINES_MAX:
+                    _log.warning(
+                        "ledger %d: the bookies of the fragment from entry %d on don't keep to "
+                        "the placement rules: %s",
+                        metadata.ledger_id,
+                        fragments[0],
+                        ", ".join(metadata.ensembles[fragments[0]]),
+                    )
+
+        with self._stats.timed("auditor_PLACEMENT_POLICY_CHECK_TIME"):
+            overdue = await self._tasks.count_older(self._options.marked_grace_s)
+            await self._each_ledger(check)
+        values = self._stats.values
+        values["auditor_NUM_LEDGERS_NOT_ADHERING_TO_PLACEMENT_POLICY"] = found
+        values["auditor_NUM_UNDERREPLICATED_LEDGERS_ELAPSED_RECOVERY_GRACE_PERIOD"] = overdue
+        await self._tasks.set_checked(tree.PLACEMENT_CHECK_TIME)
+        _log.info("placement is checked: %d ledgers don't keep to the rules", found)
 
     async def _lacking(self, metadata: LedgerMetadata, registered: Registered) -> Collection[str]:
         """Registered bookies that lack entries; the others are the other audit's."""

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from geminga_bookie.autorecovery.options import AutoRecoveryOptions
+from geminga_bookie.client.placement_rules import PlacementOptions
 from geminga_bookie.process.address import check_id
-from geminga_bookie.process.config import MIB, MetadataConfig
+from geminga_bookie.process.config import MIB, HttpConfig, MetadataConfig
 from geminga_bookie.process.security import RemoteConfig
+from geminga_bookie.registered import ChoiceOptions
 from geminga_bookie.wire.options import RemoteOptions
 from geminga_runtime.settings import build, gather, setting, written
 
@@ -45,6 +47,20 @@ def _own_address() -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class RackConfig:
+    """The rules of placement that copies keep to, and the check of them."""
+
+    min_racks: int = setting("minNumRacksPerWriteQuorum", 2, at_least=1)
+    enforce_racks: bool = setting("enforceMinNumRacksPerWriteQuorum", False)
+
+    def choice(self) -> ChoiceOptions:
+        """For the directory of bookies."""
+        return ChoiceOptions(
+            placement=PlacementOptions(min_racks=self.min_racks, enforce_racks=self.enforce_racks)
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class AutoRecoveryConfig:
     """All settings of the daemon."""
 
@@ -52,6 +68,8 @@ class AutoRecoveryConfig:
     daemon: DaemonConfig = field(default_factory=DaemonConfig)
     remote: RemoteConfig = field(default_factory=RemoteConfig)
     options: AutoRecoveryOptions = field(default_factory=AutoRecoveryOptions)
+    racks: RackConfig = field(default_factory=RackConfig)
+    http: HttpConfig = field(default_factory=HttpConfig)
 
     def remote_options(self) -> RemoteOptions:
         """How it speaks to bookies. Raises ConfigError."""

@@ -9,6 +9,7 @@ import trio
 from geminga_bookie.autorecovery.auditor import Auditor
 from geminga_bookie.autorecovery.election import run_elected, withdraw
 from geminga_bookie.autorecovery.options import AutoRecoveryOptions
+from geminga_bookie.autorecovery.stats import RecoveryStats
 from geminga_bookie.autorecovery.task_store import TaskStore
 from geminga_bookie.autorecovery.worker import ReplicationWorker
 from geminga_bookie.client.directory import BookieDirectory
@@ -41,6 +42,7 @@ async def run(
     options: AutoRecoveryOptions,
     *,
     owner: str,
+    stats: RecoveryStats | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Work on tasks, and stand for election as auditor, for ever. `owner` is the bookie's id in
@@ -50,10 +52,10 @@ async def run(
     tasks = TaskStore(store, owner)
     await tasks.prepare()
     task_status.started()
-    worker = ReplicationWorker(store, bookies, tasks, options)
+    worker = ReplicationWorker(store, bookies, tasks, options, stats)
 
     async def lead() -> None:
-        await Auditor(store, bookies, TaskStore(store, owner), options).run()
+        await Auditor(store, bookies, TaskStore(store, owner), options, stats).run()
 
     try:
         async with trio.open_nursery() as nursery:

@@ -15,6 +15,10 @@ class AutoRecoveryOptions:
     """The metadata of all ledgers are searched for lost bookies."""
     ledger_check_interval_s: int = setting("auditorPeriodicCheckInterval", 604_800)
     """All entries of all closed fragments are looked for on their bookies."""
+    placement_check_interval_s: int = setting("auditorPeriodicPlacementPolicyCheckInterval", 0)
+    """The racks of all closed ledgers are compared with the placement rules."""
+    marked_grace_s: int = setting("underreplicatedLedgerRecoveryGracePeriod", 0)
+    """Ledgers that are marked for longer are counted by that check; 0: not."""
     lost_bookie_delay_s: int = setting("lostBookieRecoveryDelay", 0)
     """A bookie that comes back within this time is not lost."""
     batch_entries: int = setting("rereplicationEntryBatchSize", 100, at_least=1)

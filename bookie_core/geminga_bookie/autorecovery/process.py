@@ -11,10 +11,14 @@ import trio
 
 from geminga_bookie.autorecovery.config import AutoRecoveryConfig
 from geminga_bookie.autorecovery.daemon import run
+from geminga_bookie.autorecovery.stats import RecoveryStats
 from geminga_bookie.errors import DataDirError
+from geminga_bookie.process.config import HttpConfig
+from geminga_bookie.process.http import CONNECTIONS_MAX, TEXT, Answer, respond_once
 from geminga_bookie.process.identity import cluster_of
 from geminga_bookie.registered import RegisteredBookies, open_registered_bookies
 from geminga_runtime.metadata.api import MetadataStore, StoreUnavailable
+from geminga_runtime.server import Bound, serve
 from geminga_runtime.settings import ConfigError
 
 
@@ -23,6 +27,8 @@ class Running(NamedTuple):
 
     owner: str
     store_url: str
+    http_port: int | None
+    """None without `httpServerEnabled`."""
 
 
 @asynccontextmanager
@@ -46,7 +52,8 @@ async def open_cluster(
         raise StoreUnavailable(f"metadata store {url}: {error}") from None
     try:
         await _require_cluster(store)
-        async with open_registered_bookies(store, options) as bookies:
+        choice = config.racks.choice()
+        async with open_registered_bookies(store, options, choice=choice) as bookies:
             yield store, bookies
     finally:
         await store.aclose()  # noqa: ASYNC102 - it is shielded inside
@@ -63,8 +70,38 @@ async def _require_cluster(store: MetadataStore) -> None:
 async def run_autorecovery(
     config: AutoRecoveryConfig, *, task_status: trio.TaskStatus[Running] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Work until cancelled. Raises ConfigError, MetadataError."""
+    """Work until cancelled. Raises ConfigError, MetadataError, BindFailed."""
     owner = config.daemon.owner()
     async with open_cluster(config) as (store, bookies), trio.open_nursery() as nursery:
-        await nursery.start(partial(run, store, bookies, config.options, owner=owner))
-        task_status.started(Running(owner, config.metadata.store_url()))
+        stats = RecoveryStats()
+        working = partial(run, store, bookies, config.options, owner=owner, stats=stats)
+        await nursery.start(working)
+        http_port = await _start_http(config.http, stats, nursery)
+        task_status.started(Running(owner, config.metadata.store_url(), http_port))
+
+
+async def _start_http(
+    config: HttpConfig, stats: RecoveryStats, nursery: trio.Nursery
+) -> int | None:
+    """The port, if there is one. Raises BindFailed."""
+    if not config.enabled:
+        return None
+    serving = partial(
+        serve,
+        partial(respond_once, partial(_answer, stats)),
+        host=config.host,
+        port=config.port,
+        connections_max=CONNECTIONS_MAX,
+    )
+    bound: list[Bound] = await nursery.start(serving)
+    return bound[0].port
+
+
+def _answer(stats: RecoveryStats, method: str, path: str) -> Answer:
+    """What is said to one request on the HTTP port (Apache's with `httpServerEnabled=true`)."""
+    if method != "GET":
+        return 405, TEXT, "only GET\n"
+    where = path.partition("?")[0].rstrip("/")
+    if where == "/metrics":
+        return 200, TEXT, stats.text()
+    return (200, TEXT, "OK\n") if where == "/heartbeat" else (404, TEXT, "not found\n")

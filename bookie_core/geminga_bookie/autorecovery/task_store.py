@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
 from typing import NamedTuple
 
 from geminga_protocol.bookkeeper import underreplication as tree
@@ -240,6 +241,18 @@ class TaskStore:
             return None if node is None else tree.decode_time(path, node.value)
         except ValueError:
             return None
+
+    async def count_older(self, age_s: int) -> int:
+        """How many ledgers are marked for longer than that; 0 for an age of 0."""
+        count = 0
+        if age_s <= 0:
+            return 0
+        async with aclosing(self.tasks()) as found:
+            async for ledger_id in found:
+                task = await self.read(ledger_id)
+                ctime_ms = None if task is None else task.missing.ctime_ms
+                count += ctime_ms is not None and self._now_ms() - ctime_ms > age_s * 1000
+        return count
 
     async def set_checked(self, path: str) -> None:
         """A periodic check ended now."""

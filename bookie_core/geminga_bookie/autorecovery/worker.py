@@ -12,6 +12,7 @@ import trio
 
 from geminga_bookie.autorecovery.options import AutoRecoveryOptions
 from geminga_bookie.autorecovery.repair import Outcome, Repairer
+from geminga_bookie.autorecovery.stats import RecoveryStats
 from geminga_bookie.autorecovery.task_store import Task, TaskStore
 from geminga_bookie.client.directory import BookieDirectory
 from geminga_protocol.bookkeeper import underreplication as tree
@@ -52,7 +53,9 @@ class ReplicationWorker:
         bookies: BookieDirectory,
         tasks: TaskStore,
         options: AutoRecoveryOptions,
+        stats: RecoveryStats | None = None,
     ) -> None:
+        self._stats = stats or RecoveryStats()
         self._store = store
         self._tasks = tasks
         self._options = options
@@ -135,7 +138,8 @@ class ReplicationWorker:
         attempts = backoff.attempts if backoff else 0
         try:
             suspects = set(task.missing.replicas) or None
-            outcome = await self._repairer.repair(task.ledger_id, suspects, attempts)
+            with self._stats.timed("replication_worker_rereplicate"):
+                outcome = await self._repairer.repair(task.ledger_id, suspects, attempts)
         except RemoteProtocolError as error:
             _log.error("ledger %d has no valid metadata: %s", task.ledger_id, error)
             outcome = Outcome.LACKING
@@ -144,6 +148,7 @@ class ReplicationWorker:
             completed = await self._tasks.complete(task)
             await self._tasks.release(task.ledger_id)
             if completed:
+                self._stats.count("replication_worker_NUM_FULL_OR_PARTIAL_LEDGERS_REPLICATED")
                 _log.info("ledger %d has all of its copies", task.ledger_id)
             return True
         if outcome is Outcome.OPEN and self._deferred < DEFERRED_MAX:
@@ -155,6 +160,7 @@ class ReplicationWorker:
         return False
 
     def _back_off(self, ledger_id: int, attempts: int) -> None:
+        self._stats.count("replication_worker_NUM_DEFER_LEDGER_LOCK_RELEASE_OF_FAILED_LEDGER")
         now = trio.current_time()
         if len(self._backoffs) >= BACKOFFS_MAX:
             self._backoffs = {key: each for key, each in self._backoffs.items() if each.until > now}

@@ -20,9 +20,9 @@ REQUEST_S = 10.0
 """Time for a request to come and its answer to go."""
 CONNECTIONS_MAX = 100
 
-_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
 _JSON = "application/json"
-_Answer = tuple[int, str, str]
+Answer = tuple[int, str, str]
 """Status, kind and body."""
 _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed"}
 
@@ -82,30 +82,35 @@ def _state(bookie: InProcessBookie) -> str:
     )
 
 
-def answer(bookie: InProcessBookie, shared: Shared, method: str, path: str) -> _Answer:
+def answer(bookie: InProcessBookie, shared: Shared, method: str, path: str) -> Answer:
     """What is said to one request."""
     if method != "GET":
-        return 405, _TEXT, "only GET\n"
-    routes: dict[str, Callable[[], _Answer]] = {
-        "/metrics": lambda: (200, _TEXT, metrics(bookie, shared)),
-        "/heartbeat": lambda: (200, _TEXT, "OK\n"),
-        "/api/v1/bookie/is_ready": lambda: (200, _TEXT, ""),
+        return 405, TEXT, "only GET\n"
+    routes: dict[str, Callable[[], Answer]] = {
+        "/metrics": lambda: (200, TEXT, metrics(bookie, shared)),
+        "/heartbeat": lambda: (200, TEXT, "OK\n"),
+        "/api/v1/bookie/is_ready": lambda: (200, TEXT, ""),
         "/api/v1/bookie/state": lambda: (200, _JSON, _state(bookie)),
     }
     route = routes.get(path.partition("?")[0].rstrip("/"))
-    return route() if route else (404, _TEXT, "not found\n")
+    return route() if route else (404, TEXT, "not found\n")
 
 
 async def handle_http(bookie: InProcessBookie, shared: Shared, stream: FramedStream) -> None:
     """Serve one connection. Raises ConnectionLost."""
+    await respond_once(partial(answer, bookie, shared), stream)
+
+
+async def respond_once(respond: Callable[[str, str], Answer], stream: FramedStream) -> None:
+    """Answer one request by its method and path. Raises ConnectionLost."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(stream.run_writer)
         with trio.move_on_after(REQUEST_S):
-            await _serve(partial(answer, bookie, shared), stream)
+            await _serve(respond, stream)
         nursery.cancel_scope.cancel()
 
 
-async def _serve(respond: Callable[[str, str], _Answer], stream: FramedStream) -> None:
+async def _serve(respond: Callable[[str, str], Answer], stream: FramedStream) -> None:
     head = b""
     while b"\r\n\r\n" not in head:
         received = await stream.receive(HEAD_BYTES_MAX)
@@ -114,7 +119,7 @@ async def _serve(respond: Callable[[str, str], _Answer], stream: FramedStream) -
             raise ConnectionLost(f"{stream.name}: no request of HTTP")
     words = head.partition(b"\r\n")[0].decode("latin-1").split(" ")
     status, kind, body = (
-        respond(words[0], words[1]) if len(words) == 3 else (400, _TEXT, "not a request\n")
+        respond(words[0], words[1]) if len(words) == 3 else (400, TEXT, "not a request\n")
     )
     content = body.encode()
     fields = (
