@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from functools import partial
 
 import trio
 
+from geminga_bookie.process.metrics import metrics
 from geminga_bookie.storage.bookie import InProcessBookie
 from geminga_bookie.wire.session_limits import Shared
 from geminga_runtime.errors import ConnectionLost
@@ -25,49 +26,6 @@ _JSON = "application/json"
 Answer = tuple[int, str, str]
 """Status, kind and body."""
 _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed"}
-
-
-def metrics(bookie: InProcessBookie, shared: Shared) -> str:
-    """For Prometheus: under BookKeeper's names what it has too, as `geminga_...` the rest."""
-    failed = {'{success="false"}': shared.dropped_answers}
-    statistics = bookie.statistics()
-    writable = not statistics.read_only
-    lines = [
-        *_metric("bookie_SERVER_STATUS", "gauge", {"": int(writable)}),
-        *_metric("bookie_ledger_writable_dirs", "gauge", {"": _writable_dirs(bookie)}),
-        *_metric("bookie_write_cache_size", "gauge", {"": statistics.write_cache_bytes}),
-        *_metric("bookie_read_cache_size", "gauge", {"": statistics.read_cache_bytes}),
-        *_metric("bookie_throttled_write_requests", "gauge", {"": statistics.throttled_adds}),
-        *_metric("bookie_rejected_write_requests", "counter", {"": statistics.rejected_adds}),
-        *_metric("bookkeeper_server_CHANNEL_WRITE_count", "counter", failed),
-        *_metric("geminga_bookie_unfinished_frame_bytes", "gauge", {"": shared.frames.bytes}),
-        *_metric("geminga_bookie_waiting_reads", "gauge", {"": shared.waits.count}),
-        *_metric("geminga_bookie_checkpoints", "counter", {"": statistics.checkpoints}),
-    ]
-    journals = statistics.journals
-    kinds: list[tuple[str, str, list[float]]] = [
-        ("bookie_journal_JOURNAL_QUEUE_SIZE", "gauge", [each.queued for each in journals]),
-        ("bookie_journal_JOURNAL_WRITE_BYTES", "counter", [each.bytes for each in journals]),
-        ("geminga_bookie_journal_groups", "counter", [each.groups for each in journals]),
-        ("geminga_bookie_journal_entries", "counter", [each.entries for each in journals]),
-        ("geminga_bookie_journal_last_sync_seconds", "gauge", [each.sync_s for each in journals]),
-    ]
-    for name, kind, values in kinds:
-        by_label = {f'{{journalIndex="{at}"}}': value for at, value in enumerate(values)}
-        lines += _metric(name, kind, by_label)
-    return "\n".join(lines) + "\n"
-
-
-def _metric(name: str, kind: str, values: Mapping[str, float]) -> Iterator[str]:
-    yield f"# TYPE {name} {kind}"
-    for labels, value in values.items():
-        yield f"{name}{labels} {value}"
-
-
-def _writable_dirs(bookie: InProcessBookie) -> int:
-    if bookie.health.error is not None:
-        return 0
-    return len(bookie.storage.stores) - len(bookie.health.refusals.stores)
 
 
 def _state(bookie: InProcessBookie) -> str:

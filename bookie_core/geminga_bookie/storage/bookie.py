@@ -6,6 +6,7 @@ import logging
 from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from time import perf_counter
 from typing import NamedTuple
 
 import trio
@@ -88,6 +89,7 @@ class InProcessBookie:
         self._syncs_journal = options.journal.sync_data
         self._flush_errors: dict[Part, str] = {}
         self.health = storage.health
+        self.write_cache_bytes_max = options.write_cache_bytes
         self.throttle = Throttle(options.write_cache_bytes, options.throttle_max_s)
         self.loader = LedgerLoader(
             storage.table, storage.workers, self.throttle, options.write_cache_bytes
@@ -169,7 +171,7 @@ class InProcessBookie:
                 self._refuse(add, refusal)
                 return True
         store.active.put(ledger_id, first, packets, size)
-        state.submit(Request(ENTRIES, ledger_id, first, packets, size, done))
+        state.submit(Request(ENTRIES, ledger_id, first, packets, size, done, None, perf_counter()))
         if packets:
             lac = packet_lac(packets[-1])
             if lac > state.lac:
@@ -194,7 +196,7 @@ class InProcessBookie:
         if state is None:
             state = await self.loader.known(ledger_id)
         store = state.store
-        found = store.cached(ledger_id, first_entry_id, entries_max, bytes_max)
+        found = store.counted(ledger_id, first_entry_id, entries_max, bytes_max)
         if found is not None:
             self.reader.served(store, ledger_id, first_entry_id + len(found))
             return found
@@ -301,7 +303,14 @@ class InProcessBookie:
 
     async def force(self, ledger_id: int) -> None:
         """See `BookiePort.force`; with an unsynced journal this is what syncs."""
-        await self._journaled(await self.loader.known(ledger_id), BARRIER, 0)
+        state, began_s = await self.loader.known(ledger_id), perf_counter()
+        forces = self.storage.journals[state.journal].metrics.forces
+        try:
+            await self._journaled(state, BARRIER, 0)
+        except BookkeeperError:
+            forces.add(perf_counter() - began_s, failed=True)
+            raise
+        forces.add(perf_counter() - began_s)
 
     async def list_entries(self, ledger_id: int) -> list[int]:
         """See `BookiePort.list_entries`."""

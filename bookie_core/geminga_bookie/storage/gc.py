@@ -159,18 +159,39 @@ class GarbageCollector:
             await trio.sleep(self._options.gc_interval_s)
             now = trio.current_time()
             threshold = 0.0
+            is_major = False
             if now - minor >= self._options.minor_interval_s:
                 threshold, minor = self._options.minor_threshold, now
             if now - major >= self._options.major_interval_s:
                 threshold, major = self._options.major_threshold, now
+                is_major = True
             try:
-                await self.collect(live_ledgers, threshold, ledger_exists)
+                await self._measured(live_ledgers, threshold, ledger_exists, is_major)
                 if now - scrubbed >= self._options.scrub_interval_s:
                     await self._storage.workers.run(self.scrub)
                     scrubbed = now
             except Exception as error:  # no metadata, a failed disk, a defect: retried later
                 expected = isinstance(error, OSError | MetadataError)
                 logger.error("garbage collection failed: %s", error, exc_info=not expected)
+
+    async def _measured(
+        self,
+        live_ledgers: LiveLedgers,
+        threshold: float,
+        ledger_exists: LedgerExists | None,
+        is_major: bool,
+    ) -> None:
+        began_s, failed = time.perf_counter(), True
+        try:
+            await self.collect(live_ledgers, threshold, ledger_exists)
+            failed = False
+        finally:
+            for store in self._storage.stores:
+                metrics = store.metrics
+                metrics.collections.add(time.perf_counter() - began_s, failed=failed)
+                if threshold and not failed:
+                    metrics.major_compactions += is_major
+                    metrics.minor_compactions += not is_major
 
     async def collect(
         self,
@@ -222,6 +243,8 @@ class GarbageCollector:
         them."""
         async with self._checkpointer.paused():
             self._storage.table.drop(garbage)
+            for store in garbage.values():
+                store.metrics.deleted_ledgers += 1
             for ledger_id, store in garbage.items():
                 store.forget(ledger_id)
                 self._on_deleted(ledger_id)
@@ -275,9 +298,19 @@ class GarbageCollector:
                 missed |= unknown.intersection(found.ids)
         self._check_index(store, sorted(missed))
         removable, sparse = plan_logs(logs, threshold)
+        metrics = store.metrics
+        metrics.ledgers = len(held)
+        metrics.logs = len(logs) - len(removable)
+        metrics.log_bytes = sum(use.total for use in logs.values())
         for log_id in removable:
-            store.logs.remove(log_id)
+            try:
+                store.logs.remove(log_id)
+            except OSError:
+                metrics.undeleted_logs += 1
+                raise
             self.maps.forget(store, log_id)
+            metrics.deleted_bytes += logs[log_id].total
+            metrics.log_bytes -= logs[log_id].total
         compacted = 0
         if store in self._incomplete:  # compaction keeps only blocks in the index
             sparse = []
@@ -285,7 +318,7 @@ class GarbageCollector:
             if (store, log_id) in self._damaged:
                 continue
             try:
-                compact_log(store.logs, store.index, log_id, self._throttle())
+                kept = compact_log(store.logs, store.index, log_id, self._throttle())
             except CompactionStopped:
                 break
             except LogDamaged as damage:
@@ -293,6 +326,7 @@ class GarbageCollector:
                 self._damaged.add((store, log_id))
                 continue
             self.maps.forget(store, log_id)
+            metrics.compacted_bytes += max(0, logs[log_id].total - kept)
             compacted += 1
         return len(removable), compacted
 

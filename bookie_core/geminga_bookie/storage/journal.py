@@ -54,6 +54,8 @@ class Request(NamedTuple):
     size_bytes: int = 0
     done: AddDone | None = None
     error: BookkeeperError | None = None
+    at_s: float = 0.0
+    """When it was submitted, of `time.perf_counter`; 0: it isn't measured."""
 
 
 @dataclass(slots=True)
@@ -102,6 +104,8 @@ class Journal:
         not be on disk. Barriers fail until a checkpoint has passed it."""
         self._doubt_lock = threading.Lock()
         self._counts = JournalStatistics()
+        self._synced_s = 0.0
+        self.metrics = files.metrics
         self.position = JournalPosition(0, 0)
         """End of the last record on disk, and so acknowledged. Replaced atomically."""
         self.submit = self._driver.submit
@@ -137,14 +141,30 @@ class Journal:
 
     def commit(self, group: list[Request]) -> GroupOutcome:
         """See `GroupLoop.commit`: one record, one durable write."""
+        metrics, taken_s = self.metrics, time.perf_counter()
+        synced_s = self._synced_s
+        metrics.is_writing = True
         error = self._commit(group)
+        metrics.is_writing = False
+        done_s, failed = time.perf_counter(), error is not None
+        syncing_s = self._synced_s - synced_s
+        metrics.processing.add(done_s - taken_s - syncing_s, failed=failed)
+        metrics.runs.add(len(group), failed=failed)
+        metrics.committed(
+            [(each.at_s, len(each.payload)) for each in group if each.at_s],
+            taken_s,
+            done_s,
+            failed=failed,
+        )
         return GroupOutcome(_completions(group, error), error)
 
     def finish(self, outcome: GroupOutcome) -> None:
         """See `GroupLoop.finish`."""
         if outcome.error is not None:
             self._on_failure(outcome.error)
+        began_s = time.perf_counter()
         complete(outcome.completions)
+        self.metrics.callback_s += time.perf_counter() - began_s
 
     def gather(self) -> tuple[list[Request], bool]:
         """See `GroupLoop.gather`: all waiting requests, up to the bounds of a group."""
@@ -158,18 +178,27 @@ class Journal:
             size += request.size_bytes
             entries += len(request.payload)
             if size >= self._options.group_bytes_max or entries >= self._options.group_entries_max:
+                self.metrics.ended_full += 1
                 return group, False
             if not self.requests.qsize():
                 wait_s = deadline - time.monotonic() if self._options.group_wait_s else 0.0
                 if wait_s <= 0:
+                    self._count_end()
                     return group, False
                 try:
                     request = self.requests.get(timeout=wait_s)
                 except queue.Empty:
+                    self._count_end()
                     return group, False
             else:
                 request = take()
         return group, True
+
+    def _count_end(self) -> None:
+        if self._options.group_wait_s:
+            self.metrics.ended_late += 1
+        else:
+            self.metrics.ended_empty += 1
 
     def _first_request(self) -> Request | None:
         if not self._is_end_marked:
@@ -263,9 +292,13 @@ class Journal:
             # All earlier records of the file were also written durably.
             started = time.perf_counter()
             segment.file.write_durably(buffers, segment.offset)
-            self._counts.sync_s = time.perf_counter() - started
+            self._count_sync(time.perf_counter() - started)
         else:
+            started = time.perf_counter()
             segment.file.write(buffers, segment.offset)
+            self.metrics.flushes.add(time.perf_counter() - started)
+        self.metrics.batch_bytes.add(size)
+        self.metrics.batch_entries.add(len(packets))
         segment.offset += size
         segment.sequence += 1
         self._end = JournalPosition(segment.journal_id, segment.offset)
@@ -277,14 +310,19 @@ class Journal:
             return
         started = time.perf_counter()
         self._segment.file.sync()
-        self._counts.sync_s = time.perf_counter() - started
+        self._count_sync(time.perf_counter() - started)
+
+    def _count_sync(self, elapsed_s: float) -> None:
+        self._counts.sync_s = elapsed_s
+        self._synced_s += elapsed_s
+        self.metrics.syncs.add(elapsed_s)
 
 
 def _completions(group: list[Request], error: BookkeeperError | None) -> list[Completion]:
     """The completions of a group: adjacent runs of one ledger are joined."""
     completions: list[Completion] = []
     last_ledger, last_next = -1, -1
-    for _, ledger_id, number, payload, _, done, failed in group:
+    for _, ledger_id, number, payload, _, done, failed, _ in group:
         if done is None:
             continue
         outcome = failed if failed is not None else error

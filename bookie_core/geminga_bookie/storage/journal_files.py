@@ -8,8 +8,10 @@ import os
 import secrets
 import struct
 import threading
+import time
 from pathlib import Path
 
+from geminga_bookie.metrics.storage import JournalMetrics
 from geminga_bookie.options import JournalOptions
 from geminga_bookie.storage.disk import Disk, DiskFile, read_file, replace_file
 from geminga_bookie.storage.journal_format import (
@@ -114,6 +116,7 @@ class JournalFiles:
     ) -> None:
         self._disk = disk
         self._workers = workers
+        self.metrics = JournalMetrics()
         self._directory = directory
         self._options = options
         self._draft = directory / _DRAFT_NAME
@@ -170,6 +173,7 @@ class JournalFiles:
 
     def _prepare(self, file: DiskFile, reserve_bytes: int) -> Segment:
         """Turn the draft into a journal file with room for that many bytes; 0: its size."""
+        began_s = time.perf_counter()
         try:
             earlier: list[int] = []
             if reserve_bytes:
@@ -191,12 +195,14 @@ class JournalFiles:
             self._disk.rename(self._draft, self._directory / journal_name(header.journal_id))
             self._disk.sync_directory(self._directory)
         except OSError:
+            self.metrics.creations.add(time.perf_counter() - began_s, failed=True)
             file.close()
             # On a full disk others need the draft's space.
             self._disk.remove(self._draft)
             raise
         # Only now: a number without a file would look like a lost journal at the next start.
         self._next_id = header.journal_id + 1
+        self.metrics.creations.add(time.perf_counter() - began_s)
         return Segment(header, file)
 
     def _read_earlier(self, file: DiskFile, size_bytes: int) -> list[int]:

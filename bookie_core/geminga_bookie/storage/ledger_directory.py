@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import time
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from geminga_bookie.errors import DigestMismatch, NoSuchEntry, StorageFailed
+from geminga_bookie.metrics.storage import DirectoryMetrics
 from geminga_bookie.options import BookieOptions
 from geminga_bookie.storage.disk import Disk, DiskFile
 from geminga_bookie.storage.entry_log import EntryLogs, EntryLogWriter, parse_block
@@ -61,6 +63,8 @@ class LedgerDirectory:
         """The directory's number in the bookie."""
         self.logs = EntryLogs(disk, directory)
         self.index = index
+        self.metrics = DirectoryMetrics()
+        self.ahead_entries_max = options.read_ahead_entries
         self.active = WriteCache()
         self.sealed: Sealed | None = None
         directories = max(1, len(options.ledger_dirs))
@@ -79,6 +83,23 @@ class LedgerDirectory:
             found = self.sealed.cache.get(ledger_id, entry_id, entries_max, bytes_max)
         if found is None:
             found = self.read_cache.get(ledger_id, entry_id, entries_max, bytes_max)
+        return found
+
+    def counted(
+        self, ledger_id: int, entry_id: int, entries_max: int, bytes_max: int
+    ) -> list[bytes] | None:
+        """As `cached`, for a client's read: hits and misses are counted."""
+        found = self.active.get(ledger_id, entry_id, entries_max, bytes_max)
+        if found is None and self.sealed is not None:
+            found = self.sealed.cache.get(ledger_id, entry_id, entries_max, bytes_max)
+        if found is not None:
+            self.metrics.found_in_write_cache(len(found))
+            return found
+        found = self.read_cache.get(ledger_id, entry_id, entries_max, bytes_max)
+        if found is not None:
+            self.metrics.found_in_read_cache(len(found))
+        else:
+            self.metrics.missed()
         return found
 
     @property
@@ -120,15 +141,28 @@ class LedgerDirectory:
         """
         if not sealed.cache and not sealed.records:
             return
-        self._check_room(sealed)
+        metrics, began_s = self.metrics, time.perf_counter()
+        failed = True
         try:
-            locations = self._write_logs(sealed)
+            self._check_room(sealed)
+            locations = self._logged(sealed)
+            logged_s = time.perf_counter()
+            metrics.log_flushes.add(logged_s - began_s)
+            self.index.write(locations, sealed.records)
+            failed = False
+            metrics.index_flushes.add(time.perf_counter() - logged_s)
+            metrics.flush_bytes.add(sealed.cache.size_bytes)
+        finally:
+            metrics.flushes.add(time.perf_counter() - began_s, failed=failed)
+
+    def _logged(self, sealed: Sealed) -> list[Location]:
+        try:
+            return self._write_logs(sealed)
         except OSError:
             if self._writer is not None:
                 self._writer.give_up()
                 self._writer = None
             raise
-        self.index.write(locations, sealed.records)
 
     def _check_room(self, sealed: Sealed) -> None:
         """Fail early on a nearly full disk: a fence or metadata need the remaining space."""
@@ -164,8 +198,11 @@ class LedgerDirectory:
         failure = ""
         for _ in range(LOOKUPS_MAX):
             is_known = False
+            began_s = time.perf_counter()
             try:
                 for start in self.index.find(ledger_id, entry_id):
+                    if not is_known:
+                        self.metrics.looked_up(time.perf_counter() - began_s, failed=False)
                     is_known = True
                     try:
                         return self._load_from(start, entry_id, ahead_bytes, ahead_entries)
@@ -177,6 +214,7 @@ class LedgerDirectory:
             except OSError as error:
                 raise StorageFailed(f"entry {ledger_id}:{entry_id}: {error}") from error
             if not is_known:
+                self.metrics.looked_up(time.perf_counter() - began_s, failed=True)
                 raise NoSuchEntry(f"entry {ledger_id}:{entry_id}")
         logger.error("%s", failure)
         raise DigestMismatch(failure)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from time import perf_counter
+
 import trio
 
 from geminga_bookie.errors import BookkeeperError, TooManyRequests
+from geminga_bookie.metrics.storage import PoolMetrics
 from geminga_bookie.options import BookieOptions
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
 from geminga_bookie.storage.ledger_table import LedgerTable
@@ -24,7 +27,9 @@ class Reader:
         self._ahead_bytes = options.read_ahead_bytes
         self._ahead_entries = options.read_ahead_entries
         self._limiter = trio.CapacityLimiter(options.read_threads)
-        self._waiting_max = options.waiting_reads_max
+        self.threads = options.read_threads
+        self.waiting_max = options.waiting_reads_max
+        self.metrics = PoolMetrics()
         self.waiting = 0
         """Reads that wait for a thread, or for what it loads."""
         self._loading: dict[int, trio.Event] = {}
@@ -41,7 +46,8 @@ class Reader:
     ) -> list[bytes]:
         """An uncached entry, and following ones. Raises as `LedgerDirectory.load`, and
         TooManyRequests."""
-        if self.waiting >= self._waiting_max:
+        if self.waiting >= self.waiting_max:
+            self.metrics.rejected += 1
             raise TooManyRequests(f"{self.waiting} reads wait for the disk")
         self.waiting += 1
         try:
@@ -82,29 +88,47 @@ class Reader:
     ) -> list[CachedBlock]:
         passed = self._loading[ledger_id] = trio.Event()
         ahead_bytes = min(self._ahead_bytes, store.read_cache.window_bytes_max())
+        asked_s = perf_counter()
         try:
-            blocks = await self._workers.run(
-                store.load,
+            blocks, began_s = await self._workers.run(
+                _begin,
+                store,
                 ledger_id,
                 entry_id,
                 ahead_bytes // divisor,
                 self._ahead_entries // divisor,
                 limiter=self._limiter,
             )
+            self._count(store, blocks, asked_s, began_s)
             if ledger_id in self._table.states:
                 store.read_cache.put(ledger_id, blocks)
+        except BookkeeperError:
+            elapsed_s = perf_counter() - asked_s
+            self.metrics.runs.add(elapsed_s, failed=True)
+            store.metrics.loads.add(elapsed_s, failed=True)
+            raise
         finally:
             passed.set()
             if self._loading.get(ledger_id) is passed:
                 del self._loading[ledger_id]
         return blocks
 
+    def _count(
+        self, store: LedgerDirectory, blocks: list[CachedBlock], asked_s: float, began_s: float
+    ) -> None:
+        elapsed_s = perf_counter() - began_s
+        self.metrics.queued.add(began_s - asked_s)
+        self.metrics.runs.add(elapsed_s)
+        store.metrics.loads.add(elapsed_s)
+        store.metrics.ahead_entries.add(sum(len(block.packets) for block in blocks))
+        store.metrics.ahead_bytes.add(sum(block.size_bytes for block in blocks))
+
     def served(self, store: LedgerDirectory, ledger_id: int, next_entry_id: int) -> None:
         """Entries before `next_entry_id` were read: in the window's second half, load the next."""
         end = store.read_cache.window_end(ledger_id)
         if end < 0 or ledger_id in self._loading or ledger_id in self._wanted:
             return
-        if len(self._loading) + len(self._wanted) >= self._waiting_max:
+        if len(self._loading) + len(self._wanted) >= self.waiting_max:
             return
         if store.read_cache.is_near_end(ledger_id, next_entry_id):
             self._wanted[ledger_id] = (store, end)
@@ -128,3 +152,11 @@ class Reader:
             await self._load(store, ledger_id, entry_id, 1)
         except BookkeeperError:
             return  # the end, or damage, which its reader reports
+
+
+def _begin(
+    store: LedgerDirectory, ledger_id: int, entry_id: int, ahead_bytes: int, ahead_entries: int
+) -> tuple[list[CachedBlock], float]:
+    """In a thread: what `load` returns, and when it began."""
+    began_s = perf_counter()
+    return store.load(ledger_id, entry_id, ahead_bytes, ahead_entries), began_s

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 import trio
 
 from geminga_bookie.errors import BookkeeperError, TooManyRequests
+from geminga_bookie.metrics.storage import ThrottleMetrics
 
 
 class CachedRun:
@@ -129,6 +130,7 @@ class Throttle:
         self._bytes = 0
         self._filled = trio.Event()
         self.rejected = 0
+        self.metrics = ThrottleMetrics()
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -138,6 +140,7 @@ class Throttle:
         if self._pending and self._bytes + size_bytes > self._bytes_max:
             self.rejected += 1
             return False
+        self.metrics.deferred += 1
         self._pending.append((trio.current_time() + self._wait_max_s, size_bytes, add))
         self._bytes += size_bytes
         self._filled.set()
@@ -154,7 +157,9 @@ class Throttle:
     def release(self) -> None:
         """There is room: retry adds in order, until one fails."""
         while self._pending and self._pending[0][2](None):
-            self._bytes -= self._pending.popleft()[1]
+            deadline, size_bytes, _ = self._pending.popleft()
+            self._bytes -= size_bytes
+            self.metrics.waits.add(trio.current_time() - deadline + self._wait_max_s)
 
     async def run(self) -> None:
         """Reject adds that have waited too long."""
@@ -167,4 +172,5 @@ class Throttle:
                 _, size_bytes, add = self._pending.popleft()
                 self._bytes -= size_bytes
                 self.rejected += 1
+                self.metrics.waits.add(self._wait_max_s, failed=True)
                 add(TooManyRequests("the write cache is full and its flush takes too long"))

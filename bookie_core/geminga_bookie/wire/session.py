@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from time import perf_counter
 
 import trio
 
@@ -26,6 +27,7 @@ from geminga_bookie.wire.speech_v3 import SpeechV3
 from geminga_bookie.wire.unfinished import FrameReceiver
 from geminga_bookie.wire.waiting import EntryWait, Holder
 from geminga_protocol.bookkeeper.framing import LENGTH_BYTES, WireError
+from geminga_protocol.pb.bookkeeper_protocol_pb2 import StatusCode
 from geminga_runtime.errors import ConnectionLost
 from geminga_runtime.stream import FramedStream
 
@@ -62,6 +64,7 @@ class BookieSession:
         self._stream = stream
         self._limits = limits
         self._shared = shared
+        self._metrics = shared.metrics
         self._speech: Speech | None = None
         self._bytes = 0
         self._requests = 0
@@ -119,15 +122,26 @@ class BookieSession:
         """Wait until more may be read: the client's requests, and what it has not taken yet, are
         within the bounds.
         """
-        limits = self._limits
-        while (
-            self._bytes >= limits.unanswered_bytes_max
-            or self._requests >= limits.unanswered_requests_max
-            or len(self._queue) >= limits.queued_requests_max
-        ):
-            await self._answered.wait()
-        await self._shared.budget.room()
+        budget = self._shared.budget
+        if not self._is_within() or budget.bytes >= budget.bytes_max:
+            metrics, began_s = self._metrics, perf_counter()
+            metrics.blocked += 1
+            try:
+                while not self._is_within():
+                    await self._answered.wait()
+                await budget.room()
+            finally:
+                metrics.blocked -= 1
+                metrics.blocked_waits.add(perf_counter() - began_s)
         await self._writable()
+
+    def _is_within(self) -> bool:
+        limits = self._limits
+        return (
+            self._bytes < limits.unanswered_bytes_max
+            and self._requests < limits.unanswered_requests_max
+            and len(self._queue) < limits.queued_requests_max
+        )
 
     async def _writable(self) -> None:
         """Wait until the client takes answers. Raises ConnectionLost."""
@@ -193,28 +207,31 @@ class BookieSession:
         """Requests of one read from frame `at` on; returns the frame to go on with. Raises
         WireError.
         """
-        speech = self._spoken(buffer, bounds)
+        speech, began_s = self._spoken(buffer, bounds), perf_counter()
         requests, behind = speech.requests(buffer, bounds, at)
         for request in requests:
             if self._asks_tls:
                 raise WireError("a request behind the one for TLS")
             if isinstance(request, Add):
-                self._add(speech, request)
+                self._add(speech, request, began_s)
             elif isinstance(request, Read):
-                self._begin(nursery, len(request.tags), partial(self._read, speech, request))
+                serve = partial(self._read, speech, request, began_s)
+                self._begin(nursery, len(request.tags), serve)
             elif request.starts_tls and self._offers_tls:
                 self._asks_tls = True
                 self._stream.write(*request.accept_tls())
             elif request.wait is not None:
-                self._park(nursery, request, request.wait)
+                self._park(nursery, request, request.wait, began_s)
             else:
-                self._begin(nursery, 1, partial(self._answer, request, 0.0))
+                self._begin(nursery, 1, partial(self._answer, request, 0.0, began_s))
         return behind
 
-    def _add(self, speech: Speech, run: Add) -> None:
+    def _add(self, speech: Speech, run: Add, began_s: float) -> None:
+        metrics, recovery = self._metrics, run.recovery
         size = sum(map(len, run.packets))
         left = len(run.packets)
         self._count(left, size)
+        metrics.adds_begun += left
         first = run.first_entry_id
 
         def done(entry_id: int, count: int, error: BookkeeperError | None) -> None:
@@ -227,10 +244,9 @@ class BookieSession:
             if not (self._drops and self._is_dropped(count)):
                 self._stream.write(speech.add_answers(run.ledger_id, entry_id, tags, error))
             self._count(-count, -freed)
+            metrics.added(began_s, perf_counter(), count, freed, error, recovery=recovery)
 
-        self._bookie.add(
-            run.ledger_id, run.master_key, first, run.packets, done, recovery=run.recovery
-        )
+        self._bookie.add(run.ledger_id, run.master_key, first, run.packets, done, recovery=recovery)
 
     def _count(self, requests: int, size: int = 0) -> None:
         self._requests += requests
@@ -264,47 +280,57 @@ class BookieSession:
         finally:
             self._workers -= 1
 
-    def _park(self, nursery: trio.Nursery, request: Aside, wait: WaitFor) -> None:
+    def _park(self, nursery: trio.Nursery, request: Aside, wait: WaitFor, began_s: float) -> None:
         """Let a read wait for an entry. They are bounded by refusing them: others must not wait for
         them.
         """
         holder, waits, limits = self._holder, self._shared.waits, self._limits
 
         def wake(is_there: bool) -> None:
-            self._begin(nursery, 0, partial(self._answer_wait, request, is_there))
+            self._begin(nursery, 0, partial(self._answer_wait, request, is_there, began_s))
 
         def refuse() -> None:
             self._stream.write(*request.refuse())
+            self._metrics.answered(request.name, perf_counter() - began_s, failed=True)
 
         timeout_s = min(wait.timeout_s, limits.wait_max_s)
         parked = EntryWait(wait.ledger_id, wait.previous_lac, wake, refuse)
         if holder.count >= limits.waiting_reads_max or not waits.add(parked, holder, timeout_s):
             refuse()
 
-    async def _answer_wait(self, request: Aside, is_there: bool) -> None:
+    async def _answer_wait(self, request: Aside, is_there: bool, began_s: float) -> None:
         try:
-            await self._answer(request, FOUND_WAIT_S if is_there else 0.0)
+            await self._answer(request, FOUND_WAIT_S if is_there else 0.0, began_s)
         finally:
             self._shared.waits.answered(self._holder)
 
-    async def _answer(self, request: Aside, wait_s: float) -> None:
+    async def _answer(self, request: Aside, wait_s: float, began_s: float) -> None:
         if not await self._may_answer(1):
             return
         frames = await request.serve(self._bookie, wait_s)
         if await self._may_answer(1):
             self._stream.write(*frames)
+        failed = request.status != StatusCode.EOK
+        if request.asks_last and request.status == StatusCode.ENOENTRY:
+            self._metrics.last_entry_missing += 1
+        self._metrics.answered(request.name, perf_counter() - began_s, failed=failed)
 
-    async def _read(self, speech: Speech, run: Read) -> None:
+    async def _read(self, speech: Speech, run: Read, began_s: float) -> None:
         """Answer single reads of consecutive entries, as many at a time as fit."""
         at, count = 0, len(run.tags)
-        while at < count:
-            if not await self._may_answer(count - at):
-                return
-            at += await self._read_some(speech, run, at)
+        self._metrics.reads_in_progress += count
+        try:
+            while at < count:
+                if not await self._may_answer(count - at):
+                    return
+                at += await self._read_some(speech, run, at, began_s)
+        finally:
+            self._metrics.reads_in_progress -= count - at
 
-    async def _read_some(self, speech: Speech, run: Read, at: int) -> int:
+    async def _read_some(self, speech: Speech, run: Read, at: int, began_s: float) -> int:
         """Answer some reads of a range, from `at` on; returns how many."""
         entry_id = run.first_entry_id + at
+        asked_s = perf_counter()
         try:
             packets = await self._bookie.read(
                 run.ledger_id,
@@ -315,7 +341,12 @@ class BookieSession:
         except BookkeeperError as error:
             frames = speech.read_failed(run.ledger_id, entry_id, run.tags[at], error)
             self._stream.write(*frames)
+            now_s = perf_counter()
+            self._metrics.read_failed(now_s - began_s, now_s - asked_s, error)
             return 1
+        read_s = perf_counter() - asked_s
         tags = run.tags[at : at + len(packets)]
         self._stream.write(*speech.read_answers(run.ledger_id, entry_id, tags, packets))
+        size = sum(map(len, packets))
+        self._metrics.read(perf_counter() - began_s, read_s, len(packets), size)
         return len(packets)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import trio
 
+from geminga_bookie.metrics.server import ServerMetrics
 from geminga_bookie.port import BookiePort
 from geminga_bookie.wire.unfinished import UnfinishedFrames
 from geminga_bookie.wire.waiting import EntryWaits
@@ -125,6 +126,7 @@ class Shared:
         """Held by the one connection that has much to parse, for a turn of the scheduler."""
         self.pace = Pace(REQUESTS_AT_ONCE)
         self.dropped_answers = 0
+        self.metrics = ServerMetrics()
 
     async def run(self) -> None:
         """What goes on beside the connections, for ever."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from geminga_bookie.errors import BookkeeperError
 from geminga_bookie.port import BookiePort
 from geminga_protocol.buffers import Buffer
-from geminga_protocol.pb.bookkeeper_protocol_pb2 import AuthMessage
+from geminga_protocol.pb.bookkeeper_protocol_pb2 import AuthMessage, StatusCode
 
 
 @dataclass
@@ -66,6 +66,12 @@ class WaitFor(NamedTuple):
 class Aside(ABC):
     """Any other request."""
 
+    name = ""
+    """Of its metrics; empty: it isn't counted."""
+    status: StatusCode = StatusCode.EOK
+    """What it was answered with."""
+    asks_last = False
+    """Whether it reads the last entry, whichever that is."""
     wait: WaitFor | None = None
     """If it waits for an entry to come."""
     starts_tls = False

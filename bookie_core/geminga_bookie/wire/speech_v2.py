@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from geminga_bookie.errors import BookkeeperError
 from geminga_bookie.port import BookiePort
 from geminga_bookie.wire.auth import AUTHENTICATION_DISABLED
+from geminga_bookie.wire.request_names import LAST_ENTRY
 from geminga_bookie.wire.speech import FOUND_AT_ONCE, PARSED_AT_ONCE, Add, Aside, Read, Speech
 from geminga_bookie.wire.speech_v3 import read_one
 from geminga_bookie.wire.status import status_of
@@ -102,15 +103,18 @@ class _Other(Aside):
     ) -> None:
         self._request = request
         self._frame_bytes_max = frame_bytes_max
-        self._status = status
+        self.status = status
+        self.asks_last = request.operation == v2.READ and request.entry_id == LAST_ENTRY
+        if request.operation in (v2.READ, v2.READ_MANY):
+            self.name = "READ_ENTRY_FENCE" if request.flags & v2.FENCE else "READ_ENTRY"
         if status == StatusCode.EOK and request.operation == v2.AUTH:
             self.auth = request.auth
 
     async def serve(self, bookie: BookiePort, wait_s: float) -> Iterable[Buffer]:
         """See `Aside.serve`."""
         request = self._request
-        if self._status != StatusCode.EOK:
-            return self._answer(self._status)
+        if self.status != StatusCode.EOK:
+            return self._answer(self.status)
         if request.operation == v2.AUTH:
             return self.answer_auth(AUTHENTICATION_DISABLED, b"")
         key = request.master_key if request.flags & v2.FENCE else None
@@ -159,6 +163,7 @@ class _Other(Aside):
         return [v2.encode_auth(AuthMessage(authPluginName=plugin_name, payload=payload))]
 
     def _answer(self, status: StatusCode) -> list[Buffer]:
+        self.status = status
         request, code = self._request, v2.CODE_OF[status]
         if request.operation == v2.READ_MANY:
             return v2.encode_read_many_answer(

@@ -17,6 +17,7 @@ from geminga_bookie.lac import explicit_lac, packet_lac
 from geminga_bookie.port import BookiePort, LacAnswer
 from geminga_bookie.wire import speech
 from geminga_bookie.wire.auth import AUTHENTICATION_DISABLED
+from geminga_bookie.wire.request_names import LAST_ENTRY, name_of
 from geminga_bookie.wire.speech import Add, Aside, Read, Speech, WaitFor
 from geminga_bookie.wire.status import status_of
 from geminga_protocol.bookkeeper import v3
@@ -46,8 +47,6 @@ from geminga_protocol.pb.bookkeeper_protocol_pb2 import (
     Response,
     StatusCode,
 )
-
-LAST_ENTRY = -1
 
 _Serve = Callable[[BookiePort, Request, Response, float], Coroutine[None, None, None]]
 
@@ -207,7 +206,9 @@ class _Other(Aside):
 
     def __init__(self, request: Request, status: StatusCode = EOK) -> None:
         self._request = request
-        self._status = status
+        self.status = status
+        self.name = name_of(request)
+        self.asks_last = self.name == "READ_ENTRY" and request.readRequest.entryId == LAST_ENTRY
         if status == EOK and request.header.operation == READ_ENTRY:
             self.wait = _wait_of(request.readRequest)
         self.starts_tls = status == EOK and request.header.operation == START_TLS
@@ -218,8 +219,8 @@ class _Other(Aside):
         """See `Aside.serve`."""
         request = self._request
         operation = request.header.operation
-        if self._status != EOK:
-            return self._answer(self._status)
+        if self.status != EOK:
+            return self._answer(self.status)
         if self.auth is not None:
             return self.answer_auth(AUTHENTICATION_DISABLED, b"")
         field, serve = _SERVE.get(operation, ("", None))
@@ -229,7 +230,7 @@ class _Other(Aside):
         try:
             await serve(bookie, request, answer, wait_s)
         except BookkeeperError as error:
-            answer.status = status_of(error)
+            answer.status = self.status = status_of(error)
         return [v3.frame(_completed(request, answer))]
 
     def accept_tls(self) -> Iterable[Buffer]:
@@ -253,6 +254,7 @@ class _Other(Aside):
         return [v3.frame(answer)]
 
     def _answer(self, status: StatusCode) -> list[Buffer]:
+        self.status = status
         header_of = self._request.header
         answer = v3.response(header_of.operation, header_of.txnId, status)
         return [v3.frame(_completed(self._request, answer))]
