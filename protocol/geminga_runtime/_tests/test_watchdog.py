@@ -65,6 +65,7 @@ async def test_a_loop_that_waits_for_io_is_not_blocked(caplog: pytest.LogCapture
             timer.daemon = True
             timer.start()
 
+    await trio.to_thread.run_sync(enough.is_set)  # the start of Trio's thread may block the loop
     watchdog = _Watchdog(Late(), 0.001)
     watchdog.start()
     assert await trio.to_thread.run_sync(enough.wait, 60)
