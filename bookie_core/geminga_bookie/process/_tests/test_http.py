@@ -83,7 +83,7 @@ async def test_metrics(port: Port) -> None:
     )
     assert values["geminga_bookie_journal_entries_total['0']"] >= 10
     assert values["bookie_journal_JOURNAL_QUEUE_SIZE_total['0']"] == 0
-    port.bookie.health.set("disk", {Part("ledgers", 0): "full"})
+    port.bookie.health.set("the test", {Part("ledgers", 0): "full"})
     values = await port.values()
     assert (values["bookie_SERVER_STATUS"], values["bookie_ledger_writable_dirs"]) == (0, 0)
 
@@ -92,7 +92,7 @@ async def test_probes(port: Port) -> None:
     assert await port.get("/heartbeat") == "OK\n"
     assert await port.get("/api/v1/bookie/is_ready") == ""
     assert json.loads(await port.get("/api/v1/bookie/state?x=1"))["readOnly"] is False
-    port.bookie.health.set("disk", {Part("ledgers", 0): "full"})
+    port.bookie.health.set("the test", {Part("ledgers", 0): "full"})
     assert json.loads(await port.get("/api/v1/bookie/state"))["readOnly"] is True
 
 
