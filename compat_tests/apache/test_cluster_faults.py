@@ -47,6 +47,8 @@ SMALL = {
     "managedLedgerMinLedgerRolloverTimeMinutes": "0",
 }
 WAIT_S = 60.0
+LAST_S = 10.0
+"""For the message that is under way at the end."""
 OWN = range(-50, 0)
 """What the second broker's client sends."""
 _topics = count()
@@ -72,7 +74,7 @@ class Writer:
         self._client.subscribe(self.topic, "s").close()
         self._stop = threading.Event()
         self._moved = threading.Condition()
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
@@ -97,11 +99,13 @@ class Writer:
         assert came, (len(self.receipts), wanted, self.failures[-3:])
 
     def finish(self) -> None:
-        """What has no receipt by now is given up."""
+        """What has no receipt soon is given up."""
         if not self._stop.is_set():
             self._stop.set()
+            # A message that is under way while its client is closed may never be answered.
+            self._thread.join(LAST_S)
             self._client.close()
-            self._thread.join()
+            self._thread.join(WAIT_S)
 
 
 @contextmanager

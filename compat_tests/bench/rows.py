@@ -11,6 +11,7 @@ from compat_tests.bench.cluster_rows import CLUSTER_ROWS
 from compat_tests.bench.compaction_rows import COMPACTION_ROWS
 from compat_tests.bench.model import Measure, Row
 from compat_tests.bench.proxy_rows import PROXY_ROWS
+from compat_tests.bench.recovery_rows import RECOVERY_ROWS
 from compat_tests.bench.schema_rows import SCHEMA_ROWS
 from compat_tests.bench.side import MB, Side, settle
 from compat_tests.bench.spark_rows import SPARK_ROWS
@@ -288,5 +289,6 @@ ROWS: tuple[Row, ...] = (
     *TAIL_ROWS,
     *COMPACTION_ROWS,
     *CLUSTER_ROWS,
+    *RECOVERY_ROWS,
     *SPARK_ROWS,
 )

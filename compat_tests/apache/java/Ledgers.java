@@ -11,7 +11,8 @@ import org.apache.bookkeeper.conf.ClientConfiguration;
 /**
  * Ledgers by Apache's client. Arguments: metadata service URI, then "write" and a number of entries
  * (prints the id of the ledger, which stays open), or "read" and an id (recovers an open ledger,
- * prints its entries).
+ * prints its entries), or "recover" and ids (recovers one after the other, prints the time of the
+ * last one).
  */
 public final class Ledgers {
     private Ledgers() {}
@@ -32,6 +33,10 @@ public final class Ledgers {
         conf.setMetadataServiceUri(arguments[0]);
         BookKeeper client = new BookKeeper(conf);
         byte[] password = "secret".getBytes(StandardCharsets.UTF_8);
+        if (arguments[1].equals("recover")) {
+            recover(client, password, arguments);
+            return;
+        }
         long number = Long.parseLong(arguments[2]);
         if (arguments[1].equals("write")) {
             WriteHandle ledger = client.newCreateLedgerOp()
@@ -55,5 +60,19 @@ public final class Ledgers {
                 }
             }
         }
+    }
+
+    private static void recover(BookKeeper client, byte[] password, String[] arguments)
+            throws Exception {
+        double seconds = 0;
+        long last = -1;
+        for (int at = 2; at < arguments.length; at++) {
+            long began = System.nanoTime();
+            last = client.newOpenLedgerOp().withLedgerId(Long.parseLong(arguments[at]))
+                    .withRecovery(true).withDigestType(DigestType.CRC32C).withPassword(password)
+                    .execute().get().getLastAddConfirmed();
+            seconds = (System.nanoTime() - began) / 1e9;
+        }
+        System.out.println("{\"recover_s\": " + seconds + ", \"last\": " + last + "}");
     }
 }
