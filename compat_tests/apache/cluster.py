@@ -95,14 +95,16 @@ class Cluster:
 
 @contextmanager
 def running_cluster(
-    folder: Path, bookies: int, *, lean: bool = True, ours: bool = False
+    folder: Path, bookies: int, *, lean: bool = True, ours: int = 0
 ) -> Iterator[Cluster]:
-    """So many bookies, Apache's or ours, all killed at the end. Raises PeerMissing, StartError."""
+    """So many bookies, of which so many, the first, are ours and the others Apache's; all are
+    killed at the end. Raises PeerMissing, StartError.
+    """
     found = Cluster(folder, start_metadata(folder / "zookeeper"), lean)
     try:
         for number in range(bookies):
             home = folder / f"bookie-{number}"
-            if ours:
+            if number < ours:
                 bookie = OurBookie(home, found.zookeeper, {} if lean else _AT_WORK)
                 bookie.start()
                 found.bookies.append(bookie)

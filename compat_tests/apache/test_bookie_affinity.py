@@ -38,7 +38,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with ExitStack() as stack:
         with skipped_without(ZOOKEEPER):
             folder = tmp_path_factory.mktemp("affinity")
-            found = stack.enter_context(running_cluster(folder, 3, ours=True))
+            found = stack.enter_context(running_cluster(folder, 3, ours=3))
         yield found
 
 

@@ -84,7 +84,7 @@ def _kill_busiest(cluster: Cluster) -> None:
 def idle_bookie(side: Side) -> Mapping[str, float]:
     """A bookie that nobody uses."""
     with running_cluster(
-        side.new_folder("cluster"), 1, lean=False, ours=side.kind == GEMINGA
+        side.new_folder("cluster"), 1, lean=False, ours=int(side.kind == GEMINGA)
     ) as cluster:
         settle(side.seconds(10, 1))
         return {"rss_mb": status_bytes(_bookies(cluster)[0], "VmRSS") / MB}
@@ -96,7 +96,9 @@ def _running(
 ) -> Iterator[tuple[Cluster, ServerProcess]]:
     side.stop()
     folder = side.new_folder("cluster")
-    with running_cluster(folder, count, lean=False, ours=bookies == GEMINGA) as cluster:
+    with running_cluster(
+        folder, count, lean=False, ours=count if bookies == GEMINGA else 0
+    ) as cluster:
         server = cluster.start_ours() if brokers == GEMINGA else cluster.start_apache()
         try:
             yield cluster, server

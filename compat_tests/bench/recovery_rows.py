@@ -80,7 +80,9 @@ def re_replication(side: Side) -> Mapping[str, float]:
 def _bookies(side: Side, count: int, kind: str) -> Iterator[Cluster]:
     side.stop()
     folder = side.new_folder("cluster")
-    with running_cluster(folder, count, lean=False, ours=kind == GEMINGA) as cluster:
+    with running_cluster(
+        folder, count, lean=False, ours=count if kind == GEMINGA else 0
+    ) as cluster:
         yield cluster
     side.forget("cluster")
 
