@@ -155,3 +155,9 @@ def test_places_are_where_the_table_says(question: str, file: str, name: str) ->
         assert part in names, f"{question}: {path} defines no {name}"
         scope = names[part]
     assert text_of(path)
+
+
+def test_decisions_have_numbers_of_their_own() -> None:
+    files = sorted(path.name for path in (ROOT / "docs" / "decisions").glob("*.md"))
+    numbers = [int(name[:4]) for name in files if name[:4].isdigit()]
+    assert numbers == [*range(1, len(numbers) + 1)]

@@ -1,4 +1,4 @@
-"""Which metrics a bookie tells, under BookKeeper's names (spec BK-13; docs/decisions/0032)."""
+"""Which metrics a bookie tells, under BookKeeper's names (spec BK-13; docs/decisions/0033)."""
 
 from __future__ import annotations
 

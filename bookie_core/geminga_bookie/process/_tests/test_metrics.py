@@ -34,7 +34,7 @@ from geminga_bookie.wire.session_limits import Shared
 APACHES = Path(__file__).with_name("apache_metrics.txt")
 """Names and types of BookKeeper 4.17.2, as its Prometheus provider wrote them after every kind of
 request, with enableStatistics and enableTaskExecutionStats; without those of the Java machine."""
-DECISION = Path(__file__).parents[4] / "docs" / "decisions" / "0032-metrics-of-bookies.md"
+DECISION = Path(__file__).parents[4] / "docs" / "decisions" / "0033-metrics-of-bookies.md"
 
 
 class Served:
