@@ -18,6 +18,7 @@ from geminga_broker.cluster.lookup import Addresses
 from geminga_broker.cluster.registration import BROKERS_PATH, registered
 from geminga_broker.config import ClusterBrokerConfig, ClusterConfig
 from geminga_broker.log.factory import ManagedLedgerFactory
+from geminga_broker.log.unnamed import ledger_owner
 from geminga_broker.process import Running, addresses_of, log_options, serving, web_sockets
 from geminga_broker.service import BrokerService, open_service
 from geminga_protocol.bookkeeper import paths
@@ -185,6 +186,7 @@ async def _open_broker(
             nursery=nursery,
             options=chosen.client(),
             describe=BookieAffinity(store).of_ledger,
+            owner=await ledger_owner(store),
         )
         async with (
             ManagedLedgerFactory(client, store, log_options(config)) as logs,

@@ -34,7 +34,8 @@ class BookkeeperClient:
     MetadataError.
 
     A nursery is for the replacement of bookies that fail while their ledger is written; without
-    one, such a bookie ends its ledger. `describe` may add custom metadata to new ledgers.
+    one, such a bookie ends its ledger. `describe` may add custom metadata to new ledgers. `owner`
+    is the id of whose metadata name the ledgers; it is needed where others use the bookies too.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class BookkeeperClient:
         nursery: trio.Nursery | None = None,
         options: ClientOptions | None = None,
         describe: Describe | None = None,
+        owner: str = "",
         now_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         self._bookies = bookies
@@ -53,7 +55,7 @@ class BookkeeperClient:
         self._describe = describe
         self._store = LedgerMetadataStore(store)
         self._now_ms = now_ms
-        self.unnamed = UnnamedLedgers(store, self._store.delete)
+        self.unnamed = UnnamedLedgers(store, self._store.delete, owner)
         """Ledgers made by `create` with `unnamed` that no owner has named yet."""
         self._digests: dict[tuple[int, bytes], Digest] = {}
         self.delete = self._store.delete
@@ -71,7 +73,7 @@ class BookkeeperClient:
             custom = {**options.custom_metadata, **await self._describe(options.custom_metadata)}
             options = replace(options, custom_metadata=custom)
         for _ in range(_ID_ATTEMPTS_MAX):
-            ledger_id = await self._store.next_ledger_id(unnamed=unnamed)
+            ledger_id = await self._store.next_ledger_id(self.unnamed.note if unnamed else b"")
             try:
                 known = await self._store.create(self._new_metadata(ledger_id, options))
             except BookkeeperError as error:

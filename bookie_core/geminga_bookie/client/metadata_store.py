@@ -20,9 +20,6 @@ from geminga_runtime.metadata.api import (
     NoNode,
 )
 
-UNNAMED = b"geminga: unnamed"
-"""Value of the nodes of new ids that stay until their ledgers are named (see `unnamed`)."""
-
 
 @dataclass(frozen=True, slots=True)
 class VersionedMetadata:
@@ -57,18 +54,18 @@ class LedgerMetadataStore:
                 self._layout = layout
         return paths.ledger(ledger_id, layout)
 
-    async def next_ledger_id(self, *, unnamed: bool = False) -> int:
-        """A new id: the number of a sequential node (ZkLedgerIdGenerator). With `unnamed` the node
+    async def next_ledger_id(self, note: bytes = b"") -> int:
+        """A new id: the number of a sequential node (ZkLedgerIdGenerator). With a note the node
         stays, for `UnnamedLedgers`.
         """
         path, _ = await self._store.put(
             paths.id_generator(),
-            UNNAMED if unnamed else b"",
+            note,
             MUST_NOT_EXIST,
-            epoch=None if unnamed else self._store.session.epoch,
+            epoch=None if note else self._store.session.epoch,
             sequential=True,
         )
-        if not unnamed:
+        if not note:
             await self._store.delete(path)
         return int(path.rpartition("-")[2])
 

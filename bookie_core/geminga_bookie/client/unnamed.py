@@ -15,10 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from geminga_bookie.client.metadata_store import UNNAMED
 from geminga_bookie.errors import MetadataConflict
 from geminga_protocol.bookkeeper import paths
 from geminga_runtime.metadata.api import BadVersion, MetadataStore, NoNode
+
+UNNAMED = b"geminga: unnamed"
+"""Value of the nodes of new ids that stay until their ledgers are named, if all ledgers are of one
+owner; with several ones the owner's id follows.
+"""
 
 _MADE = 0
 """Version of the node that its maker knows."""
@@ -30,7 +34,11 @@ NOTES_LOOKED_AT_MAX = 10_000
 class UnnamedLedgers:
     """Notes of ledgers on their way to a name. All methods raise MetadataError."""
 
-    def __init__(self, store: MetadataStore, delete: Callable[[int], Awaitable[None]]) -> None:
+    def __init__(
+        self, store: MetadataStore, delete: Callable[[int], Awaitable[None]], owner: str = ""
+    ) -> None:
+        """`owner` tells ledgers whose names stand in one metadata store from those of others."""
+        self.note = UNNAMED + f" {owner}".rstrip().encode()
         self._store = store
         self._delete = delete
 
@@ -56,7 +64,9 @@ class UnnamedLedgers:
             pass
 
     async def old(self, made_before_ms: int) -> list[tuple[int, int]]:
-        """Id and version of each note made before then, at most `NOTES_LOOKED_AT_MAX`."""
+        """Id and version of each of the owner's notes made before then, among the first
+        `NOTES_LOOKED_AT_MAX` ones.
+        """
         directory, _, prefix = paths.id_generator().rpartition("/")
         found: list[tuple[int, int]] = []
         for name in list(await self._store.children(directory))[:NOTES_LOOKED_AT_MAX]:
@@ -64,8 +74,8 @@ class UnnamedLedgers:
             if number == name or not number.isdecimal():
                 continue
             node = await self._store.get(f"{directory}/{name}")
-            if node is None or node.value != UNNAMED:
-                continue  # of Apache's client, which deletes it itself
+            if node is None or node.value != self.note:
+                continue  # another owner's, or of Apache's client, which deletes it itself
             if node.stat.ctime_ms < made_before_ms:
                 found.append((int(number), node.stat.version))
         return found
@@ -73,7 +83,7 @@ class UnnamedLedgers:
     async def claim(self, ledger_id: int, version: int) -> bool:
         """Keep the maker from using the ledger. False if the note has changed or is gone."""
         try:
-            await self._store.put(_path(ledger_id), UNNAMED, version)
+            await self._store.put(_path(ledger_id), self.note, version)
         except (BadVersion, NoNode):
             return False
         return True

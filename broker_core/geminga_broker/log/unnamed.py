@@ -6,6 +6,7 @@ A ledger's custom metadata say whose it is, and the owner's node says whether it
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Awaitable, Callable, Mapping
 
 from geminga_bookie.client import BookkeeperClient
@@ -16,7 +17,7 @@ from geminga_broker.log.options import COMPONENT, CURSOR_NAME, LOG_NAME
 from geminga_broker.log.reserved_cursors import COMPACTION
 from geminga_protocol.managed_ledger import decode_ledger_info
 from geminga_protocol.topic_name import TopicName
-from geminga_runtime.metadata.api import MetadataStore
+from geminga_runtime.metadata.api import MUST_NOT_EXIST, BadVersion, MetadataStore
 
 _log = logging.getLogger(__name__)
 
@@ -30,8 +31,27 @@ COMPACTED_TOPIC = "pulsar/compactedTopic"
 _CURRENT = "/geminga/ledger-cleaning"
 """Written before owners' nodes are read, so that ZooKeeper answers with their newest values."""
 
+_OWNER = "/geminga/ledger-owner"
+
 IsNamed = Callable[[int, Mapping[str, bytes]], Awaitable[bool]]
 """Gets a ledger's id and custom metadata; returns whether its owner's metadata name it."""
+
+
+async def ledger_owner(store: MetadataStore) -> str:
+    """The id of the metadata that name ledgers here, made when it is first asked for.
+
+    Several clusters may share their bookies, each with metadata of its own: what one doesn't name
+    another one may. Raises MetadataError.
+    """
+    node = await store.get(_OWNER)
+    if node is None:
+        made = uuid.uuid4().hex
+        try:
+            await store.put(_OWNER, made.encode(), MUST_NOT_EXIST)
+        except BadVersion:
+            return await ledger_owner(store)
+        return made
+    return node.value.decode("ascii", "replace")
 
 
 async def clean(

@@ -8,7 +8,7 @@ import trio
 from geminga_bookie.client import BookkeeperClient
 from geminga_bookie.client.api import LedgerOptions
 from geminga_bookie.client.directory import KnownBookies
-from geminga_bookie.client.metadata_store import UNNAMED
+from geminga_bookie.client.unnamed import UNNAMED
 from geminga_bookie.errors import MetadataConflict, NotEnoughBookies
 from geminga_bookie.memory import MemoryBookie
 from geminga_protocol.bookkeeper import paths
