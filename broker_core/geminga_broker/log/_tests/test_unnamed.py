@@ -23,7 +23,7 @@ OF_A_CURSOR = {
 
 @pytest.mark.parametrize("is_shared", [True, False])
 async def test_another_cluster_s_ledgers_are_left_alone(is_shared: bool) -> None:
-    """A broker is killed after its cursor's node names a ledger, before the note of that is gone."""
+    """A broker is killed between naming a ledger and deleting the note of it."""
     ledgers, bookie = MemoryMetadataStore(), MemoryBookie()
     own = MemoryMetadataStore()
     other = MemoryMetadataStore() if is_shared else own
