@@ -16,6 +16,7 @@ APACHE = "Apache Pulsar"
 BOOKIE = "Apache BookKeeper"
 SPARK = "Spark"
 ZOOKEEPER = "Apache ZooKeeper"
+LINKS = "A network of namespaces"
 
 REQUIRED = "GEMINGA_REQUIRE_PEERS"
 """The environment variable by which software of others that is missing fails the tests."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from compat_tests.apache.jars import java_command
+from compat_tests.apache.links import LOOPBACK, Place
 from compat_tests.apache.zookeeper import ZooKeeperServer, start_zookeeper
 from compat_tests.processes import free_port, spawn, wait_until
 from geminga_broker.cli_cluster import initialize_cluster_metadata
@@ -127,9 +128,9 @@ def start_bookie(folder: Path, settings: Mapping[str, str] | None = None) -> Apa
     return bookie
 
 
-def start_metadata(folder: Path) -> ZooKeeperServer:
+def start_metadata(folder: Path, place: Place = LOOPBACK) -> ZooKeeperServer:
     """A ZooKeeper with what a bookie expects in it. Raises PeerMissing, StartError."""
-    zookeeper = start_zookeeper(folder)
+    zookeeper = start_zookeeper(folder, place)
     try:
         _prepare(zookeeper)
     except BaseException:
@@ -154,7 +155,7 @@ def launch_bookie(
         **_SETTINGS,
         **({} if lean else _CACHES),
         "bookiePort": str(port),
-        "metadataServiceUri": f"zk+hierarchical://127.0.0.1:{zookeeper.port}/ledgers",
+        "metadataServiceUri": f"zk+hierarchical://{zookeeper.address}/ledgers",
         "journalDirectories": str(folder / "journal"),
         "ledgerDirectories": str(folder / "entries"),
         **(settings or {}),

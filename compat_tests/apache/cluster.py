@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from compat_tests.apache.bookie import ApacheBookie, launch_bookie, start_metadata
+from compat_tests.apache.links import LOOPBACK, Links, Place
 from compat_tests.apache.our_bookie import OurBookie
 from compat_tests.apache.server import start_apache_broker
 from compat_tests.apache.zookeeper import ZooKeeperServer
@@ -37,11 +38,14 @@ class Cluster:
     bookies: list[ApacheBookie | OurBookie] = field(default_factory=list)
     ports: tuple[int, int] = field(default_factory=lambda: (free_port(), free_port()))
     starts: int = 0
+    place: Place = LOOPBACK
+    """Of the next broker."""
+    links: Links | None = None
 
     @property
     def url(self) -> str:
         """The brokers' URL."""
-        return f"pulsar://127.0.0.1:{self.ports[0]}"
+        return f"pulsar://{self.place.host}:{self.ports[0]}"
 
     def command(self, folder: Path, settings: Mapping[str, str], *options: str) -> list[str]:
         """Starts our broker."""
@@ -49,9 +53,10 @@ class Cluster:
         every = {**SIZES, "metadataStoreUrl": self.zookeeper.url, "clusterName": "c1", **settings}
         config.write_text("".join(f"{key}={value}\n" for key, value in every.items()))
         return [
+            *self.place.enter,
             *(sys.executable, "-m", "geminga.cli", "broker", "--config", str(config)),
             *("--broker-port", str(self.ports[0]), "--web-port", str(self.ports[1])),
-            *("--advertised-address", "127.0.0.1", *options),
+            *("--advertised-address", self.place.host, *options),
         ]
 
     def refusal(self, *options: str, settings: Mapping[str, str] | None = None) -> str:
@@ -66,7 +71,7 @@ class Cluster:
         folder = self._new_folder()
         log = folder / "log"
         process = spawn(self.command(folder, settings or {}), log_path=log, cwd=ROOT)
-        web_url = f"http://127.0.0.1:{self.ports[1]}"
+        web_url = f"http://{self.place.host}:{self.ports[1]}"
         server = ServerProcess("geminga", process, self.url, web_url, folder, log)
         try:
             wait_until(lambda: b"ready in" in log.read_bytes(), process, log, timeout_s=START_S)
@@ -84,6 +89,7 @@ class Cluster:
             broker_port=self.ports[0],
             web_port=self.ports[1],
             lean=self.lean,
+            place=self.place,
         )
 
     def _new_folder(self) -> Path:
@@ -95,17 +101,30 @@ class Cluster:
 
 @contextmanager
 def running_cluster(
-    folder: Path, bookies: int, *, lean: bool = True, ours: int = 0
+    folder: Path,
+    bookies: int,
+    *,
+    lean: bool = True,
+    ours: int = 0,
+    links: Links | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[Cluster]:
     """So many bookies, of which so many, the first, are ours and the others Apache's; all are
-    killed at the end. Raises PeerMissing, StartError.
+    killed at the end. With links each part has its own place: "zookeeper", "bookie-0" (ours only),
+    "broker". Raises PeerMissing, StartError.
     """
-    found = Cluster(folder, start_metadata(folder / "zookeeper"), lean)
+
+    def place(name: str) -> Place:
+        return links.place(name) if links else LOOPBACK
+
+    zookeeper = start_metadata(folder / "zookeeper", place("zookeeper"))
+    found = Cluster(folder, zookeeper, lean, place=place("broker"), links=links)
     try:
         for number in range(bookies):
             home = folder / f"bookie-{number}"
             if number < ours:
-                bookie = OurBookie(home, found.zookeeper, {} if lean else _AT_WORK)
+                every = {**({} if lean else _AT_WORK), **(settings or {})}
+                bookie = OurBookie(home, zookeeper, every, place=place(f"bookie-{number}"))
                 bookie.start()
                 found.bookies.append(bookie)
             else:

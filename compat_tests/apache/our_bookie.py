@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from compat_tests.apache.bookie import FRAME_BYTES_MAX
+from compat_tests.apache.links import LOOPBACK, Place
 from compat_tests.apache.zookeeper import ZooKeeperServer
 from compat_tests.processes import ROOT, free_port, spawn, wait_until
 
 START_S = 60.0
 _SETTINGS = {
-    "advertisedAddress": "127.0.0.1",
     "nettyMaxFrameSizeBytes": str(FRAME_BYTES_MAX),
     "diskUsageThreshold": "1",
     "zkTimeout": "5000",
@@ -33,13 +33,14 @@ class OurBookie:
     zookeeper: ZooKeeperServer
     settings: Mapping[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
+    place: Place = LOOPBACK
     process: subprocess.Popen[bytes] | None = None
     starts: int = 0
 
     @property
     def bookie_id(self) -> str:
         """Its id in ledger metadata."""
-        return self.settings.get("bookieId") or f"127.0.0.1:{self.port}"
+        return self.settings.get("bookieId") or f"{self.place.host}:{self.port}"
 
     @property
     def pid(self) -> int:
@@ -72,8 +73,9 @@ class OurBookie:
         self.folder.mkdir(parents=True, exist_ok=True)
         every = {
             **_SETTINGS,
+            "advertisedAddress": self.place.host,
             "bookiePort": str(self.port),
-            "metadataServiceUri": f"zk+hierarchical://127.0.0.1:{self.zookeeper.port}/ledgers",
+            "metadataServiceUri": f"zk+hierarchical://{self.zookeeper.address}/ledgers",
             "journalDirectories": str(self.journal),
             "ledgerDirectories": str(self.entries),
             **self.settings,
@@ -81,12 +83,12 @@ class OurBookie:
         self.config.write_text("".join(f"{key}={value}\n" for key, value in every.items()))
         self.starts += 1
         command = [sys.executable, "-m", "geminga.cli", "bookie", "--config", str(self.config)]
-        self.process = spawn(command, log_path=self.log, cwd=ROOT)
+        self.process = spawn([*self.place.enter, *command], log_path=self.log, cwd=ROOT)
 
     def wait(self) -> None:
         """Until it says that it serves. Raises StartError."""
         assert self.process is not None
-        ready = f"bookie://127.0.0.1:{self.port} data=".encode()
+        ready = f"bookie://{self.place.host}:{self.port} data=".encode()
         wait_until(
             lambda: ready in self.log.read_bytes(), self.process, self.log, timeout_s=START_S
         )

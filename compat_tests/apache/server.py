@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from compat_tests.apache.jars import java_command
+from compat_tests.apache.links import LOOPBACK, Place
 from compat_tests.processes import ServerProcess, free_port, spawn, wait_until
 
 _SETTINGS = {
@@ -81,6 +82,7 @@ def start_apache_broker(
     web_port: int = 0,
     timeout_s: float = 120.0,
     lean: bool = True,
+    place: Place = LOOPBACK,
 ) -> ServerProcess:
     """Start Apache's broker of cluster "c1" on a metadata store (`zk:...`) that is prepared, and on
     the bookies that are registered there; wait until it is healthy. Raises PeerMissing, StartError.
@@ -90,8 +92,8 @@ def start_apache_broker(
     every = {
         "metadataStoreUrl": metadata_url,
         "configurationMetadataStoreUrl": metadata_url,
-        "bindAddress": "127.0.0.1",
-        "advertisedAddress": "127.0.0.1",
+        "bindAddress": place.host,
+        "advertisedAddress": place.host,
         "clusterName": "c1",
         "allowAutoTopicCreationType": "non-partitioned",
         "loadBalancerEnabled": "false",
@@ -106,12 +108,14 @@ def start_apache_broker(
     command = java_command("org.apache.pulsar.PulsarBrokerStarter", arguments, heap_mb=heap_mb)
     if lean:
         command.insert(1, "-XX:TieredStopAtLevel=1")  # it starts sooner
-    server = _spawned(command, work_dir, broker_port, web_port)
+    server = _spawned(command, work_dir, broker_port, web_port, place)
     _wait_healthy(server, timeout_s)
     return server
 
 
-def _spawned(command: list[str], work_dir: Path, broker_port: int, web_port: int) -> ServerProcess:
+def _spawned(
+    command: list[str], work_dir: Path, broker_port: int, web_port: int, place: Place = LOOPBACK
+) -> ServerProcess:
     command[1:1] = [
         f"-Dbookkeeper.metadata.{side}.drivers={_DRIVERS}{side.capitalize()}Driver"
         for side in ("bookie", "client")
@@ -119,9 +123,9 @@ def _spawned(command: list[str], work_dir: Path, broker_port: int, web_port: int
     log_path = work_dir / "apache.log"
     return ServerProcess(
         kind="apache",
-        process=spawn(command, log_path=log_path, cwd=work_dir),
-        service_url=f"pulsar://127.0.0.1:{broker_port}",
-        web_url=f"http://127.0.0.1:{web_port}",
+        process=spawn([*place.enter, *command], log_path=log_path, cwd=work_dir),
+        service_url=f"pulsar://{place.host}:{broker_port}",
+        web_url=f"http://{place.host}:{web_port}",
         data_dir=work_dir,
         log_path=log_path,
     )

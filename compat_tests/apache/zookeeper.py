@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compat_tests.apache.jars import java_command
+from compat_tests.apache.links import LOOPBACK, Place
 from compat_tests.processes import StartError, free_port, spawn, wait_until
 
 TICK_MS = 100
@@ -27,15 +28,21 @@ class ZooKeeperServer:
     folder: Path
     port: int
     process: subprocess.Popen[bytes]
+    place: Place = LOOPBACK
+
+    @property
+    def address(self) -> str:
+        """Host and port."""
+        return f"{self.place.host}:{self.port}"
 
     @property
     def url(self) -> str:
         """The metadata store's URL, without a chroot."""
-        return f"zk:127.0.0.1:{self.port}"
+        return f"zk:{self.address}"
 
     def start(self) -> None:
         """Start it again, on the same port and data."""
-        self.process = _spawn(self.folder)
+        self.process = _spawn(self.folder, self.place)
         self._wait_ready()
 
     def _wait_ready(self) -> None:
@@ -48,7 +55,7 @@ class ZooKeeperServer:
     def is_serving(self) -> bool:
         """Whether it says that it is."""
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
+            with socket.create_connection((self.place.host, self.port), timeout=5) as connection:
                 connection.sendall(b"isro")
                 return connection.recv(16) == b"rw"
         except OSError:
@@ -77,7 +84,7 @@ class ZooKeeperServer:
         self.process.wait()
 
 
-def start_zookeeper(folder: Path) -> ZooKeeperServer:
+def start_zookeeper(folder: Path, place: Place = LOOPBACK) -> ZooKeeperServer:
     """Start one on an empty folder, wait until it serves. Raises PeerMissing, StartError."""
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
@@ -85,7 +92,7 @@ def start_zookeeper(folder: Path) -> ZooKeeperServer:
         "tickTime": TICK_MS,
         "dataDir": folder / "data",
         "clientPort": port,
-        "clientPortAddress": "127.0.0.1",
+        "clientPortAddress": place.host,
         "maxSessionTimeout": 600 * TICK_MS,
         "maxClientCnxns": 0,
         "admin.enableServer": "false",
@@ -93,14 +100,14 @@ def start_zookeeper(folder: Path) -> ZooKeeperServer:
     }
     text = "".join(f"{key}={value}\n" for key, value in settings.items())
     (folder / "zoo.cfg").write_text(text)
-    server = ZooKeeperServer(folder, port, _spawn(folder))
+    server = ZooKeeperServer(folder, port, _spawn(folder, place), place)
     server._wait_ready()
     return server
 
 
-def _spawn(folder: Path) -> subprocess.Popen[bytes]:
+def _spawn(folder: Path, place: Place) -> subprocess.Popen[bytes]:
     command = java_command(_MAIN, [str(folder / "zoo.cfg")], heap_mb=256)
     flags = ("-Dzookeeper.forceSync=no", "-XX:TieredStopAtLevel=1", "-Djute.maxbuffer=1048575")
     at = command.index("-cp")
     command[at:at] = flags
-    return spawn(command, log_path=folder / "log", cwd=folder)
+    return spawn([*place.enter, *command], log_path=folder / "log", cwd=folder)
