@@ -4,7 +4,8 @@ BK-08): keys of Apache's `bookkeeper.conf`.
 
 from __future__ import annotations
 
-import getpass
+import os
+import pwd
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
@@ -29,8 +30,17 @@ class SecurityConfig:
     def check_user(self) -> None:
         """Raises ConfigError if this user may not start a bookie."""
         users = listed(self.users)
-        if users and (user := getpass.getuser()) not in users:
+        if users and (user := _user()) not in users:
             raise ConfigError(f"permittedStartupUsers: user {user!r} is not one of them")
+
+
+def _user() -> str:
+    """Who runs the process. Environment variables don't matter: whoever starts it sets them."""
+    user_id = os.geteuid()
+    try:
+        return pwd.getpwuid(user_id).pw_name
+    except KeyError:  # as in a container
+        return f"of id {user_id}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from functools import partial
+from typing import TypeVar
 
 import trio
 
@@ -12,6 +14,7 @@ from geminga_bookie.wire.auth import (
     PAYLOAD_BYTES_MAX,
     AuthFailed,
     ClientAuth,
+    ClientExchange,
 )
 from geminga_bookie.wire.options import RemoteOptions
 from geminga_protocol.bookkeeper import v3
@@ -27,6 +30,8 @@ from geminga_protocol.pb.bookkeeper_protocol_pb2 import (
 from geminga_runtime.connect import connect
 from geminga_runtime.errors import TlsFailed
 from geminga_runtime.stream import FramedStream
+
+T = TypeVar("T")
 
 _ANSWER_BYTES_MAX = 1024
 
@@ -80,9 +85,9 @@ async def authenticate(auth: ClientAuth, stream: trio.abc.Stream) -> None:
     """Exchange authentication messages (Apache's AuthHandler.ClientSideHandler). Raises OSError if
     the bookie refuses.
     """
-    exchange = auth.begin()
     try:
-        payload: bytes | None = await exchange.first()
+        exchange = await _of_plugin(_begun(auth))
+        payload: bytes | None = await _of_plugin(exchange.first())
         for txn in range(MESSAGES_MAX):
             if payload is None:
                 return
@@ -95,10 +100,26 @@ async def authenticate(auth: ClientAuth, stream: trio.abc.Stream) -> None:
                 return
             if answer.authPluginName != auth.plugin_name:
                 raise AuthFailed(f"the bookie speaks {answer.authPluginName[:100]!r}")
-            payload = await exchange.process(answer.payload)
+            payload = await _of_plugin(exchange.process(answer.payload))
     except (AuthFailed, WireError) as error:
         raise PermissionError(f"authentication failed: {error}") from None
     raise PermissionError("authentication failed: it has no end")
+
+
+async def _begun(auth: ClientAuth) -> ClientExchange:
+    return auth.begin()
+
+
+async def _of_plugin(step: Awaitable[T]) -> T:
+    """What a plug-in returns. Raises AuthFailed instead of its errors: they fail this connection
+    only, and their texts may hold the bookie's data.
+    """
+    try:
+        return await step
+    except AuthFailed:
+        raise
+    except Exception as error:
+        raise AuthFailed(f"{type(error).__name__} in the plug-in") from error
 
 
 async def _auth_answer(stream: trio.abc.Stream) -> AuthMessage:

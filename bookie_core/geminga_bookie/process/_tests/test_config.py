@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
+import os
+import pwd
 import logging
 import re
 import socket
@@ -85,7 +86,7 @@ def test_authentication() -> None:
         bookieAuthProviderFactoryClass=TLS_ROLES,
         authorizedRoles="writer, reader",
         clientAuthProviderFactoryClass=f"{plugin}:client",
-        permittedStartupUsers=f"x,{getpass.getuser()}",
+        permittedStartupUsers=f"x,{pwd.getpwuid(os.geteuid()).pw_name}",
     )
     found.security.check_user()
     assert isinstance(found.server_options("h").auth, TlsRoles)
@@ -95,6 +96,12 @@ def test_authentication() -> None:
     usual = config()
     usual.security.check_user()
     assert (usual.server_options("h").auth, usual.remote_options().auth) == (None, None)
+
+
+def test_the_environment_doesn_t_tell_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "somebody")
+    with pytest.raises(ConfigError, match="^permittedStartupUsers: user "):
+        config(permittedStartupUsers="somebody").security.check_user()
 
 
 def test_bounds_over_all_connections() -> None:

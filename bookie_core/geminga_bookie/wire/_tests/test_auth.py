@@ -264,7 +264,13 @@ class TestOurClient:
 
     @pytest.mark.parametrize(
         ("name", "payload", "why"),
-        [(NAME, b"?", "something else"), ("Other", b"ok 3", "'Other'"), (NAME, b"ok 1", "no end")],
+        [
+            (NAME, b"?", "something else"),
+            ("Other", b"ok 3", "'Other'"),
+            (NAME, b"ok 1", "no end"),
+            # The plug-in expects a number there.
+            (NAME, b"ok three", "ValueError in the plug-in"),
+        ],
     )
     async def test_a_bookie_that_says_other_things(
         self, name: str, payload: bytes, why: str
