@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pwd
-import logging
 import re
 import socket
 from pathlib import Path
@@ -100,7 +100,7 @@ def test_authentication() -> None:
 
 def test_the_environment_doesn_t_tell_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGNAME", "somebody")
-    with pytest.raises(ConfigError, match="^permittedStartupUsers: user "):
+    with pytest.raises(ConfigError, match=r"^permittedStartupUsers: user "):
         config(permittedStartupUsers="somebody").security.check_user()
 
 
