@@ -90,24 +90,27 @@ class Doubts:
             self._bookie.checkpointer.seal()
 
     async def end(self) -> bool:
-        """Nothing is in doubt any more; False if a known ledger still is.
+        """Nothing is in doubt any more; False if a known ledger still is. Until it returns True
+        unknown ledgers may be forgotten ones.
 
         The records are on disk before `limbo` is removed: a lost index is rebuilt with all ledgers
         in doubt as long as that stands.
         """
-        self._table.is_in_limbo = False
-        if await self.ledgers():
-            return False
-        await self._bookie.checkpointer.checkpoint()
+        self._table.is_in_limbo, is_ended = False, False
+        try:
+            if not await self.ledgers():
+                await self._bookie.checkpointer.checkpoint()
+                await self._storage.workers.run(self._remove_limbo)
+                is_ended = True
+        finally:
+            self._table.is_in_limbo = not is_ended
+        return is_ended
+
+    def _remove_limbo(self) -> None:
         disk = self._storage.disk
-
-        def remove() -> None:
-            for directory in self._storage.journal_dirs:
-                disk.remove(directory / LIMBO_NAME)
-                disk.sync_directory(directory)
-
-        await self._storage.workers.run(remove)
-        return True
+        for directory in self._storage.journal_dirs:
+            disk.remove(directory / LIMBO_NAME)
+            disk.sync_directory(directory)
 
 
 def without(runs: Iterable[_Run], held: Sequence[_Run]) -> Iterator[_Run]:

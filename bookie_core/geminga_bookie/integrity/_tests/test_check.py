@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
+from pathlib import Path
 
 import pytest
 import trio
@@ -117,7 +118,7 @@ CANARIES: dict[str, Canary] = {
     ),
     "ended while a ledger is in doubt": _all_of(
         partial(planted, DataCheck.check, "if left or not is_quiet:", "if not is_quiet:"),
-        partial(planted, Doubts.end, "if await self.ledgers():", "if False:"),
+        partial(planted, Doubts.end, "if not await self.ledgers():", "if True:"),
     ),
     "not recovered": partial(
         planted, DataCheck._heal, "if own in open_ensemble(metadata):", "if 0:"
@@ -195,6 +196,29 @@ async def test_ledgers_that_are_not_its_own(autojump_clock: object) -> None:
         with pytest.raises(NoSuchLedger):
             await bookie.read(12345, 0, entries_max=1, bytes_max=1)
         assert await world.lacks(bookie, written) == []
+
+
+async def test_an_end_that_fails_is_tried_again(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the next start is in doubt again, and again."""
+    world = World(SimDisk(3))
+    await world.lose()
+    limbo = SYNCED.journal_dirs[0] / LIMBO_NAME
+    remove, failures = world.disk.remove, [OSError("a full disk")]
+
+    def failing(path: Path) -> None:
+        if path == limbo and failures:
+            raise failures.pop()
+        remove(path)
+
+    monkeypatch.setattr(world.disk, "remove", failing)
+    async with world.living() as bookie:
+        with logged_errors():
+            await world.check(bookie).run()
+        assert not failures
+        assert limbo.name not in world.disk.names(limbo.parent)
+        assert not bookie.storage.table.is_in_limbo
 
 
 RUNS = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 9)), max_size=12)
