@@ -124,17 +124,17 @@ class ManagedLedgerFactory:
         """
         for name in await begun_deletions(self._store):
             catalog = LogCatalog(self._store, name)
-            await catalog.load()
-            if self.eraser.is_busy(name):
-                continue
             try:
+                await catalog.load()
+                if self.eraser.is_busy(name):
+                    continue
                 if catalog.is_deleted:
                     await self.open(name, create=False)
                 await catalog.forget_deletion()
             except LogNotFound:
                 continue
-            except (LogError, MetadataError) as error:
-                # Even with a full disk the broker starts, and serves reads.
+            except (LogError, MetadataError, RemoteProtocolError) as error:
+                # Even with a full disk, or an invalid record, the broker starts and serves reads.
                 _log.warning("log=%s: its deletion can't be finished yet: %s", name, error)
 
     async def exists(self, name: str) -> bool:

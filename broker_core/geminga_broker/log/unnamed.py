@@ -15,6 +15,7 @@ from geminga_broker.log.catalog import ROOT
 from geminga_broker.log.cursor_store import CursorKey, ledgers_of_cursor
 from geminga_broker.log.options import COMPONENT, CURSOR_NAME, LOG_NAME
 from geminga_broker.log.reserved_cursors import COMPACTION
+from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.managed_ledger import decode_ledger_info
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.metadata.api import MUST_NOT_EXIST, BadVersion, MetadataStore
@@ -23,6 +24,9 @@ _log = logging.getLogger(__name__)
 
 UNNAMED_S_MAX = 300.0
 """A ledger that is still unnamed after this time has no maker any more; making takes seconds."""
+
+LINES_MAX = 20
+"""Ledgers that one cleaning names in the log because of records that can't be decoded."""
 
 COMPACTED = b"compacted-ledger"
 """Component of compacted ledgers, whose topic is in `COMPACTED_TOPIC`."""
@@ -60,27 +64,46 @@ async def clean(
     owners: Mapping[bytes, IsNamed],
     made_before_ms: int,
 ) -> list[int]:
-    """Delete ledgers of these components that crashes left unnamed; returns their ids. Idempotent.
-    Raises MetadataError, and what `owners` raise.
+    """Delete ledgers of these components that crashes left unnamed; returns their ids. One whose
+    own or whose owner's record can't be decoded stays. Idempotent. Raises MetadataError, and what
+    else `owners` raise.
     """
     deleted: list[int] = []
+    invalid = 0
     for ledger_id, version in await client.unnamed.old(made_before_ms):
         try:
-            about = (await client.metadata(ledger_id)).custom_metadata
-        except NoSuchLedger:
-            await client.unnamed.forget(ledger_id)  # noqa: ASYNC120
-            continue
-        is_named = owners.get(about.get(COMPONENT, b""))
-        if is_named is None or not await client.unnamed.claim(ledger_id, version):
-            continue
-        await store.put(_CURRENT, b"")
-        if await is_named(ledger_id, about):
-            await client.unnamed.forget(ledger_id)
-        else:
-            await client.unnamed.abandon(ledger_id)
-            deleted.append(ledger_id)
-            _log.info("unnamed ledger %d deleted: %s", ledger_id, _text(about))
+            if await _clean_one(client, store, owners, ledger_id, version):
+                deleted.append(ledger_id)
+        except RemoteProtocolError as error:
+            invalid += 1
+            if invalid <= LINES_MAX:
+                _log.warning("unnamed ledger %d can't be deleted: %s", ledger_id, error)
     return deleted
+
+
+async def _clean_one(
+    client: BookkeeperClient,
+    store: MetadataStore,
+    owners: Mapping[bytes, IsNamed],
+    ledger_id: int,
+    version: int,
+) -> bool:
+    """Whether it was deleted."""
+    try:
+        about = (await client.metadata(ledger_id)).custom_metadata
+    except NoSuchLedger:
+        await client.unnamed.forget(ledger_id)  # noqa: ASYNC120
+        return False
+    is_named = owners.get(about.get(COMPONENT, b""))
+    if is_named is None or not await client.unnamed.claim(ledger_id, version):
+        return False
+    await store.put(_CURRENT, b"")
+    if await is_named(ledger_id, about):
+        await client.unnamed.forget(ledger_id)
+        return False
+    await client.unnamed.abandon(ledger_id)
+    _log.info("unnamed ledger %d deleted: %s", ledger_id, _text(about))
+    return True
 
 
 def log_ledgers(store: MetadataStore) -> dict[bytes, IsNamed]:

@@ -11,15 +11,18 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from geminga_broker.log import cursor_store, trim
 from geminga_broker.log._tests.leftovers import Trouble, TroubledWorld
-from geminga_broker.log._tests.world import NAME, Answers, drain, message, numbered, publish
+from geminga_broker.log._tests.world import NAME, Answers, World, drain, message, numbered, publish
 from geminga_broker.log.api import Ack, LogError, LogFenced
-from geminga_broker.log.catalog import DELETED_PROPERTY, DELETIONS
+from geminga_broker.log.catalog import DELETED_PROPERTY, DELETIONS, ROOT
 from geminga_broker.log.chain import LedgerInfo
 from geminga_broker.log.cursor import LogCursor
 from geminga_broker.log.cursor_store import CursorKey, CursorStore, ledgers_of_cursor
 from geminga_broker.log.factory import ManagedLedgerFactory
+from geminga_broker.log.options import LogOptions
 from geminga_broker.log.snapshot_log import SnapshotLog
 from geminga_broker.log.topic_log import TopicLog
+from geminga_broker.log.unnamed import clean, log_ledgers
+from geminga_protocol.bookkeeper import paths
 from geminga_protocol.ids import EARLIEST, Position
 from geminga_protocol.pb.managed_ledger_pb2 import PositionInfo
 from geminga_runtime.metadata.api import StoreUnavailable
@@ -292,3 +295,40 @@ async def test_a_long_list_of_ledgers_is_trimmed_part_by_part(
         assert {each async for each in broker.client.ledgers()} == {
             ledger.ledger_id for ledger in log.context.chain
         }
+
+
+OTHER = "public/default/persistent/other"
+
+
+async def test_a_record_that_is_not_valid_stops_no_other_cleaning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World()
+    async with world.broker() as broker:
+        made = [
+            await broker.client.create(LogOptions().durability.ledger_options(name), unnamed=True)
+            for name in (NAME, NAME, OTHER)
+        ]
+        ids = [writer.ledger_id for writer in made]
+        await world.store.put(f"{ROOT}/{NAME}", b"\xff not valid")
+        await world.store.put(paths.ledger(ids[1]), b"not valid")
+        owners = log_ledgers(world.store)
+        assert await clean(broker.client, world.store, owners, 1 << 62) == [ids[2]]
+        assert {each async for each in broker.client.ledgers()} == set(ids[:2])
+    assert [f"ledger {each} can't" in caplog.text for each in ids] == [True, True, False]
+
+
+async def test_a_log_that_is_not_valid_stops_no_start() -> None:
+    """Nor the deletion of another one."""
+    world = TroubledWorld()
+    async with world.broker(world.options) as broker:
+        for name in (NAME, OTHER):
+            catalog = (await broker.open(name)).context.catalog
+            await catalog.note_deletion()
+            catalog.properties[DELETED_PROPERTY] = "true"
+            await catalog.save([])
+    await world.store.put(f"{ROOT}/{NAME}", b"\xff not valid")
+    async with world.broker(world.options) as broker:
+        await broker.finish_deletions()
+        assert not await broker.exists(OTHER)
+        assert len(await world.store.children(DELETIONS)) == 1
