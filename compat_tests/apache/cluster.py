@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -100,6 +100,19 @@ class Cluster:
 
 
 @contextmanager
+def killed_at_end(
+    zookeeper: ZooKeeperServer, bookies: Sequence[ApacheBookie | OurBookie]
+) -> Iterator[None]:
+    """Whatever happens inside; also the bookies that are added meanwhile."""
+    try:
+        yield
+    finally:
+        for bookie in bookies:
+            bookie.kill()
+        zookeeper.kill()
+
+
+@contextmanager
 def running_cluster(
     folder: Path,
     bookies: int,
@@ -119,7 +132,7 @@ def running_cluster(
 
     zookeeper = start_metadata(folder / "zookeeper", place("zookeeper"))
     found = Cluster(folder, zookeeper, lean, place=place("broker"), links=links)
-    try:
+    with killed_at_end(found.zookeeper, found.bookies):
         for number in range(bookies):
             home = folder / f"bookie-{number}"
             if number < ours:
@@ -132,7 +145,3 @@ def running_cluster(
         for bookie in found.bookies:
             bookie.wait()
         yield found
-    finally:
-        for bookie in found.bookies:
-            bookie.kill()
-        found.zookeeper.kill()

@@ -99,6 +99,25 @@ def java_command(main_class: str, arguments: Sequence[str], *, heap_mb: int = 51
     return ["java", *memory, *JAVA_FLAGS, "-cp", class_path(), main_class, *arguments]
 
 
+def run_java(
+    main_class: str,
+    arguments: Sequence[str],
+    *,
+    flags: Sequence[str] = (),
+    heap_mb: int = 128,
+    stdin: str | None = None,
+    timeout_s: float = 300.0,
+) -> str:
+    """What a class with Apache's jars prints; it must end with code 0."""
+    java, *rest = java_command(main_class, arguments, heap_mb=heap_mb)
+    command = [java, *flags, *rest]
+    done = subprocess.run(
+        command, input=stdin, capture_output=True, text=True, check=False, timeout=timeout_s
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 _failures: dict[Path, str] = {}
 """What Maven could not do for this process; empty if it could. Not tried again for each test."""
 

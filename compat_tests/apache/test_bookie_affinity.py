@@ -35,10 +35,8 @@ WAIT_S = 60.0
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with ExitStack() as stack:
-        with skipped_without(ZOOKEEPER):
-            folder = tmp_path_factory.mktemp("affinity")
-            found = stack.enter_context(running_cluster(folder, 3, ours=3))
+    folder = tmp_path_factory.mktemp("affinity")
+    with skipped_without(ZOOKEEPER), running_cluster(folder, 3, ours=3) as found:
         yield found
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 
 import pytest
 import trio
 
 from compat_tests.apache.bookie import ApacheBookie, start_bookie
-from compat_tests.apache.jars import java_command
+from compat_tests.apache.jars import run_java
 from compat_tests.missing import BOOKIE, skipped_without
 from geminga_bookie._tests.support import KEY, Outcomes, packets
 from geminga_bookie.errors import BookieUnavailable, BookkeeperError, UnauthorizedAccess
@@ -37,13 +36,8 @@ def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheBookie]:
 
 def called(port: int, version: str, *flags: str) -> list[str]:
     """What Apache's client prints."""
-    command = java_command(
-        "BookieCalls", ["127.0.0.1", str(port), version, "add:7:0", "read:7:0"], heap_mb=128
-    )
-    command[1:1] = flags
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return [line.split()[1] for line in done.stdout.splitlines()]
+    calls = ["127.0.0.1", str(port), version, "add:7:0", "read:7:0"]
+    return [line.split()[1] for line in run_java("BookieCalls", calls, flags=flags).splitlines()]
 
 
 @pytest.mark.parametrize("version", ["v2", "v3"])

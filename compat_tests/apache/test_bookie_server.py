@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 import trio
 
 from compat_tests.apache.bookie import ApacheBookie, start_bookie
-from compat_tests.apache.jars import java_command
+from compat_tests.apache.jars import run_java
 from compat_tests.missing import BOOKIE, skipped_without
 from geminga_bookie._tests.support import small_options
 from geminga_bookie.inprocess import open_bookie
@@ -36,12 +35,8 @@ def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheBookie]:
 
 def called(port: int, version: str, calls: str) -> list[str]:
     """What Apache's client prints."""
-    command = java_command(
-        "BookieCalls", ["127.0.0.1", str(port), version, *calls.split()], heap_mb=128
-    )
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout.splitlines()
+    arguments = ["127.0.0.1", str(port), version, *calls.split()]
+    return run_java("BookieCalls", arguments).splitlines()
 
 
 @pytest.mark.parametrize("version", ["v2", "v3"])

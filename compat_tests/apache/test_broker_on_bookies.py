@@ -5,7 +5,7 @@ broker are killed, and Apache's broker and ours serve the same topics by turns.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, aclosing, contextmanager
+from contextlib import aclosing, contextmanager
 from functools import partial
 
 import pulsar
@@ -26,10 +26,8 @@ SUBSCRIPTION = "s"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with ExitStack() as stack:
-        with skipped_without(APACHE):
-            folder = tmp_path_factory.mktemp("cluster")
-            found = stack.enter_context(running_cluster(folder, 4))
+    folder = tmp_path_factory.mktemp("cluster")
+    with skipped_without(APACHE), running_cluster(folder, 4) as found:
         yield found
 
 

@@ -14,7 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -56,10 +56,8 @@ _topics = count()
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with ExitStack() as stack:
-        with skipped_without(ZOOKEEPER):
-            folder = tmp_path_factory.mktemp("cluster")
-            found = stack.enter_context(running_cluster(folder, 3, ours=3))
+    folder = tmp_path_factory.mktemp("cluster")
+    with skipped_without(ZOOKEEPER), running_cluster(folder, 3, ours=3) as found:
         yield found
 
 
@@ -196,7 +194,7 @@ def test_rollovers_and_deletions_wait_for_zookeeper(cluster: Cluster) -> None:
             for number in range(30, 230):
                 producer.send(b"%d" % number)
             cluster.zookeeper.start()
-            wait_for(lambda: http_status(server, "GET", other, "/stats") == 200)
+            wait_for(server, lambda: http_status(server, "GET", other, "/stats") == 200)
             assert len(ledgers(server, topic)) <= len(before) + 1
             for number in range(230, 300):
                 producer.send(b"%d" % number)
@@ -210,10 +208,13 @@ def test_rollovers_and_deletions_wait_for_zookeeper(cluster: Cluster) -> None:
 
 def test_a_rollover_under_way_waits_for_zookeeper(cluster: Cluster) -> None:
     """It can't be taken back: publishes wait for it."""
-    with serving(cluster, SMALL), writing(cluster) as writer:
-        for _ in range(3):
+    with serving(cluster, SMALL) as server, writing(cluster) as writer:
+        others = [f"persistent://public/default/other-{next(_topics)}" for _ in range(3)]
+        for other in others:
+            publish(cluster.url, other, range(1))
+        for other in others:
             cluster.zookeeper.pause()
-            time.sleep(SESSION_MS / 1000 + 1)
+            assert http_status(server, "DELETE", other) >= 500  # the session has ended by now
             cluster.zookeeper.resume()
             writer.wait_more(60)
         assert writer.failures == []
@@ -236,7 +237,7 @@ def test_policies_that_another_process_changes(cluster: Cluster) -> None:
                     with urllib.request.urlopen(url, timeout=WAIT_S) as answer:
                         return bool(json.load(answer) == wanted)
 
-                wait_for(is_seen)
+                wait_for(server, is_seen)
     finally:
         store.stop()
         store.close()
@@ -261,11 +262,8 @@ def http_status(server: ServerProcess, method: str, topic: str, rest: str = "") 
         return 503
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+def wait_for(server: ServerProcess, condition: Callable[[], bool]) -> None:
+    wait_until(condition, server.process, server.log_path, timeout_s=WAIT_S)
 
 
 def subscribed_at_last(url: str) -> None:

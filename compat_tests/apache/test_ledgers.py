@@ -4,7 +4,6 @@ client and Apache's read what was confirmed, and go on with what the other left.
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -14,7 +13,8 @@ import pytest
 import trio
 
 from compat_tests.apache.bookie import ApacheBookie, launch_bookie, start_metadata
-from compat_tests.apache.jars import java_command
+from compat_tests.apache.cluster import killed_at_end
+from compat_tests.apache.jars import run_java
 from compat_tests.apache.zookeeper import ZooKeeperServer
 from compat_tests.missing import BOOKIE, skipped_without
 from geminga_bookie.client.api import LedgerOptions, LedgerState
@@ -47,26 +47,19 @@ class Cluster:
     def apache(self, what: str, number: int) -> list[str]:
         """What Apache's client prints."""
         uri = f"zk+hierarchical://127.0.0.1:{self.zookeeper.port}/ledgers"
-        command = java_command("Ledgers", [uri, what, str(number)], heap_mb=128)
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout.split()
+        return run_java("Ledgers", [uri, what, str(number)]).split()
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     with skipped_without(BOOKIE):
         found = Cluster(start_metadata(tmp_path / "zookeeper"))
-    try:
+    with killed_at_end(found.zookeeper, found.bookies):
         for number in range(4):
             found.bookies.append(launch_bookie(tmp_path / f"bookie-{number}", found.zookeeper))
         for bookie in found.bookies:
             bookie.wait()
         yield found
-    finally:
-        for bookie in found.bookies:
-            bookie.kill()
-        found.zookeeper.kill()
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
@@ -19,7 +18,8 @@ import pytest
 import trio
 
 from compat_tests.apache.bookie import ApacheBookie, launch_bookie, start_metadata
-from compat_tests.apache.jars import java_command
+from compat_tests.apache.cluster import killed_at_end
+from compat_tests.apache.jars import run_java
 from compat_tests.apache.our_bookie import OurBookie
 from compat_tests.apache.server import start_apache_broker
 from compat_tests.apache.zookeeper import ZooKeeperServer
@@ -81,11 +81,8 @@ class Cluster:
 
     def run(self, *arguments: str, flags: Sequence[str] = ()) -> str:
         """What a Java program of the tests prints."""
-        command = java_command(arguments[0], arguments[1:], heap_mb=128)
-        command[1:1] = ["-XX:TieredStopAtLevel=1", *flags]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        quick = ("-XX:TieredStopAtLevel=1", *flags)
+        return run_java(arguments[0], arguments[1:], flags=quick, timeout_s=120)
 
     def shell(self, *commands: str) -> list[str]:
         """What each command of `bookkeeper shell` prints."""
@@ -102,7 +99,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("cluster")
     with skipped_without(APACHE):
         found = Cluster(start_metadata(folder / "zookeeper"))
-    try:
+    with killed_at_end(found.zookeeper, found.bookies):
         settings = {"gcWaitTime": "500"}
         for number in range(3):
             found.bookies.append(OurBookie(folder / str(number), found.zookeeper, settings))
@@ -112,10 +109,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         for bookie in found.bookies:
             bookie.wait()
         yield found
-    finally:
-        for bookie in found.bookies:
-            bookie.kill()
-        found.zookeeper.kill()
 
 
 @pytest.fixture(scope="module")

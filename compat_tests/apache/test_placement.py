@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Literal
 
 import pytest
 
-from compat_tests.apache.jars import java_command
+from compat_tests.apache.jars import jars, run_java
 from compat_tests.missing import BOOKIE, skipped_without
 from geminga_bookie.client.api import DigestType, LedgerMetadata, LedgerState
 from geminga_bookie.client.placement import change_ensemble, choose_ensemble
@@ -97,21 +96,15 @@ class Case:
 def ask(folder: Path, cases: Sequence[Case]) -> list[list[str]]:
     """What Apache's policies say."""
     with skipped_without(BOOKIE):
-        java, *arguments = java_command("Placement", [], heap_mb=256)
+        jars()
     # Names of loopback addresses, which a resolver may look for in vain for seconds.
     hosts = folder / "hosts"
     hosts.write_text("".join(f"127.0.0.{n} bookie-{n}\n" for n in range(1, 20)))
-    command = [java, f"-Djdk.net.hosts.file={hosts}", *arguments]
-    done = subprocess.run(
-        command,
-        input="\n".join(case.line() for case in cases) + "\n",
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    answers = [line.split("\t") for line in done.stdout.splitlines()]
-    assert len(answers) == len(cases), done.stdout + done.stderr
+    flags = [f"-Djdk.net.hosts.file={hosts}"]
+    asked = "\n".join(case.line() for case in cases) + "\n"
+    said = run_java("Placement", [], flags=flags, heap_mb=256, stdin=asked)
+    answers = [line.split("\t") for line in said.splitlines()]
+    assert len(answers) == len(cases), said
     return answers
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ import trio
 from click.testing import CliRunner
 
 from compat_tests.apache.bookie import ApacheBookie, launch_bookie, start_metadata
-from compat_tests.apache.jars import java_command
+from compat_tests.apache.jars import run_java
 from compat_tests.apache.our_bookie import OurBookie
 from compat_tests.apache.test_our_bookies import SHELL_LOGGING
 from compat_tests.missing import APACHE, skipped_without
@@ -44,11 +43,9 @@ class Pair:
         config = self.apache.folder / "bookie.conf"
         logging = self.apache.folder / "log4j2.xml"
         logging.write_text(SHELL_LOGGING)
-        command = java_command("Shell", [str(config), *commands], heap_mb=128)
-        command[1:1] = ["-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={logging}"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-        assert done.returncode == 0, done.stdout + done.stderr
-        parts = re.split(r"^== ", done.stdout, flags=re.MULTILINE)[1:]
+        flags = ["-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={logging}"]
+        said = run_java("Shell", [str(config), *commands], flags=flags, timeout_s=120)
+        parts = re.split(r"^== ", said, flags=re.MULTILINE)[1:]
         return [part.partition("\n")[2] for part in parts]
 
     def our_shell(self, *commands: str) -> list[str]:

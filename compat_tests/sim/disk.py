@@ -9,7 +9,6 @@ told, and nothing it still does has an effect.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from random import Random
 from typing import TypeVar
@@ -27,11 +26,10 @@ from geminga_runtime.metadata.api import (
     ANY_VERSION,
     MetadataError,
     Node,
-    Notification,
-    Session,
     Stat,
     StoreUnavailable,
 )
+from geminga_runtime.metadata.beneath import SessionBeneath
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 from .chance import EventLog
@@ -186,7 +184,7 @@ class BookieDoor:
         return await self._bookie.list_entries(ledger_id)
 
 
-class MetadataDoor:
+class MetadataDoor(SessionBeneath):
     """The `MetadataStore` session of one life of a broker; does as SQLite's does: a change is seen
     when its commit is synced. Of commits under way when power is lost or the broker is killed, the
     first ones are on the disk."""
@@ -194,6 +192,7 @@ class MetadataDoor:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._session = disk.metadata.another_session()
+        super().__init__(self._session)
         self._commits: list[Callable[[], object]] = []
         self.is_closed = False
 
@@ -264,18 +263,3 @@ class MetadataDoor:
     async def children(self, path: str) -> Sequence[str]:
         await self._enter()
         return await self._session.children(path)
-
-    def watch(
-        self, prefix: str, *, events_max: int = 1024
-    ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[Notification]]:
-        return self._session.watch(prefix, events_max=events_max)
-
-    @property
-    def session(self) -> Session:
-        return self._session.session
-
-    async def wait_change(self, epoch: int) -> Session:
-        return await self._session.wait_change(epoch)
-
-    async def aclose(self) -> None:
-        await self._session.aclose()

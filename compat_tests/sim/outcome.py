@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+
+import trio
 
 from geminga_bookie._tests.power import ORPHANS
 
@@ -46,6 +48,17 @@ class Watch(logging.Handler):
             text = "".join(traceback.format_exception(record.exc_info[1]))
             if "the broker is dead" not in text:
                 self.found.append(f"{record.getMessage()}\n{text}")
+
+
+async def ends(run: Callable[[], Awaitable[None]], found: list[str], *, limit_s: float) -> float:
+    """Run it, and add what ended it otherwise to `found`; returns the virtual time then."""
+    try:
+        with trio.fail_after(limit_s):
+            await run()
+    except Exception as error:
+        text = "".join(traceback.format_exception(error))
+        found.append(f"ended by {type(error).__name__}\n{text}")
+    return trio.current_time()
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import AsyncIterator
 from contextlib import (
     AbstractAsyncContextManager,
@@ -29,7 +28,7 @@ from .consumers import Taker
 from .disk import Disk
 from .faults import Faults
 from .network import Cut, Network
-from .outcome import Outcome, watched
+from .outcome import Outcome, ends, watched
 from .plan import Plan, make_plan
 from .producers import Sender
 
@@ -51,13 +50,8 @@ def run_seed(seed: int, *, verbose: bool = False) -> Outcome:
     async def main() -> None:
         nonlocal ended_s
         with seeded(chances):
-            try:
-                with trio.fail_after(LIMIT_S):
-                    await Run(plan, books, chances).run()
-            except Exception as error:
-                text = "".join(traceback.format_exception(error))
-                books.violations.append(f"ended by {type(error).__name__}\n{text}")
-            ended_s = trio.current_time()
+            run = Run(plan, books, chances)
+            ended_s = await ends(run.run, books.violations, limit_s=LIMIT_S)
 
     with watched() as watch:
         trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))

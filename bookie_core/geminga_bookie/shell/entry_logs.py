@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from geminga_bookie.errors import DataDirError
 from geminga_bookie.options import BookieOptions
+from geminga_bookie.shell.files import file_number
 from geminga_bookie.shell.printing import data_lines, entry_head, ledger_name
 from geminga_bookie.shell.target import ShellFailed
 from geminga_bookie.storage.disk import Disk, DiskFile
@@ -54,16 +55,7 @@ class _Entry(NamedTuple):
 
 def find_log(options: BookieOptions, disk: Disk, wanted: str) -> tuple[Path, int]:
     """The path and number of an entry log, given by number or file name. Raises ShellFailed."""
-    name = Path(wanted)
-    if wanted.isascii() and wanted.isdigit():
-        number = int(wanted)
-    else:
-        try:
-            if name.suffix != SUFFIX:
-                raise ValueError
-            number = int(name.stem, 16)
-        except ValueError:
-            raise ShellFailed(f"invalid entry log file name {wanted}") from None
+    name, number = Path(wanted), file_number(wanted, SUFFIX, "entry log")
     known = [each.resolve() for each in options.ledger_dirs]
     if name.parent != Path() and name.parent.resolve() in known:
         known = [name.parent.resolve()]

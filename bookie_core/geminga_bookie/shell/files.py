@@ -1,4 +1,4 @@
-"""`listfilesondisc` (spec BK-11; Apache's ListFilesOnDiscCommand)."""
+"""Names of files, and `listfilesondisc` (spec BK-11; Apache's ListFilesOnDiscCommand)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from geminga_bookie.options import BookieOptions
+from geminga_bookie.shell.target import ShellFailed
 from geminga_bookie.storage import entry_log, journal_files
 from geminga_bookie.storage.data_dirs import index_directory
 from geminga_bookie.storage.disk import Disk
@@ -29,6 +30,19 @@ def list_files(
         say("--------- Printing the list of Index Files ---------")
         found = [index_directory(options, number) for number in range(len(options.ledger_dirs))]
         _print(disk, found, "", say)
+
+
+def file_number(wanted: str, suffix: str, kind: str) -> int:
+    """Of a file that is named by its number, in decimal, or by its name. Raises ShellFailed."""
+    if wanted.isascii() and wanted.isdigit():
+        return int(wanted)
+    name = Path(wanted)
+    try:
+        if name.suffix != suffix:
+            raise ValueError
+        return int(name.stem, 16)
+    except ValueError:
+        raise ShellFailed(f"invalid {kind} file name {wanted}") from None
 
 
 def _print(disk: Disk, directories: Sequence[Path], suffix: str, say: Say) -> None:

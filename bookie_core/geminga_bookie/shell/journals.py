@@ -7,6 +7,7 @@ from pathlib import Path
 
 from geminga_bookie.errors import DataDirError
 from geminga_bookie.options import BookieOptions
+from geminga_bookie.shell.files import file_number
 from geminga_bookie.shell.printing import data_lines, entry_head, ledger_name
 from geminga_bookie.shell.target import ShellFailed
 from geminga_bookie.storage import journal_v1
@@ -50,16 +51,7 @@ def find_journal(
     options: BookieOptions, disk: Disk, wanted: str, directory: Path | None
 ) -> tuple[Path, int]:
     """The directory and number of a journal, given by number or file name. Raises ShellFailed."""
-    name = Path(wanted)
-    if wanted.isascii() and wanted.isdigit():
-        number = int(wanted)
-    else:
-        try:
-            if name.suffix != SUFFIX:
-                raise ValueError
-            number = int(name.stem, 16)
-        except ValueError:
-            raise ShellFailed(f"invalid journal file name {wanted}") from None
+    name, number = Path(wanted), file_number(wanted, SUFFIX, "journal")
     known = [each.resolve() for each in options.journal_dirs]
     if directory is None and name.parent.resolve() in known:
         directory = name.parent

@@ -51,37 +51,27 @@ class Reader:
             raise TooManyRequests(f"{self.waiting} reads wait for the disk")
         self.waiting += 1
         try:
-            return await self._read(store, ledger_id, entry_id, entries_max, bytes_max)
+            loading = self._loading.get(ledger_id)
+            if loading is not None:
+                await loading.wait()
+                found = store.cached(ledger_id, entry_id, entries_max, bytes_max)
+                if found is not None:
+                    self.served(store, ledger_id, entry_id + len(found))
+                    return found
+            sequential = store.read_cache.window_end(ledger_id) == entry_id
+            divisor = 1 if sequential else FIRST_READ_AHEAD_DIVISOR
+            blocks = await self._load(store, ledger_id, entry_id, divisor)
+            for block in blocks:
+                index = entry_id - block.first
+                if 0 <= index < len(block.packets):
+                    found = store.cached(ledger_id, entry_id, entries_max, bytes_max)
+                    if found is None:  # larger than the cache
+                        found = block.packets[index : index + 1]
+                    self.served(store, ledger_id, entry_id + len(found))
+                    return found
+            raise AssertionError("load returns the entry or raises")
         finally:
             self.waiting -= 1
-
-    async def _read(
-        self,
-        store: LedgerDirectory,
-        ledger_id: int,
-        entry_id: int,
-        entries_max: int,
-        bytes_max: int,
-    ) -> list[bytes]:
-        loading = self._loading.get(ledger_id)
-        if loading is not None:
-            await loading.wait()
-            found = store.cached(ledger_id, entry_id, entries_max, bytes_max)
-            if found is not None:
-                self.served(store, ledger_id, entry_id + len(found))
-                return found
-        sequential = store.read_cache.window_end(ledger_id) == entry_id
-        divisor = 1 if sequential else FIRST_READ_AHEAD_DIVISOR
-        blocks = await self._load(store, ledger_id, entry_id, divisor)
-        for block in blocks:
-            index = entry_id - block.first
-            if 0 <= index < len(block.packets):
-                found = store.cached(ledger_id, entry_id, entries_max, bytes_max)
-                if found is None:  # larger than the cache
-                    found = block.packets[index : index + 1]
-                self.served(store, ledger_id, entry_id + len(found))
-                return found
-        raise AssertionError("load returns the entry or raises")
 
     async def _load(
         self, store: LedgerDirectory, ledger_id: int, entry_id: int, divisor: int

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
 from typing import TypeVar
 
 import trio
@@ -12,12 +11,11 @@ from geminga_runtime.metadata.api import (
     ANY_VERSION,
     MetadataError,
     Node,
-    Notification,
-    Session,
     SessionExpired,
     Stat,
     StoreUnavailable,
 )
+from geminga_runtime.metadata.beneath import SessionBeneath
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 from geminga_runtime.waiters import Promise
 
@@ -29,14 +27,17 @@ CALL_S = 3.0
 """A call without an answer fails after this time; it may be executed later."""
 
 
-class KeeperDoor:
-    """The `MetadataStore` of one process."""
+class KeeperDoor(SessionBeneath):
+    """The `MetadataStore` of one process; what changed is told at once, and read through the
+    network.
+    """
 
     def __init__(
         self, owner: str, tree: MemoryMetadataStore, network: Network, session_s: float
     ) -> None:
         self._owner = owner
         self._session = tree.another_session()
+        super().__init__(self._session)
         self._network = network
         self._session_s = session_s
         self.is_closed = False
@@ -119,22 +120,3 @@ class KeeperDoor:
     async def children(self, path: str) -> Sequence[str]:
         """See `MetadataStore.children`."""
         return await self._call(lambda: self._session.children_now(path))
-
-    def watch(
-        self, prefix: str, *, events_max: int = 1024
-    ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[Notification]]:
-        """See `MetadataStore.watch`; what changed is told at once, and read through the network."""
-        return self._session.watch(prefix, events_max=events_max)
-
-    @property
-    def session(self) -> Session:
-        """See `MetadataStore.session`."""
-        return self._session.session
-
-    async def wait_change(self, epoch: int) -> Session:
-        """See `MetadataStore.wait_change`."""
-        return await self._session.wait_change(epoch)
-
-    async def aclose(self) -> None:
-        """See `MetadataStore.aclose`."""
-        await self._session.aclose()

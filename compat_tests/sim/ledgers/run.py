@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
-
 import trio
 import trio.testing
 
@@ -14,7 +12,7 @@ from geminga_protocol.bookkeeper import paths
 from geminga_runtime.metadata.api import MetadataError
 
 from ..chance import Chances, EventLog, seeded
-from ..outcome import Outcome, watched
+from ..outcome import Outcome, ends, watched
 from .books import LedgerBook
 from .clients import Deleter, Process, Reader, Recoverer, Writer, append, process, read, recover
 from .faults import Faults
@@ -44,13 +42,7 @@ def run_seed(seed: int, *, verbose: bool = False) -> Outcome:
         with seeded(chances):
             world = World(plan, chances, log, end_doubts)
             await world.tree.put(paths.INSTANCE_ID, b"simulation")
-            try:
-                with trio.fail_after(LIMIT_S):
-                    await Run(world).run()
-            except Exception as error:
-                text = "".join(traceback.format_exception(error))
-                found.append(f"ended by {type(error).__name__}\n{text}")
-            ended_s = trio.current_time()
+            ended_s = await ends(Run(world).run, found, limit_s=LIMIT_S)
             found.extend(world.books.violations)
             confirmed = sum(each.confirmed for each in world.books.ledgers.values())
 

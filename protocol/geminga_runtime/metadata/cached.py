@@ -14,7 +14,7 @@ Values are bytes and tuples: who decodes one has an object of his own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from enum import Enum
 from sys import getsizeof
@@ -28,10 +28,10 @@ from geminga_runtime.metadata.api import (
     MetadataStore,
     Node,
     Notification,
-    Session,
     SessionPhase,
     Stat,
 )
+from geminga_runtime.metadata.beneath import SessionBeneath
 from geminga_runtime.metadata.paths import check_path, parent_path
 from geminga_runtime.waiters import Promise
 
@@ -78,7 +78,7 @@ class CacheStatistics:
     size_bytes: int
 
 
-class CachedMetadataStore:
+class CachedMetadataStore(SessionBeneath):
     """Implements MetadataStore over another one. Made by `open`."""
 
     def __init__(
@@ -89,7 +89,7 @@ class CachedMetadataStore:
         changes: trio.MemoryReceiveChannel[Notification],
         closing: AsyncExitStack,
     ) -> None:
-        self._store = store
+        super().__init__(store)
         self._subtree = subtree
         self._bytes_max = bytes_max
         self._changes = changes
@@ -102,7 +102,6 @@ class CachedMetadataStore:
         """Under way, unless what they ask for has changed since: one of each. None: cancelled."""
         self._hit_count = 0
         self._load_count = 0
-        self.wait_change = store.wait_change
 
     @classmethod
     async def open(
@@ -153,7 +152,7 @@ class CachedMetadataStore:
         """MetadataStore.put."""
         made = path
         try:
-            made, stat = await self._store.put(
+            made, stat = await self._beneath.put(
                 path, value, expected_version, epoch=epoch, sequential=sequential
             )
         finally:
@@ -163,27 +162,16 @@ class CachedMetadataStore:
     async def delete(self, path: str, expected_version: int | None = ANY_VERSION) -> None:
         """MetadataStore.delete."""
         try:
-            await self._store.delete(path, expected_version)
+            await self._beneath.delete(path, expected_version)
         finally:
             self._forget_written(path)
-
-    def watch(
-        self, prefix: str, *, events_max: int = 1024
-    ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[Notification]]:
-        """MetadataStore.watch."""
-        return self._store.watch(prefix, events_max=events_max)
-
-    @property
-    def session(self) -> Session:
-        """MetadataStore.session."""
-        return self._store.session
 
     async def aclose(self) -> None:
         """MetadataStore.aclose: closes the store beneath."""
         try:
             await self._closing.aclose()
         finally:
-            await self._store.aclose()
+            await super().aclose()
 
     # What is asked.
 
@@ -242,10 +230,10 @@ class CachedMetadataStore:
 
     async def _request(self, kind: _Kind, path: str) -> object:
         if kind is _Kind.NODE:
-            return await self._store.get(path)
+            return await self._beneath.get(path)
         if kind is _Kind.EXISTS:
-            return await self._store.exists(path)
-        return tuple(await self._store.children(path))
+            return await self._beneath.exists(path)
+        return tuple(await self._beneath.children(path))
 
     # What is remembered.
 
@@ -260,7 +248,7 @@ class CachedMetadataStore:
 
     def _follow(self) -> bool:
         """Forget what has changed. Whether anything may be remembered now."""
-        session = self._store.session
+        session = self._beneath.session
         if session.epoch != self._epoch:
             self._epoch = session.epoch
             self._forget_all()

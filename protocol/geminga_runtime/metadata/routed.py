@@ -14,9 +14,9 @@ from geminga_runtime.metadata.api import (
     MetadataStore,
     Node,
     Notification,
-    Session,
     Stat,
 )
+from geminga_runtime.metadata.beneath import SessionBeneath
 from geminga_runtime.metadata.paths import check_path
 
 SHARED = ("/admin",)
@@ -25,15 +25,15 @@ OWN = ("/admin/local-policies", "/admin/configuration", "/admin/topic-policies")
 """Subtrees beneath them that are the cluster's own (the last one: what Apache keeps in topics)."""
 
 
-class RoutedMetadataStore:
+class RoutedMetadataStore(SessionBeneath):
     """Implements MetadataStore. Its session is that of the cluster's own store, where alone there
     may be ephemeral nodes.
     """
 
     def __init__(self, own: MetadataStore, configuration: MetadataStore) -> None:
+        super().__init__(own)
         self._own = own
         self._configuration = configuration
-        self.wait_change = own.wait_change
 
     def _of(self, path: str) -> MetadataStore:
         return (
@@ -83,17 +83,12 @@ class RoutedMetadataStore:
             raise ValueError(f"{prefix}: parts of it are in two stores, watch one of them")
         return self._of(prefix).watch(prefix, events_max=events_max)
 
-    @property
-    def session(self) -> Session:
-        """MetadataStore.session: that of the cluster's own store."""
-        return self._own.session
-
     async def aclose(self) -> None:
         """MetadataStore.aclose, of both."""
         try:
             await self._configuration.aclose()
         finally:
-            await self._own.aclose()
+            await super().aclose()
 
 
 def _within(path: str, subtrees: tuple[str, ...]) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 import trio
@@ -16,7 +17,8 @@ from geminga_bookie.autorecovery.election import current_auditor, run_elected
 from geminga_bookie.autorecovery.options import AutoRecoveryOptions
 from geminga_bookie.wire.options import RemoteOptions
 from geminga_protocol.bookkeeper import underreplication as tree
-from geminga_runtime.metadata.api import SessionExpired, Stat
+from geminga_runtime.metadata._tests.stepped import SteppedStore
+from geminga_runtime.metadata.api import SessionExpired
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 PATIENT = AutoRecoveryOptions(lost_bookie_delay_s=600, ledger_check_interval_s=0)
@@ -82,25 +84,20 @@ async def test_a_bookie_that_was_lost_before_the_auditor_came(
     assert await world.marked() == [ledger.ledger_id]
 
 
-class PublishingStore(MemoryMetadataStore):
+class PublishingStore(SteppedStore):
     """Something happens before the first task is published."""
 
     meanwhile: Callable[[], Awaitable[None]] | None = None
 
-    async def put(
-        self,
-        path: str,
-        value: bytes,
-        expected_version: int | None = None,
-        *,
-        epoch: int | None = None,
-        sequential: bool = False,
-    ) -> tuple[str, Stat]:
+    @asynccontextmanager
+    async def step(
+        self, operation: str, path: str, expected_version: int | None
+    ) -> AsyncIterator[None]:
         meanwhile = self.meanwhile
-        if path.startswith(f"{tree.TASKS}/") and meanwhile is not None:
+        if operation == "put" and path.startswith(f"{tree.TASKS}/") and meanwhile is not None:
             self.meanwhile = None
             await meanwhile()
-        return await super().put(path, value, expected_version, epoch=epoch, sequential=sequential)
+        yield
 
 
 async def test_a_bookie_that_comes_and_goes_during_an_audit(

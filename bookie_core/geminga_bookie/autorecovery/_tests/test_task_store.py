@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 from geminga_bookie.autorecovery.task_store import TaskStore
 from geminga_protocol.bookkeeper import underreplication as tree
-from geminga_runtime.metadata.api import Stat
+from geminga_runtime.metadata._tests.stepped import SteppedStore
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 
-class LateStore(MemoryMetadataStore):
+class LateStore(SteppedStore):
     """Something happens before the first lock is taken."""
 
     meanwhile: Callable[[], Awaitable[None]] | None = None
 
-    async def put(
-        self,
-        path: str,
-        value: bytes,
-        expected_version: int | None = None,
-        *,
-        epoch: int | None = None,
-        sequential: bool = False,
-    ) -> tuple[str, Stat]:
+    @asynccontextmanager
+    async def step(
+        self, operation: str, path: str, expected_version: int | None
+    ) -> AsyncIterator[None]:
         meanwhile = self.meanwhile
-        if path.startswith(tree.LOCKS) and meanwhile is not None:
+        if operation == "put" and path.startswith(tree.LOCKS) and meanwhile is not None:
             self.meanwhile = None
             await meanwhile()
-        return await super().put(path, value, expected_version, epoch=epoch, sequential=sequential)
+        yield
 
 
 async def test_the_task_is_that_of_the_moment_when_it_was_locked() -> None:

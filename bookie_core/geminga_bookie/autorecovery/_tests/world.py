@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import trio
 
+from geminga_bookie._tests.asked_bookie import Add, nobody
 from geminga_bookie.autorecovery.auditor import Auditor
 from geminga_bookie.autorecovery.options import AutoRecoveryOptions
 from geminga_bookie.autorecovery.task_store import TaskStore
@@ -17,9 +20,8 @@ from geminga_bookie.client.append import append_durably
 from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.client.placement import ensemble_of, write_set
-from geminga_bookie.port import AddDone
 from geminga_protocol.bookkeeper import paths
-from geminga_runtime.metadata.api import Stat
+from geminga_runtime.metadata._tests.stepped import SteppedStore
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 
@@ -48,20 +50,10 @@ class Bookie(Peer):
 
     steps: Steps | None = None
 
-    def add(
-        self,
-        ledger_id: int,
-        master_key: bytes,
-        first_entry_id: int,
-        packets: Sequence[bytes],
-        done: AddDone,
-        *,
-        recovery: bool = False,
-    ) -> None:
+    def take(self, add: Add) -> None:
         is_made, is_answered = self.steps.passes() if self.steps else (True, True)
         if is_made:
-            heard = done if is_answered else _nobody
-            super().add(ledger_id, master_key, first_entry_id, packets, heard, recovery=recovery)
+            super().take(add if is_answered else replace(add, done=nobody))
 
     async def list_entries(self, ledger_id: int) -> list[int]:
         await self._reached()
@@ -90,41 +82,23 @@ class Mute(Bookie):
         raise AssertionError
 
 
-def _nobody(_first: int, _count: int, _error: object) -> None:
-    """The one who asked is dead."""
-
-
-class StepStore(MemoryMetadataStore):
+class StepStore(SteppedStore):
     """A session whose changes are steps."""
 
     steps: Steps | None = None
 
-    async def put(
-        self,
-        path: str,
-        value: bytes,
-        expected_version: int | None = None,
-        *,
-        epoch: int | None = None,
-        sequential: bool = False,
-    ) -> tuple[str, Stat]:
-        is_made, lives = self.steps.passes() if self.steps else (True, True)
+    @asynccontextmanager
+    async def step(
+        self, operation: str, path: str, expected_version: int | None
+    ) -> AsyncIterator[None]:
+        if operation == "get" or self.steps is None:
+            yield
+            return
+        is_made, lives = self.steps.passes()
         if not is_made:
             await trio.sleep_forever()
         with trio.CancelScope(shield=True):
-            answer = await super().put(
-                path, value, expected_version, epoch=epoch, sequential=sequential
-            )
-        if not lives:
-            await trio.sleep_forever()
-        return answer
-
-    async def delete(self, path: str, expected_version: int | None = None) -> None:
-        is_made, lives = self.steps.passes() if self.steps else (True, True)
-        if not is_made:
-            await trio.sleep_forever()
-        with trio.CancelScope(shield=True):
-            await super().delete(path, expected_version)
+            yield
         if not lives:
             await trio.sleep_forever()
 

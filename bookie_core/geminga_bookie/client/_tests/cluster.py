@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import trio
 
+from geminga_bookie._tests.asked_bookie import Add, AskedBookie
 from geminga_bookie.client.api import ClientOptions, LedgerMetadata, LedgerOptions
 from geminga_bookie.client.append import LedgerWriter
 from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.client.placement import ensemble_of, write_set
 from geminga_bookie.errors import BookieUnavailable, BookkeeperError, StorageFailed
-from geminga_bookie.memory import MemoryBookie
 from geminga_bookie.port import AddDone, LacAnswer
-from geminga_runtime.metadata.api import Stat, StoreUnavailable
-from geminga_runtime.metadata.memory import MemoryMetadataStore
+from geminga_runtime.metadata._tests.stepped import SteppedStore
+from geminga_runtime.metadata.api import StoreUnavailable
 
 
-class Peer(MemoryBookie):
+class Peer(AskedBookie):
     """A bookie behind a network."""
 
     def __init__(self, bookie_id: str) -> None:
@@ -34,31 +36,20 @@ class Peer(MemoryBookie):
         """Answers that are still under way."""
         self.adds: list[tuple[int, int]] = []
 
-    def add(
-        self,
-        ledger_id: int,
-        master_key: bytes,
-        first_entry_id: int,
-        packets: Sequence[bytes],
-        done: AddDone,
-        *,
-        recovery: bool = False,
-    ) -> None:
-        count = len(packets)
-        self.adds.append((first_entry_id, count))
+    def take(self, add: Add) -> None:
+        self.adds.append((add.first_entry_id, add.count))
         failure = BookieUnavailable(f"{self.bookie_id} is away") if self.is_gone else self.failure
         if failure is not None:
-            token = trio.lowlevel.current_trio_token()
-            token.run_sync_soon(done, first_entry_id, count, failure)
+            trio.lowlevel.current_trio_token().run_sync_soon(add.answer, failure)
             return
 
         def answered(first: int, count: int, error: BookkeeperError | None) -> None:
             if self.held is not None:
-                self.held.append((done, first, count, error))
+                self.held.append((add.done, first, count, error))
             elif not self.is_silent:
-                done(first, count, error)
+                add.done(first, count, error)
 
-        super().add(ledger_id, master_key, first_entry_id, packets, answered, recovery=recovery)
+        self.store(replace(add, done=answered))
 
     def release(self) -> None:
         """Deliver what was under way."""
@@ -95,7 +86,7 @@ class Peer(MemoryBookie):
         return sorted(ledger.entries) if ledger is not None else []
 
 
-class SlowStore(MemoryMetadataStore):
+class SlowStore(SteppedStore):
     """Updates wait for `gate`, and fail as `outcomes` says: True after they were made, False
     before."""
 
@@ -106,16 +97,11 @@ class SlowStore(MemoryMetadataStore):
         self.outcomes: list[bool] = []
         self.updates = 0
 
-    async def put(
-        self,
-        path: str,
-        value: bytes,
-        expected_version: int | None = None,
-        *,
-        epoch: int | None = None,
-        sequential: bool = False,
-    ) -> tuple[str, Stat]:
-        is_update = expected_version is not None and expected_version >= 0
+    @asynccontextmanager
+    async def step(
+        self, operation: str, path: str, expected_version: int | None
+    ) -> AsyncIterator[None]:
+        is_update = operation == "put" and expected_version is not None and expected_version >= 0
         made: bool | None = None
         if is_update:
             self.updates += 1
@@ -123,12 +109,9 @@ class SlowStore(MemoryMetadataStore):
             made = self.outcomes.pop(0) if self.outcomes else None
             if made is False:
                 raise StoreUnavailable("not sent")
-        answer = await super().put(
-            path, value, expected_version, epoch=epoch, sequential=sequential
-        )
+        yield
         if made:
             raise StoreUnavailable("no answer")
-        return answer
 
 
 class Cluster:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import trio
 import trio.testing
 
+from geminga_bookie._tests.asked_bookie import Add, AskedBookie, nobody
 from geminga_bookie.client import BookkeeperClient
 from geminga_bookie.client.api import DigestType, LedgerOptions, LedgerState
 from geminga_bookie.client.append import LedgerWriter
@@ -23,13 +24,12 @@ from geminga_bookie.errors import (
     UnauthorizedAccess,
     UnknownLedgerState,
 )
-from geminga_bookie.memory import MemoryBookie
 from geminga_bookie.port import AddDone
 from geminga_protocol.bookkeeper.digest import Digest
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 
-class FlakyBookie(MemoryBookie):
+class FlakyBookie(AskedBookie):
     """Holds back or fails the results of adds, and fails reads of an entry."""
 
     def __init__(self) -> None:
@@ -38,23 +38,14 @@ class FlakyBookie(MemoryBookie):
         self.read_failure: BookkeeperError | None = None
         self.held: list[tuple[AddDone, int, int]] | None = None
 
-    def add(
-        self,
-        ledger_id: int,
-        master_key: bytes,
-        first_entry_id: int,
-        packets: Sequence[bytes],
-        done: AddDone,
-        *,
-        recovery: bool = False,
-    ) -> None:
+    def take(self, add: Add) -> None:
         if self.failure is not None:
-            done(first_entry_id, len(packets), self.failure)
+            add.answer(self.failure)
         elif self.held is not None:
-            super().add(ledger_id, master_key, first_entry_id, packets, lambda *_: None)
-            self.held.append((done, first_entry_id, len(packets)))
+            self.store(replace(add, done=nobody))
+            self.held.append((add.done, add.first_entry_id, add.count))
         else:
-            super().add(ledger_id, master_key, first_entry_id, packets, done, recovery=recovery)
+            self.store(add)
 
     async def read(
         self, ledger_id: int, first_entry_id: int, *, entries_max: int, bytes_max: int

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from dataclasses import replace
 
+from geminga_bookie._tests.asked_bookie import Add
 from geminga_bookie.client._tests.test_client import settle
 from geminga_bookie.client._tests.test_recovery_quorums import DIGEST, Ensemble, Member, add
 from geminga_bookie.client.api import LedgerOptions
@@ -14,7 +14,7 @@ from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.client.metadata_store import LedgerMetadataStore
 from geminga_bookie.errors import BookkeeperError, UnknownLedgerState
-from geminga_bookie.port import AddDone, LacAnswer
+from geminga_bookie.port import LacAnswer
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 
@@ -25,7 +25,7 @@ class Delayed(Member):
         super().__init__(bookie_id)
         self.loses_fences = 0
         self.is_delayed = False
-        self.delayed: list[tuple[int, bytes, int, Sequence[bytes], AddDone]] = []
+        self.delayed: list[Add] = []
 
     async def fence(self, ledger_id: int, master_key: bytes) -> LacAnswer:
         if self.loses_fences:
@@ -33,25 +33,16 @@ class Delayed(Member):
             raise UnknownLedgerState(f"{self.bookie_id}: the connection was lost")
         return await super().fence(ledger_id, master_key)
 
-    def add(
-        self,
-        ledger_id: int,
-        master_key: bytes,
-        first_entry_id: int,
-        packets: Sequence[bytes],
-        done: AddDone,
-        *,
-        recovery: bool = False,
-    ) -> None:
-        if self.is_delayed and not recovery:
-            self.delayed.append((ledger_id, master_key, first_entry_id, packets, done))
-            return
-        super().add(ledger_id, master_key, first_entry_id, packets, done, recovery=recovery)
+    def take(self, add: Add) -> None:
+        if self.is_delayed and not add.recovery:
+            self.delayed.append(add)
+        else:
+            super().take(add)
 
     def deliver(self) -> None:
         self.is_delayed = False
         for each in self.delayed:
-            self.add(*each)
+            self.take(each)
 
 
 async def test_a_bookie_that_is_not_fenced_rules_nothing_out() -> None:

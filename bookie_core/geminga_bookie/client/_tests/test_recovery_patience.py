@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import trio
 import trio.testing
 
+from geminga_bookie._tests.asked_bookie import Add
 from geminga_bookie.client import patience
 from geminga_bookie.client._tests.test_recovery_quorums import KEY, Ensemble, Member
 from geminga_bookie.client.client import BookkeeperClient
@@ -17,7 +19,7 @@ from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.client.patience import add_patiently, patiently
 from geminga_bookie.errors import BookkeeperError, StorageFailed, TooManyRequests
 from geminga_bookie.memory import MemoryBookie
-from geminga_bookie.port import AddDone, LacAnswer
+from geminga_bookie.port import LacAnswer
 from geminga_protocol._tests.rounds import rounds
 from geminga_runtime._tests.scheduling import scheduled_by
 
@@ -36,26 +38,16 @@ class Busy(Member):
         self.refused += is_refused
         return is_refused
 
-    def add(
-        self,
-        ledger_id: int,
-        master_key: bytes,
-        first_entry_id: int,
-        packets: Sequence[bytes],
-        done: AddDone,
-        *,
-        recovery: bool = False,
-    ) -> None:
+    def take(self, add: Add) -> None:
         at = 0
-        while at < len(packets):
-            count = self.chance.randint(1, len(packets) - at)
-            first = first_entry_id + at
+        while at < add.count:
+            count = self.chance.randint(1, add.count - at)
+            first = add.first_entry_id + at
+            part = replace(add, first_entry_id=first, packets=add.packets[at : at + count])
             if self._refuses():
-                token = trio.lowlevel.current_trio_token()
-                token.run_sync_soon(done, first, count, TooManyRequests("busy"))
+                trio.lowlevel.current_trio_token().run_sync_soon(part.answer, TooManyRequests(""))
             else:
-                part = packets[at : at + count]
-                super().add(ledger_id, master_key, first, part, done, recovery=recovery)
+                super().take(part)
             at += count
 
     async def fence(self, ledger_id: int, master_key: bytes) -> LacAnswer:
@@ -132,18 +124,9 @@ async def test_a_bookie_that_never_has_room_is_replaced(
 
 async def test_other_errors_end_an_add_at_once(autojump_clock: object) -> None:
     class Failing(Busy):
-        def add(
-            self,
-            ledger_id: int,
-            master_key: bytes,
-            first_entry_id: int,
-            packets: Sequence[bytes],
-            done: AddDone,
-            *,
-            recovery: bool = False,
-        ) -> None:
-            done(first_entry_id, 1, TooManyRequests("busy"))
-            done(first_entry_id + 1, 1, StorageFailed("the disk"))
+        def take(self, add: Add) -> None:
+            add.done(add.first_entry_id, 1, TooManyRequests("busy"))
+            add.done(add.first_entry_id + 1, 1, StorageFailed("the disk"))
 
     began = trio.current_time()
     with pytest.raises(StorageFailed):

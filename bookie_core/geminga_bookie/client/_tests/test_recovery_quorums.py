@@ -4,11 +4,12 @@ and the end is never guessed."""
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import trio
 
+from geminga_bookie._tests.asked_bookie import Add, AskedBookie, nobody
 from geminga_bookie.client._tests.test_client import settle
 from geminga_bookie.client.api import LedgerMetadata, LedgerOptions, LedgerState
 from geminga_bookie.client.append import append_durably
@@ -23,7 +24,7 @@ from geminga_bookie.errors import (
     UnknownLedgerState,
 )
 from geminga_bookie.memory import MemoryBookie
-from geminga_bookie.port import AddDone, LacAnswer
+from geminga_bookie.port import LacAnswer
 from geminga_protocol._tests.rounds import rounds
 from geminga_protocol.bookkeeper import digest as packets
 from geminga_protocol.bookkeeper.digest import Digest
@@ -34,7 +35,7 @@ KEY = packets.master_key(b"")
 DIGEST = Digest()
 
 
-class Member(MemoryBookie):
+class Member(AskedBookie):
     """A bookie that may be away: it answers with errors, or not at all."""
 
     def __init__(self, bookie_id: str) -> None:
@@ -56,21 +57,11 @@ class Member(MemoryBookie):
         if self.is_away:
             raise UnknownLedgerState(f"{self.bookie_id} is away")
 
-    def add(
-        self,
-        ledger_id: int,
-        master_key: bytes,
-        first_entry_id: int,
-        packets: Sequence[bytes],
-        done: AddDone,
-        *,
-        recovery: bool = False,
-    ) -> None:
-        if self.takes == 0 and not recovery:
+    def take(self, add: Add) -> None:
+        if self.takes == 0 and not add.recovery:
             return  # the connection is lost: nobody hears of it
         self.takes -= 1
-        answer = done if self.answers else _nobody
-        super().add(ledger_id, master_key, first_entry_id, packets, answer, recovery=recovery)
+        super().take(add if self.answers else replace(add, done=nobody))
 
     async def fence(self, ledger_id: int, master_key: bytes) -> LacAnswer:
         await self._answering()
@@ -156,10 +147,6 @@ class Ensemble:
                     continue
                 taken += 1
             assert taken < ack_quorum, "the old writer still gets an ack quorum"
-
-
-def _nobody(_first: int, _count: int, _error: BookkeeperError | None) -> None:
-    """The answer was lost."""
 
 
 async def add(bookie: MemoryBookie, ledger_id: int, entry_id: int, packet: bytes) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +17,8 @@ from geminga_bookie.options import BookieOptions
 from geminga_bookie.process.identity import LAYOUT_VALUE, parse_cookie
 from geminga_bookie.process.run import open_member
 from geminga_protocol.bookkeeper import paths
-from geminga_runtime.metadata.api import ANY_VERSION, MUST_NOT_EXIST, BadVersion, Stat
+from geminga_runtime.metadata._tests.stepped import SteppedStore
+from geminga_runtime.metadata.api import MUST_NOT_EXIST, BadVersion
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 ID = "bookie-1:3181"
@@ -100,23 +103,16 @@ async def test_a_second_bookie_of_the_same_id_is_refused_for_ever(
     """
     first, second = small_options(tmp_path / "1"), small_options(tmp_path / "2")
 
-    class Meanwhile(MemoryMetadataStore):
+    class Meanwhile(SteppedStore):
         """The first bookie's cookie comes right before the second one's."""
 
-        async def put(
-            self,
-            path: str,
-            value: bytes,
-            expected_version: int | None = ANY_VERSION,
-            *,
-            epoch: int | None = None,
-            sequential: bool = False,
-        ) -> tuple[str, Stat]:
-            if path == COOKIE and expected_version == MUST_NOT_EXIST:
+        @asynccontextmanager
+        async def step(
+            self, operation: str, path: str, expected_version: int | None
+        ) -> AsyncIterator[None]:
+            if operation == "put" and path == COOKIE and expected_version == MUST_NOT_EXIST:
                 raise BadVersion(path)
-            return await super().put(
-                path, value, expected_version, epoch=epoch, sequential=sequential
-            )
+            yield
 
     other = Meanwhile()
     await other.put(paths.INSTANCE_ID, b"cluster-1")

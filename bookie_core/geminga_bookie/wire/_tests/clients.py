@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import pairwise
 
 import trio
 import trio.testing
 
+from geminga_bookie._tests.asked_bookie import Add, AskedBookie
 from geminga_bookie._tests.support import KEY, packets
 from geminga_bookie.memory import MemoryBookie
-from geminga_bookie.port import AddDone, Completion, complete
+from geminga_bookie.port import Completion, complete
 from geminga_bookie.wire.session import BookieSession
 from geminga_bookie.wire.session_limits import SessionLimits, Shared
 from geminga_protocol.bookkeeper import v3
@@ -25,7 +26,7 @@ from geminga_runtime.stream import FramedStream
 MiB = 1 << 20
 
 
-class SlowBookie(MemoryBookie):
+class SlowBookie(AskedBookie):
     """Adds are done when the test says so."""
 
     def __init__(self) -> None:
@@ -34,21 +35,12 @@ class SlowBookie(MemoryBookie):
         self.runs: list[tuple[int, int, int, bool]] = []
         self.holds = False
 
-    def add(
-        self,
-        ledger_id: int,
-        master_key: bytes,
-        first_entry_id: int,
-        packets: Sequence[bytes],
-        done: AddDone,
-        *,
-        recovery: bool = False,
-    ) -> None:
-        self.runs.append((ledger_id, first_entry_id, len(packets), recovery))
+    def take(self, add: Add) -> None:
+        self.runs.append((add.ledger_id, add.first_entry_id, add.count, add.recovery))
         if self.holds:
-            self.held.append(Completion(done, first_entry_id, len(packets), None))
+            self.held.append(Completion(add.done, add.first_entry_id, add.count, None))
         else:
-            super().add(ledger_id, master_key, first_entry_id, packets, done, recovery=recovery)
+            self.store(add)
 
     def release(self) -> None:
         held, self.held = self.held, []

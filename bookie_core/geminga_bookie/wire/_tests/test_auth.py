@@ -215,12 +215,13 @@ class TestHostileClients:
 
 
 @asynccontextmanager
-async def remote(server: BookieServerOptions, **options: object) -> AsyncIterator[RemoteBookie]:
+async def remote(
+    server: BookieServerOptions, options: RemoteOptions
+) -> AsyncIterator[RemoteBookie]:
     """Our client before our server, by TCP."""
     async with trio.open_nursery() as nursery:
         bound = await nursery.start(serve_bookie, MemoryBookie(), server)
-        made = RemoteOptions(**options)  # type: ignore[arg-type]  # the tests' keywords
-        async with open_remote("b:1", "127.0.0.1", bound[0].port, made) as port:
+        async with open_remote("b:1", "127.0.0.1", bound[0].port, options) as port:
             yield port
         nursery.cancel_scope.cancel()
 
@@ -239,26 +240,27 @@ def listening(auth: BookieAuth | None, tls: TlsContexts | None = None) -> Bookie
 
 class TestOurClient:
     async def test_the_same_plugin(self) -> None:
-        async with remote(listening(WordAuth()), auth=WordClient()) as port:
+        async with remote(listening(WordAuth()), RemoteOptions(auth=WordClient())) as port:
             await stored(port)
 
     async def test_a_bookie_without_authentication(self) -> None:
-        async with remote(listening(None), auth=WordClient()) as port:
+        async with remote(listening(None), RemoteOptions(auth=WordClient())) as port:
             await stored(port)
 
     async def test_a_wrong_word(self) -> None:
-        async with remote(listening(WordAuth()), auth=WordClient(b"other")) as port:
+        async with remote(listening(WordAuth()), RemoteOptions(auth=WordClient(b"other"))) as port:
             with pytest.raises(BookieUnavailable, match=r"authentication failed.*EUA"):
                 await stored(port)
 
     async def test_no_plugin(self) -> None:
-        async with remote(listening(WordAuth())) as port:
+        async with remote(listening(WordAuth()), RemoteOptions()) as port:
             with pytest.raises(UnauthorizedAccess):
                 await stored(port)
 
     async def test_a_bookie_that_does_not_answer(self) -> None:
         server = listening(WordAuth(hangs=True))
-        async with remote(server, auth=WordClient(), connect_timeout_s=0.2) as port:
+        options = RemoteOptions(auth=WordClient(), connect_timeout_s=0.2)
+        async with remote(server, options) as port:
             with pytest.raises(BookieUnavailable, match="deadline"):
                 await stored(port)
 
@@ -324,7 +326,8 @@ class TestTlsRoles:
         client = TlsContexts(
             ClientTls(str(leaf.certificate), str(leaf.key), str(authority.certificate))
         )
-        async with remote(listening(TlsRoles(["writer"]), server), tls=client) as port:
+        options = RemoteOptions(tls=client)
+        async with remote(listening(TlsRoles(["writer"]), server), options) as port:
             if lets_in:
                 await stored(port)
             else:
@@ -340,7 +343,9 @@ class TestTlsRoles:
         server = TlsContexts(self._server(authority))
         trusting = TlsContexts(ClientTls(trust_certs_file=str(authority.certificate)))
         for tls in (trusting, None):
-            async with remote(listening(TlsRoles(["writer"]), server), tls=tls) as port:
+            async with remote(
+                listening(TlsRoles(["writer"]), server), RemoteOptions(tls=tls)
+            ) as port:
                 with pytest.raises(UnauthorizedAccess):
                     await stored(port)
 

@@ -2,49 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 
 import trio
 
+from geminga_bookie._tests.asked_bookie import Add, AskedBookie
 from geminga_bookie.errors import BookkeeperError
-from geminga_bookie.memory import MemoryBookie
-from geminga_runtime.metadata.api import Node, Stat, StoreUnavailable
-from geminga_runtime.metadata.memory import MemoryMetadataStore
-
-AddDone = Callable[[int, int, BookkeeperError | None], None]
-
-
-class SteppedStore(MemoryMetadataStore):
-    """A store whose calls are steps; a subclass may put code around each."""
-
-    @asynccontextmanager
-    async def step(self, operation: str, path: str) -> AsyncIterator[None]:
-        """Surrounds a "get", "put" or "delete"."""
-        yield
-
-    async def get(self, path: str) -> Node | None:
-        async with self.step("get", path):
-            return await super().get(path)
-
-    async def put(
-        self,
-        path: str,
-        value: bytes,
-        expected_version: int | None = None,
-        *,
-        epoch: int | None = None,
-        sequential: bool = False,
-    ) -> tuple[str, Stat]:
-        async with self.step("put", path):
-            return await super().put(
-                path, value, expected_version, epoch=epoch, sequential=sequential
-            )
-
-    async def delete(self, path: str, expected_version: int | None = None) -> None:
-        async with self.step("delete", path):
-            await super().delete(path, expected_version)
+from geminga_runtime.metadata._tests.stepped import SteppedStore
+from geminga_runtime.metadata.api import StoreUnavailable
 
 
 class HeldStore(SteppedStore):
@@ -65,7 +31,9 @@ class HeldStore(SteppedStore):
         self._released.set()
 
     @asynccontextmanager
-    async def step(self, operation: str, path: str) -> AsyncIterator[None]:
+    async def step(
+        self, operation: str, path: str, expected_version: int | None
+    ) -> AsyncIterator[None]:
         """See `SteppedStore.step`."""
         if operation == "delete":
             await self._hold(path)
@@ -82,38 +50,26 @@ class HeldStore(SteppedStore):
             raise StoreUnavailable("the connection is lost")
 
 
-class HeldBookie(MemoryBookie):
+class HeldBookie(AskedBookie):
     """While `holding`, adds are neither stored nor completed."""
 
     def __init__(self) -> None:
         super().__init__()
         self.holding = False
-        self._held: list[tuple[Callable[[], None], Callable[[BookkeeperError], None]]] = []
+        self._held: list[Add] = []
 
-    def add(
-        self,
-        ledger_id: int,
-        master_key: bytes,
-        first_entry_id: int,
-        packets: Sequence[bytes],
-        done: AddDone,
-        *,
-        recovery: bool = False,
-    ) -> None:
-        store = partial(
-            super().add, ledger_id, master_key, first_entry_id, packets, done, recovery=recovery
-        )
+    def take(self, add: Add) -> None:
         if self.holding:
-            self._held.append((store, partial(done, first_entry_id, len(packets))))
+            self._held.append(add)
         else:
-            store()
+            self.store(add)
 
     def release(self, error: BookkeeperError | None = None) -> None:
         """Store held adds, or fail them with the error; stop holding."""
         self.holding = False
         held, self._held = self._held, []
-        for store, refuse in held:
+        for add in held:
             if error is None:
-                store()
+                self.store(add)
             else:
-                refuse(error)
+                add.answer(error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -10,9 +10,8 @@ from enum import Enum
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from geminga_bookie.errors import BookieUnavailable, BookkeeperError
-from geminga_bookie.memory import MemoryBookie
-from geminga_broker.log._tests.held import SteppedStore
+from geminga_bookie._tests.asked_bookie import Add, AskedBookie
+from geminga_bookie.errors import BookieUnavailable
 from geminga_broker.log._tests.world import World
 from geminga_broker.log.api import LogError
 from geminga_broker.log.catalog import DELETED_PROPERTY, LogCatalog
@@ -21,9 +20,8 @@ from geminga_broker.log.options import CursorOptions, LogOptions, Retention, Rol
 from geminga_broker.log.unnamed import UNNAMED_S_MAX
 from geminga_protocol.bookkeeper import paths
 from geminga_protocol.managed_ledger import decode_cursor_info, decode_ledger_info
+from geminga_runtime.metadata._tests.stepped import SteppedStore
 from geminga_runtime.metadata.api import StoreUnavailable
-
-AddDone = Callable[[int, int, BookkeeperError | None], None]
 
 OPTIONS = LogOptions(
     rollover=Rollover(entries_max=3, min_s=0),
@@ -52,28 +50,18 @@ class Clock:
         return self.now_ms
 
 
-class AwayBookie(MemoryBookie):
+class AwayBookie(AskedBookie):
     """While it is `away`, it takes no entries."""
 
     def __init__(self) -> None:
         super().__init__()
         self.away = False
 
-    def add(
-        self,
-        ledger_id: int,
-        master_key: bytes,
-        first_entry_id: int,
-        packets: Sequence[bytes],
-        done: AddDone,
-        *,
-        recovery: bool = False,
-    ) -> None:
+    def take(self, add: Add) -> None:
         if self.away:
-            error = BookieUnavailable("away")
-            done(first_entry_id, len(packets), error)
+            add.answer(BookieUnavailable("away"))
         else:
-            super().add(ledger_id, master_key, first_entry_id, packets, done, recovery=recovery)
+            self.store(add)
 
 
 class TroubledStore(SteppedStore):
@@ -106,7 +94,9 @@ class TroubledStore(SteppedStore):
         return False
 
     @asynccontextmanager
-    async def step(self, operation: str, path: str) -> AsyncIterator[None]:
+    async def step(
+        self, operation: str, path: str, expected_version: int | None
+    ) -> AsyncIterator[None]:
         """See `SteppedStore.step`."""
         if operation == "get":
             yield

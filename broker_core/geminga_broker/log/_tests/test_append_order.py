@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from geminga_bookie._tests.asked_bookie import Add, AskedBookie, nobody
 from geminga_bookie.errors import StorageFailed
-from geminga_bookie.memory import MemoryBookie
-from geminga_broker.log._tests.held import AddDone, HeldBookie
+from geminga_broker.log._tests.held import HeldBookie
 from geminga_broker.log._tests.world import NAME, World, drain, message, publish
 from geminga_broker.log.api import (
     AppendDone,
@@ -95,32 +96,23 @@ async def test_late_appends_are_refused_in_order(
     assert errors[1:] == [LogWriteFailed if fails else refusal] * 2 + [refusal]
 
 
-class GroupingBookie(MemoryBookie):
+class GroupingBookie(AskedBookie):
     """Completes the adds that `grouping` held back with one call, as a group commit does."""
 
     def __init__(self) -> None:
         super().__init__()
         self.grouping = False
-        self.held: list[tuple[AddDone, int, int]] = []
+        self.held: list[Add] = []
 
-    def add(
-        self,
-        ledger_id: int,
-        master_key: bytes,
-        first_entry_id: int,
-        packets: Sequence[bytes],
-        done: AddDone,
-        *,
-        recovery: bool = False,
-    ) -> None:
+    def take(self, add: Add) -> None:
         if self.grouping:
-            self.held.append((done, first_entry_id, len(packets)))
-            done = lambda *_: None  # noqa: E731 - the group answers for it
-        super().add(ledger_id, master_key, first_entry_id, packets, done, recovery=recovery)
+            self.held.append(add)
+            add = replace(add, done=nobody)  # the group answers for it
+        self.store(add)
 
     def release(self) -> None:
-        done, first, _ = self.held[0]
-        done(first, sum(count for _, _, count in self.held), None)
+        first = self.held[0]
+        first.done(first.first_entry_id, sum(each.count for each in self.held), None)
 
 
 async def test_each_append_completes_once_if_the_log_is_lost() -> None:

@@ -12,7 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from geminga_bookie.errors import StorageFailed
 from geminga_bookie.memory import MemoryBookie
-from geminga_broker.log._tests.held import HeldBookie, SteppedStore
+from geminga_broker.log._tests.held import HeldBookie
 from geminga_broker.log._tests.world import (
     NAME,
     Answers,
@@ -28,6 +28,7 @@ from geminga_broker.log.factory import ManagedLedgerFactory
 from geminga_broker.log.options import CursorOptions, LogOptions, Retention, Rollover
 from geminga_broker.log.topic_log import TopicLog
 from geminga_protocol.ids import EARLIEST, Position
+from geminga_runtime.metadata._tests.stepped import SteppedStore
 from geminga_runtime.metadata.api import StoreUnavailable
 
 FOREVER = Retention(-1, -1)
@@ -50,7 +51,9 @@ class TornStore(SteppedStore):
         """Set when the node's deletion is called."""
 
     @asynccontextmanager
-    async def step(self, operation: str, path: str) -> AsyncIterator[None]:
+    async def step(
+        self, operation: str, path: str, expected_version: int | None
+    ) -> AsyncIterator[None]:
         if self.fails and operation == "put" and path.endswith(NAME):
             await trio.lowlevel.checkpoint()
             raise StoreUnavailable("away")

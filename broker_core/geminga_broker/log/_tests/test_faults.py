@@ -14,18 +14,16 @@ import trio
 import trio.lowlevel
 from trio.testing import MockClock
 
-from geminga_bookie.errors import BookkeeperError, StorageFailed
-from geminga_bookie.memory import MemoryBookie
-from geminga_broker.log._tests.held import SteppedStore
+from geminga_bookie._tests.asked_bookie import Add, AskedBookie, nobody
+from geminga_bookie.errors import StorageFailed
 from geminga_broker.log._tests.world import NAME, Answers, World, message, text_of
 from geminga_broker.log.api import Ack, LogError
 from geminga_broker.log.factory import ManagedLedgerFactory
 from geminga_broker.log.options import CursorOptions, LogOptions, Retention, Rollover
 from geminga_broker.log.topic_log import TopicLog
 from geminga_protocol.ids import EARLIEST, Position
+from geminga_runtime.metadata._tests.stepped import SteppedStore
 from geminga_runtime.metadata.api import StoreUnavailable
-
-AddDone = Callable[[int, int, BookkeeperError | None], None]
 
 
 class Fault(Enum):
@@ -73,7 +71,9 @@ class FaultyStore(SteppedStore):
         self.faults = faults
 
     @asynccontextmanager
-    async def step(self, operation: str, path: str) -> AsyncIterator[None]:
+    async def step(
+        self, operation: str, path: str, expected_version: int | None
+    ) -> AsyncIterator[None]:
         if self.faults.dead:
             await trio.lowlevel.checkpoint()
             raise StoreUnavailable("dead")
@@ -89,7 +89,7 @@ class FaultyStore(SteppedStore):
             raise StoreUnavailable("done")
 
 
-class FaultyBookie(MemoryBookie):
+class FaultyBookie(AskedBookie):
     """A bookie whose adds may crash or fail."""
 
     def __init__(self, faults: Faults) -> None:
@@ -97,16 +97,7 @@ class FaultyBookie(MemoryBookie):
         self.faults = faults
         self.dead = False
 
-    def add(
-        self,
-        ledger_id: int,
-        master_key: bytes,
-        first_entry_id: int,
-        packets: Sequence[bytes],
-        done: AddDone,
-        *,
-        recovery: bool = False,
-    ) -> None:
+    def take(self, add: Add) -> None:
         fault = self.faults.strikes()
         if self.dead:
             return
@@ -117,20 +108,18 @@ class FaultyBookie(MemoryBookie):
             if fault is Fault.CRASH_BEFORE:
                 return
         if fault is Fault.FAIL_BEFORE:
-            done(first_entry_id, len(packets), StorageFailed("disk"))
+            add.answer(StorageFailed("disk"))
             return
-        answer = done
+        done = add.done
         if fault is Fault.FAIL_AFTER:
 
             def answer(first: int, count: int, _: object) -> None:
                 done(first, count, StorageFailed("disk"))
 
+            add = replace(add, done=answer)
         if self.dead:
-
-            def answer(first: int, count: int, _: object) -> None:
-                """Ignored: the caller is gone."""
-
-        super().add(ledger_id, master_key, first_entry_id, packets, answer, recovery=recovery)
+            add = replace(add, done=nobody)  # the caller is gone
+        self.store(add)
 
 
 OPTIONS = LogOptions(

@@ -28,8 +28,8 @@ from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 def beneath(store: MetadataStore) -> MemoryMetadataStore:
     assert isinstance(store, CachedMetadataStore)
-    assert isinstance(store._store, MemoryMetadataStore)
-    return store._store
+    assert isinstance(store._beneath, MemoryMetadataStore)
+    return store._beneath
 
 
 class TestCached(SeveralSessions, MetadataStoreContract):

@@ -3,45 +3,37 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 
 import pytest
 import trio
 
-from geminga_runtime.metadata.api import MetadataStore, Node, Notification, Stat
+from geminga_runtime.metadata._tests.stepped import SteppedStore
+from geminga_runtime.metadata.api import MetadataStore, Notification
 from geminga_runtime.metadata.cached import CachedMetadataStore
-from geminga_runtime.metadata.memory import MemoryMetadataStore
 from geminga_runtime.metadata.watches import WatchHub
 
 
-class Jittery(MemoryMetadataStore):
+class Jittery(SteppedStore):
     """Requests and answers take turns of the loop, drawn anew for each."""
 
     chance = random.Random(0)
 
+    @asynccontextmanager
+    async def step(
+        self, operation: str, path: str, expected_version: int | None
+    ) -> AsyncIterator[None]:
+        if operation == "delete":
+            yield
+            return
+        await self._late()
+        yield
+        await self._late()
+
     async def _late(self) -> None:
         for _ in range(self.chance.randrange(6)):
             await trio.lowlevel.checkpoint()
-
-    async def get(self, path: str) -> Node | None:
-        await self._late()
-        found = await super().get(path)
-        await self._late()
-        return found
-
-    async def put(
-        self,
-        path: str,
-        value: bytes,
-        expected_version: int | None = None,
-        *,
-        epoch: int | None = None,
-        sequential: bool = False,
-    ) -> tuple[str, Stat]:
-        await self._late()
-        made = await super().put(path, value, expected_version, epoch=epoch, sequential=sequential)
-        await self._late()
-        return made
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -1,0 +1,35 @@
+"""The part of a metadata store over another one that the other one answers for."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+
+import trio
+
+from geminga_runtime.metadata.api import MetadataStore, Notification, Session
+
+
+class SessionBeneath:
+    """Watches, session and end of a `MetadataStore` are those of the one beneath."""
+
+    def __init__(self, beneath: MetadataStore) -> None:
+        self._beneath = beneath
+
+    def watch(
+        self, prefix: str, *, events_max: int = 1024
+    ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[Notification]]:
+        """See `MetadataStore.watch`."""
+        return self._beneath.watch(prefix, events_max=events_max)
+
+    @property
+    def session(self) -> Session:
+        """See `MetadataStore.session`."""
+        return self._beneath.session
+
+    async def wait_change(self, epoch: int) -> Session:
+        """See `MetadataStore.wait_change`."""
+        return await self._beneath.wait_change(epoch)
+
+    async def aclose(self) -> None:
+        """See `MetadataStore.aclose`."""
+        await self._beneath.aclose()
