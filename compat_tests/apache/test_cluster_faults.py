@@ -202,6 +202,7 @@ def test_rollovers_and_deletions_wait_for_zookeeper(cluster: Cluster) -> None:
         finally:
             client.close()
     with serving(cluster):
+        subscribed_at_last(cluster.url)  # the bookies are registered again
         assert numbers(cluster, topic, [*range(300)]) == [*range(300)]
         assert numbers(cluster, other, [*range(30)]) == [*range(30)]
 
