@@ -137,8 +137,10 @@ def numbers(cluster: Cluster, topic: str, wanted: list[int]) -> list[int]:
 
 @contextmanager
 def serving(cluster: Cluster, settings: Mapping[str, str] = SETTINGS) -> Iterator[ServerProcess]:
+    """Our broker, once the bookies that the test before left without a session are back."""
     server = cluster.start_ours(settings)
     try:
+        subscribed_at_last(cluster.url)
         yield server
     finally:
         server.kill()
@@ -202,7 +204,6 @@ def test_rollovers_and_deletions_wait_for_zookeeper(cluster: Cluster) -> None:
         finally:
             client.close()
     with serving(cluster):
-        subscribed_at_last(cluster.url)  # the bookies are registered again
         assert numbers(cluster, topic, [*range(300)]) == [*range(300)]
         assert numbers(cluster, other, [*range(30)]) == [*range(30)]
 
