@@ -319,6 +319,8 @@ class CursorStore:
                 info.cursorProperties.add(name=name, value=",".join(map(str, ids)))
         self._written = False
         value = encode_cursor_info(info)
+        if self._attempted is not None:
+            await self._settle(self._attempted)
         while True:
             try:
                 _, stat = await self._store.put(self.key.path, value, self._version)
@@ -335,8 +337,18 @@ class CursorStore:
                 raise
             else:
                 self._version = stat.version
+                self._attempted = None
                 self._written = True
                 return
+
+    async def _settle(self, attempted: bytes) -> None:
+        """Find out whether an earlier write has succeeded, while only one can have: of several
+        nobody would know which. Raises MetadataError.
+        """
+        node = await self._store.get(self.key.path)
+        is_ours = node is not None and node.value == attempted
+        if node is not None and is_ours and node.stat.version == self._version + 1:
+            self._version = node.stat.version
 
 
 def _ids(listed: str) -> tuple[int, ...]:

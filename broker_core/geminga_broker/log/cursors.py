@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import trio
 
 from geminga_broker.log.ack_state import AckState
-from geminga_broker.log.api import CursorNotFound
+from geminga_broker.log.api import CursorNotFound, LogWriteFailed
 from geminga_broker.log.context import LogContext
 from geminga_broker.log.cursor import LogAccess, LogCursor
 from geminga_broker.log.cursor_store import CursorKey, CursorStore, cursor_names
@@ -23,6 +23,11 @@ CACHE_SLACK_BYTES = 256 * 1024
 
 CURSORS_ASKED_MAX = 8
 """An append checks at most this number of cursors for being near the tail."""
+
+UNBORN_MAX = 64
+"""Cursors whose creation failed and whose stores are remembered. Another attempt at an older one
+may find its log fenced by itself; the next opening of the log finds the cursor.
+"""
 
 DirtyCursors = dict[LogCursor, None]
 """Cursors of all logs with something to persist; the factory's timer writes them."""
@@ -45,6 +50,8 @@ class LogCursors:
         self._store = store
         self._dirty = dirty
         self._access = LogAccess(context, reads, self._changed, passed, OrderedDict())
+        self._unborn: OrderedDict[str, CursorStore] = OrderedDict()
+        """By name: their nodes may have been made all the same."""
         self._near: LogCursor | None = None
         """Near the tail at its last check."""
         self._cache_floor_bytes = 0
@@ -80,10 +87,17 @@ class LogCursors:
         if known is not None and known.durable:
             return known
         state = AckState(self._chain, self._start_of(initial))
-        cursor = LogCursor(name, self._access, self._cursor_store(name), state, properties)
+        store = self._unborn.pop(name, None) or self._cursor_store(name)
+        cursor = LogCursor(name, self._access, store, state, properties)
         # Shielded: a node whose version is not known here could not be written again.
         with trio.CancelScope(shield=True):
-            await cursor.writer.set_properties(cursor_properties)
+            try:
+                await cursor.writer.set_properties(cursor_properties)
+            except LogWriteFailed:
+                self._unborn[name] = store
+                if len(self._unborn) > UNBORN_MAX:
+                    self._unborn.popitem(last=False)
+                raise
         self.by_name[name] = cursor
         return cursor
 
