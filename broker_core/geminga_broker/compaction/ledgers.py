@@ -18,9 +18,10 @@ from geminga_broker.compaction.ledger import PASSWORD
 from geminga_broker.log.api import LogError, LogFenced, LogReadFailed, LogWriteFailed
 from geminga_broker.log.cursor import LogCursor
 from geminga_broker.log.options import COMPONENT, LedgerDurability
-from geminga_broker.log.unnamed import COMPACTED, COMPACTED_TOPIC
+from geminga_broker.log.own_ledgers import COMPACTED, COMPACTED_TOPIC, delete_own
 from geminga_protocol.ids import Position
 from geminga_protocol.pb.pulsar_api_pb2 import MessageIdData
+from geminga_protocol.topic_name import TopicName
 from geminga_runtime.metadata.api import MetadataError
 
 _log = logging.getLogger(__name__)
@@ -126,8 +127,9 @@ class CompactedLedgers:
         named = self.named
         gone = {each for each in self._cursor.writer.side_ledgers if each != named}
         try:
+            log_name = TopicName.parse(self._topic).persistence_naming_encoding
             for ledger_id in gone:
-                await self.client.delete(ledger_id)
+                await delete_own(self.client, log_name, ledger_id)
         except (BookkeeperError, MetadataError) as error:
             text = f"{self._topic}: old compacted ledgers not deleted: {error}"
             raise LogWriteFailed(text) from error

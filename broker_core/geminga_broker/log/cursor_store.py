@@ -25,7 +25,8 @@ from geminga_bookie.errors import BookkeeperError, NoSuchLedger
 from geminga_broker.log.api import LogFenced
 from geminga_broker.log.catalog import ROOT
 from geminga_broker.log.cursor_states import CONSEQUENCE, last_state
-from geminga_broker.log.options import CURSOR_NAME, LOG_NAME, LogOptions
+from geminga_broker.log.options import CURSOR_NAME, LogOptions
+from geminga_broker.log.own_ledgers import is_own
 from geminga_broker.log.position_info import (
     NO_LEDGER,
     CursorSnapshot,
@@ -261,7 +262,7 @@ class CursorStore:
         are, it must be written before they are deleted. Raises MetadataError.
         """
         log_name, cursor_name = self.key
-        ours = (log_name.encode(), cursor_name.encode())
+        name = cursor_name.encode()
         for ledger_id, is_ours in list(self._leftovers.items()):
             if is_ours:
                 continue
@@ -271,7 +272,7 @@ class CursorStore:
                 self._leftovers.pop(ledger_id, None)
                 continue
             # Ledgers of other brokers may not tell.
-            if (about.get(LOG_NAME, ours[0]), about.get(CURSOR_NAME, ours[1])) != ours:
+            if not is_own(about, log_name) or about.get(CURSOR_NAME, name) != name:
                 _log.warning("cursor=%s: ledger %d is not its own", self.key, ledger_id)
                 self._leftovers.pop(ledger_id, None)
             else:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from geminga_bookie.client import BookkeeperClient
 from geminga_broker.log.catalog import ROOT, LogCatalog
 from geminga_broker.log.cursor_store import cursor_names, ledgers_of_cursor
+from geminga_broker.log.own_ledgers import delete_own
 from geminga_runtime.metadata.api import MetadataStore, NoNode
 
 Forget = Callable[[str], Awaitable[None]]
@@ -53,12 +54,12 @@ class LogEraser:
         for encoded in await cursor_names(self._store, name):
             path = f"{ROOT}/{name}/{encoded}"
             for ledger_id in await ledgers_of_cursor(self._store, path):
-                await self._client.delete(ledger_id)
+                await delete_own(self._client, name, ledger_id)
             try:
                 await self._store.delete(path)
             except NoNode:
                 pass
         for ledger_id in catalog.deleting:
-            await self._client.delete(ledger_id)
+            await delete_own(self._client, name, ledger_id)
         await catalog.remove()
         await catalog.forget_deletion()

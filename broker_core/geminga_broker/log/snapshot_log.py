@@ -20,6 +20,7 @@ from geminga_bookie.errors import BookkeeperError, MetadataConflict
 from geminga_broker.log.api import LogError, LogReadFailed, LogWriteFailed
 from geminga_broker.log.cursor_writer import CursorWriter
 from geminga_broker.log.options import LogOptions
+from geminga_broker.log.own_ledgers import delete_own
 from geminga_broker.log.salvage import DAMAGE, open_salvaged
 from geminga_runtime.metadata.api import MetadataError
 
@@ -109,7 +110,7 @@ class SnapshotLog:
                 self._writer = None
             try:
                 for ledger_id in gone:
-                    await self._client.delete(ledger_id)
+                    await delete_own(self._client, self._names[0], ledger_id)
                 left = tuple(n for n in self._owner.side_ledgers if n not in gone)
                 await self._owner.set_side_ledgers(left)
             except (BookkeeperError, MetadataError, LogWriteFailed) as error:

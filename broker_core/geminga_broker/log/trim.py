@@ -12,6 +12,7 @@ from geminga_broker.log.chain import LedgerChain, LedgerInfo
 from geminga_broker.log.context import LogContext
 from geminga_broker.log.cursors import LogCursors
 from geminga_broker.log.options import Retention
+from geminga_broker.log.own_ledgers import delete_own
 from geminga_broker.log.state import LogState
 from geminga_protocol.ids import Position
 from geminga_runtime.metadata.api import MetadataError
@@ -108,7 +109,7 @@ class LogTrimmer:
             # The stored chain may have one of them.
             await context.catalog.save(context.chain)
         for ledger_id in gone:
-            await context.client.delete(ledger_id)
+            await delete_own(context.client, context.name, ledger_id)
             context.catalog.cleared((ledger_id,))
 
     async def _trim_quietly(self) -> None:

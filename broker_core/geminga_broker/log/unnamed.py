@@ -14,6 +14,7 @@ from geminga_bookie.errors import NoSuchLedger
 from geminga_broker.log.catalog import ROOT
 from geminga_broker.log.cursor_store import CursorKey, ledgers_of_cursor
 from geminga_broker.log.options import COMPONENT, CURSOR_NAME, LOG_NAME
+from geminga_broker.log.own_ledgers import COMPACTED, COMPACTED_TOPIC
 from geminga_broker.log.reserved_cursors import COMPACTION
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.managed_ledger import decode_ledger_info
@@ -27,10 +28,6 @@ UNNAMED_S_MAX = 300.0
 
 LINES_MAX = 20
 """Ledgers that one cleaning names in the log because of records that can't be decoded."""
-
-COMPACTED = b"compacted-ledger"
-"""Component of compacted ledgers, whose topic is in `COMPACTED_TOPIC`."""
-COMPACTED_TOPIC = "pulsar/compactedTopic"
 
 _CURRENT = "/geminga/ledger-cleaning"
 """Written before owners' nodes are read, so that ZooKeeper answers with their newest values."""
