@@ -81,7 +81,8 @@ class BookieSession:
         frame_bytes_max = self._limits.frame_bytes_max
         if not self._gate.is_open:
             frame_bytes_max = min(frame_bytes_max, UNAUTHENTICATED_FRAME_BYTES_MAX)
-        receiver = FrameReceiver(self._stream, frame_bytes_max, self._shared.frames)
+        frames, may_wait = self._shared.frames, self._gate.is_open
+        receiver = FrameReceiver(self._stream, frame_bytes_max, frames, may_wait=may_wait)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._stream.run_writer)

@@ -4,7 +4,8 @@ Each connection has a fair share of a quarter of the bound. It reads no more tha
 and while all of them hold less than a quarter, as often as it likes. When they hold more, a
 connection above its share waits its turn, which is given for all that its frame lacks, out of
 another quarter. So frames become whole one after the other, and whoever sends small ones feels
-nothing. A frame that doesn't become whole in its turn loses its connection.
+nothing. A frame that doesn't become whole in its turn loses its connection; so does one that would
+wait for a turn and whose client isn't authenticated.
 """
 
 from __future__ import annotations
@@ -77,8 +78,15 @@ class FrameReceiver:
     """Cuts one connection's bytes into frames. Close it."""
 
     def __init__(
-        self, stream: FramedStream, frame_bytes_max: int, frames: UnfinishedFrames
+        self,
+        stream: FramedStream,
+        frame_bytes_max: int,
+        frames: UnfinishedFrames,
+        *,
+        may_wait: bool = True,
     ) -> None:
+        """A client that may not wait loses its connection where others wait for a turn."""
+        self._may_wait = may_wait
         self._stream = stream
         self._frames = frames
         frames.connections += 1
@@ -88,7 +96,8 @@ class FrameReceiver:
         self._turn_left_s = 0.0
 
     def allow(self, frame_bytes_max: int) -> None:
-        """Set the bound of the next frames."""
+        """Set the bound of the next frames, which may wait for a turn."""
+        self._may_wait = True
         self._cutter.frame_bytes_max = frame_bytes_max
 
     @property
@@ -132,14 +141,13 @@ class FrameReceiver:
         frames = self._frames
         while True:
             if not self._turn_bytes and frames.is_full and self._held >= frames.share:
+                if not self._may_wait:
+                    raise self._lost(f"{self._held} bytes of a frame before authentication")
                 missing = self._cutter.missing
                 await frames.take_turn(missing)
                 self._turn_bytes, self._turn_left_s = missing, FRAME_PATIENCE_S
             if self._turn_bytes and self._turn_left_s <= 0:
-                why = f"{self._held} bytes of a frame that does not become whole"
-                _log.warning("%s: closed: %s", self._stream.name, why)
-                self._stream.abort(why)
-                raise ConnectionLost(f"{self._stream.name}: {why}")
+                raise self._lost(f"{self._held} bytes of a frame that does not become whole")
             began = trio.current_time()
             data: bytes | None = None
             with trio.move_on_after(self._turn_left_s if self._turn_bytes else FRAME_PATIENCE_S):
@@ -147,6 +155,12 @@ class FrameReceiver:
             self._turn_left_s -= trio.current_time() - began
             if data is not None:
                 return data
+
+    def _lost(self, why: str) -> ConnectionLost:
+        """The error of a connection that is closed."""
+        _log.warning("%s: closed: %s", self._stream.name, why)
+        self._stream.abort(why)
+        return ConnectionLost(f"{self._stream.name}: {why}")
 
     def _end_turn(self) -> None:
         if self._turn_bytes:

@@ -13,6 +13,7 @@ from geminga_bookie._tests.asked_bookie import Add, AskedBookie
 from geminga_bookie._tests.support import KEY, packets
 from geminga_bookie.memory import MemoryBookie
 from geminga_bookie.port import Completion, complete
+from geminga_bookie.wire.auth import BookieAuth
 from geminga_bookie.wire.session import BookieSession
 from geminga_bookie.wire.session_limits import SessionLimits, Shared
 from geminga_protocol.bookkeeper import v3
@@ -86,6 +87,7 @@ async def serving(
     bookie: MemoryBookie,
     budget_bytes: int = 1 << 30,
     shared: Shared | None = None,
+    auth: BookieAuth | None = None,
     **limits: float,
 ) -> AsyncIterator[Connect]:
     """Clients of one server."""
@@ -97,7 +99,7 @@ async def serving(
         def connect() -> Client:
             near, far = trio.testing.memory_stream_pair()
             stream = FramedStream(far, name="client", write_high_bytes=MiB)
-            session = BookieSession(bookie, stream, SessionLimits(**limits), shared)
+            session = BookieSession(bookie, stream, SessionLimits(**limits), shared, auth=auth)
 
             async def run() -> None:
                 try:

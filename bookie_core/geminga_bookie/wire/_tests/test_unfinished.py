@@ -10,10 +10,12 @@ import trio.testing
 
 from geminga_bookie._tests.support import KEY, packets
 from geminga_bookie.memory import MemoryBookie
+from geminga_bookie.wire._tests.auth_plugin import NAME, ROUNDS, WordAuth
 from geminga_bookie.wire._tests.clients import Client, SlowBookie, adds, serving
 from geminga_bookie.wire.session_limits import Shared
 from geminga_bookie.wire.unfinished import FRAME_PATIENCE_S, SHARE_BYTES_MIN, UnfinishedFrames
 from geminga_protocol.bookkeeper import v3
+from geminga_protocol.pb.bookkeeper_protocol_pb2 import AUTH, EOK
 
 KiB = 1024
 MiB = 1 << 20
@@ -121,6 +123,32 @@ async def test_a_turn_ends(bookie: SlowBookie, autojump_clock: object) -> None:
             await other.responses(1)
         with trio.fail_after(2 * FRAME_PATIENCE_S), pytest.raises(EOFError):
             await one.frames(1)
+        nursery.cancel_scope.cancel()
+
+
+async def test_who_is_not_authenticated_waits_for_no_turn(
+    bookie: SlowBookie, autojump_clock: object
+) -> None:
+    """Others would wait behind it."""
+    shared = Shared(bookie, unfinished_bytes_max=BOUND)
+    hello = v3.request(AUTH, 1)
+    hello.authRequest.authPluginName, hello.authRequest.payload = NAME, bytes(60 * KiB)
+    unfinished = v3.frame(hello)[:-1]
+    async with (
+        serving(bookie, shared=shared, auth=WordAuth()) as connect,
+        trio.open_nursery() as nursery,
+    ):
+        one = connect()
+        for number in range(ROUNDS):
+            hello.authRequest.payload = b"word %d" % number
+            assert (await one.call(hello)).status == EOK
+        for _ in range(200):
+            nursery.start_soon(push, connect(), unfinished)
+        await trio.testing.wait_all_tasks_blocked()
+        began = trio.current_time()
+        nursery.start_soon(push, one, large(1001))
+        await one.responses(1)
+        assert trio.current_time() == began
         nursery.cancel_scope.cancel()
 
 
