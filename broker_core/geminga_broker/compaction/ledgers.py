@@ -16,9 +16,9 @@ from geminga_bookie.client.append import LedgerWriter
 from geminga_bookie.errors import BookkeeperError, NoSuchLedger
 from geminga_broker.compaction.ledger import PASSWORD
 from geminga_broker.log.api import LogError, LogFenced, LogReadFailed, LogWriteFailed
+from geminga_broker.log.catalog import COMPACTED, COMPACTED_TOPIC, delete_own
 from geminga_broker.log.cursor import LogCursor
 from geminga_broker.log.options import COMPONENT, LedgerDurability
-from geminga_broker.log.own_ledgers import COMPACTED, COMPACTED_TOPIC, delete_own
 from geminga_protocol.ids import Position
 from geminga_protocol.pb.pulsar_api_pb2 import MessageIdData
 from geminga_protocol.topic_name import TopicName

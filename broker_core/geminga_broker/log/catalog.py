@@ -7,14 +7,18 @@ outcome is unknown, the node is read before the next change.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from geminga_bookie.client import BookkeeperClient
+from geminga_bookie.errors import NoSuchLedger
 from geminga_broker.log.api import LogFenced
 from geminga_broker.log.chain import LedgerChain, LedgerInfo
+from geminga_broker.log.options import COMPONENT, LOG_NAME
+from geminga_protocol.errors import LocalProtocolError, RemoteProtocolError
 from geminga_protocol.ids import Position
 from geminga_protocol.managed_ledger import decode_ledger_info, encode_ledger_info
 from geminga_protocol.pb.managed_ledger_pb2 import ManagedLedgerInfo
-from geminga_protocol.topic_name import url_decode, url_encode
+from geminga_protocol.topic_name import TopicName, url_decode, url_encode
 from geminga_runtime.metadata.api import (
     MUST_NOT_EXIST,
     BadVersion,
@@ -47,6 +51,11 @@ DELETIONS = "/geminga/log-deletions"
 """Logs whose deletion has begun, by encoded name: the next start finds those that a crash
 interrupted. Only a log's own node decides whether it is deleted.
 """
+
+COMPACTED = b"compacted-ledger"
+"""Component of compacted ledgers, whose topic is in `COMPACTED_TOPIC`."""
+COMPACTED_TOPIC = "pulsar/compactedTopic"
+_LOGS = b"managed-ledger"
 
 
 class LogCatalog:
@@ -198,3 +207,36 @@ async def log_names(store: MetadataStore, prefix: str) -> list[str]:
 async def begun_deletions(store: MetadataStore) -> list[str]:
     """Names of the logs whose deletion a crash may have interrupted."""
     return [url_decode(child).removeprefix("/") for child in await store.children(DELETIONS)]
+
+
+async def delete_own(client: BookkeeperClient, log_name: str, ledger_id: int) -> None:
+    """Delete a ledger of the log, of its cursors or of its compaction; another one stays, with a
+    warning. Idempotent. Raises MetadataError.
+
+    Apache's broker, which serves the same topics before or after ours, keeps the properties of a
+    topic beside `DELETING_PROPERTY`, and lets clients choose their names: without a look at the
+    ledger, who may make a topic could have any ledger of the cluster deleted.
+    """
+    try:
+        about = (await client.metadata(ledger_id)).custom_metadata
+    except NoSuchLedger:
+        return
+    except RemoteProtocolError:
+        about = {}  # nobody can read it, and nobody else made it so
+    if is_own(about, log_name):
+        await client.delete(ledger_id)
+    else:
+        _log.warning("log=%s: ledger %d is not its own, and stays", log_name, ledger_id)
+
+
+def is_own(about: Mapping[str, bytes], log_name: str) -> bool:
+    """Whether a ledger's custom metadata say so. Those of old brokers say nothing."""
+    if LOG_NAME in about:
+        return about[LOG_NAME] == log_name.encode()
+    if COMPACTED_TOPIC not in about:
+        return about.get(COMPONENT, _LOGS) == _LOGS
+    try:
+        topic = TopicName.parse(about[COMPACTED_TOPIC].decode())
+    except (LocalProtocolError, UnicodeDecodeError):
+        return False
+    return topic.persistence_naming_encoding == log_name

@@ -23,10 +23,9 @@ from geminga_bookie.client import BookkeeperClient
 from geminga_bookie.client.append import LedgerWriter, append_durably, append_whole
 from geminga_bookie.errors import BookkeeperError, NoSuchLedger
 from geminga_broker.log.api import LogFenced
-from geminga_broker.log.catalog import ROOT
+from geminga_broker.log.catalog import ROOT, is_own
 from geminga_broker.log.cursor_states import CONSEQUENCE, last_state
 from geminga_broker.log.options import CURSOR_NAME, LogOptions
-from geminga_broker.log.own_ledgers import is_own
 from geminga_broker.log.position_info import (
     NO_LEDGER,
     CursorSnapshot,

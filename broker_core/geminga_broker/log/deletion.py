@@ -12,9 +12,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 from geminga_bookie.client import BookkeeperClient
-from geminga_broker.log.catalog import ROOT, LogCatalog
+from geminga_broker.log.catalog import ROOT, LogCatalog, delete_own
 from geminga_broker.log.cursor_store import cursor_names, ledgers_of_cursor
-from geminga_broker.log.own_ledgers import delete_own
 from geminga_runtime.metadata.api import MetadataStore, NoNode
 
 Forget = Callable[[str], Awaitable[None]]

@@ -18,9 +18,9 @@ from geminga_bookie.client.append import LedgerWriter, append_durably
 from geminga_bookie.client.read import LedgerReader
 from geminga_bookie.errors import BookkeeperError, MetadataConflict
 from geminga_broker.log.api import LogError, LogReadFailed, LogWriteFailed
+from geminga_broker.log.catalog import delete_own
 from geminga_broker.log.cursor_writer import CursorWriter
 from geminga_broker.log.options import LogOptions
-from geminga_broker.log.own_ledgers import delete_own
 from geminga_broker.log.salvage import DAMAGE, open_salvaged
 from geminga_runtime.metadata.api import MetadataError
 

@@ -7,12 +7,11 @@ from collections.abc import Iterable
 
 from geminga_bookie.errors import BookkeeperError
 from geminga_broker.log.api import LogFenced, LogWriteFailed
-from geminga_broker.log.catalog import DELETING_MAX
+from geminga_broker.log.catalog import DELETING_MAX, delete_own
 from geminga_broker.log.chain import LedgerChain, LedgerInfo
 from geminga_broker.log.context import LogContext
 from geminga_broker.log.cursors import LogCursors
 from geminga_broker.log.options import Retention
-from geminga_broker.log.own_ledgers import delete_own
 from geminga_broker.log.state import LogState
 from geminga_protocol.ids import Position
 from geminga_runtime.metadata.api import MetadataError

@@ -11,10 +11,9 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from geminga_bookie.client import BookkeeperClient
 from geminga_bookie.errors import NoSuchLedger
-from geminga_broker.log.catalog import ROOT
+from geminga_broker.log.catalog import COMPACTED, COMPACTED_TOPIC, ROOT
 from geminga_broker.log.cursor_store import CursorKey, ledgers_of_cursor
 from geminga_broker.log.options import COMPONENT, CURSOR_NAME, LOG_NAME
-from geminga_broker.log.own_ledgers import COMPACTED, COMPACTED_TOPIC
 from geminga_broker.log.reserved_cursors import COMPACTION
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.managed_ledger import decode_ledger_info

@@ -10,11 +10,17 @@ from trio.testing import wait_all_tasks_blocked
 from geminga_bookie.client import BookkeeperClient
 from geminga_bookie.client.api import LedgerOptions
 from geminga_broker.log._tests.world import NAME, World, numbered, publish
-from geminga_broker.log.catalog import DELETED_PROPERTY, DELETING_PROPERTY, ROOT
+from geminga_broker.log.catalog import (
+    COMPACTED,
+    COMPACTED_TOPIC,
+    DELETED_PROPERTY,
+    DELETING_PROPERTY,
+    ROOT,
+    is_own,
+)
 from geminga_broker.log.cursor_store import LEFTOVERS, SIDE_LEDGERS
 from geminga_broker.log.factory import ManagedLedgerFactory
 from geminga_broker.log.options import COMPONENT, LOG_NAME, LedgerDurability, LogOptions
-from geminga_broker.log.own_ledgers import COMPACTED, COMPACTED_TOPIC, is_own
 from geminga_broker.log.snapshot_log import SnapshotLog
 from geminga_protocol.ids import EARLIEST
 from geminga_protocol.managed_ledger import (
