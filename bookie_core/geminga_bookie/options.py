@@ -39,6 +39,9 @@ class JournalOptions:
     group_entries_max: int = 8192
     group_wait_s: float = 0.0
     """How long a group waits for more runs although the queue is empty; 0: not at all."""
+    drops_cached: bool = True
+    """Whether the system is told to drop what is on disk from its memory
+    (`journalRemovePagesFromCache`), of files above 64 MiB."""
     backups_max: int = 5
     """Retained files before the mark (`journalMaxBackups`); older ones are reused."""
 

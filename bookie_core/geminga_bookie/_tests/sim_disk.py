@@ -334,6 +334,9 @@ class SimFile:
         self._inode.reserve(size_bytes)
         self._disk.middle("reserve", self._path)
 
+    def drop_cached(self, begin: int, end: int) -> None:
+        """See `DiskFile.drop_cached`."""
+
     def sync(self) -> None:
         """See `DiskFile.sync`."""
         self._sync(None)

@@ -206,6 +206,7 @@ class _WatchedFile:
         self._file = file
         self._path = path
         self.read, self.size, self.close = file.read, file.size, file.close
+        self.drop_cached = file.drop_cached
 
     def write(self, buffers: Sequence[Buffer], offset: int) -> None:
         self._disk.step("write", self._path)

@@ -96,6 +96,29 @@ def test_a_sync_is_one_of_that_file_or_directory(
     file.close()
 
 
+def test_what_is_dropped_from_memory_is_read_from_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where there is no such call, and where it fails."""
+    advised: list[tuple[int, int, int]] = []
+
+    def advise(fd: int, begin: int, size: int, advice: int) -> None:
+        advised.append((begin, size, advice))
+        os.posix_fadvise(fd, begin, size, advice)
+
+    file = OsDisk().open(tmp_path / "f", create=True)
+    file.write_durably([b"a" * 4096, b"b" * 4096, b"c" * 4096], 0)
+    monkeypatch.setattr(disk, "_ADVISE", advise)
+    file.drop_cached(4096, 12288)
+    assert advised == [(4096, 8192, os.POSIX_FADV_DONTNEED)]
+    monkeypatch.setattr(disk, "_ADVISE", None)
+    file.drop_cached(0, 4096)
+    assert file.read(12288, 0) == b"a" * 4096 + b"b" * 4096 + b"c" * 4096
+    file.close()
+    monkeypatch.setattr(disk, "_ADVISE", advise)
+    file.drop_cached(0, 4096)
+
+
 def test_a_lock_is_held_once(tmp_path: Path) -> None:
     held = OsDisk().lock(tmp_path / "lock")
     with pytest.raises(BlockingIOError):

@@ -132,6 +132,7 @@ class StorageConfig:
     journal_sync: bool = setting("journalSyncData", True)
     journal_file_mb: int = setting("journalMaxSizeMB", 64, at_least=1)
     journal_backups: int = setting("journalMaxBackups", 5)
+    journal_drops_cached: bool = setting("journalRemovePagesFromCache", True)
     write_cache_mb: int = setting("dbStorage_writeCacheMaxSizeMb", 64, at_least=1)
     read_cache_mb: int = setting("dbStorage_readAheadCacheMaxSizeMb", 32, at_least=1)
     read_ahead_entries: int = setting("dbStorage_readAheadCacheBatchSize", 4096, at_least=1)
@@ -288,6 +289,7 @@ class BookieConfig:
                 sync_data=storage.journal_sync,
                 segment_bytes=storage.journal_file_mb * MIB,
                 backups_max=storage.journal_backups,
+                drops_cached=storage.journal_drops_cached,
             ),
             gc=storage.gc(),
             disk=where.disk(),

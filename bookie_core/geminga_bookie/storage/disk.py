@@ -6,6 +6,7 @@ import errno
 import fcntl
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -16,6 +17,7 @@ IOV_MAX = 1024
 """Bound of the buffers of one pwritev (Linux's UIO_MAXIOV)."""
 _DSYNC = getattr(os, "RWF_DSYNC", 0)
 _RESERVE = getattr(os, "posix_fallocate", None)
+_ADVISE = getattr(os, "posix_fadvise", None)
 _ZEROS_BYTES = 256 * 1024
 _WITHOUT_CALL = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 """Errors of kernels and file systems that don't support a flag or call."""
@@ -51,6 +53,9 @@ class DiskFile(Protocol):
     def reserve(self, size_bytes: int) -> None:
         """Allocate that size for an empty file: it reads as zeros, and later writes can't fail for
         a full disk."""
+
+    def drop_cached(self, begin: int, end: int) -> None:
+        """The system needn't keep these bytes in memory, which are on disk: a hint. Never raises."""
 
     def sync(self) -> None:
         """Return when all writes and the file's size are on disk (fdatasync)."""
@@ -146,6 +151,12 @@ class OsFile:
         zeros = bytes(min(size_bytes, _ZEROS_BYTES))
         for offset in range(0, size_bytes, _ZEROS_BYTES):
             self.write([zeros[: size_bytes - offset]], offset)
+
+    def drop_cached(self, begin: int, end: int) -> None:
+        """See `DiskFile.drop_cached`."""
+        if _ADVISE is not None:
+            with suppress(OSError):
+                _ADVISE(self._descriptor, begin, end - begin, os.POSIX_FADV_DONTNEED)
 
     def sync(self) -> None:
         """See `DiskFile.sync`."""

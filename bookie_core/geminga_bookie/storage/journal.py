@@ -168,6 +168,8 @@ class Journal:
 
     def gather(self) -> tuple[list[Request], bool]:
         """See `GroupLoop.gather`: all waiting requests, up to the bounds of a group."""
+        if self._segment is not None and self._options.drops_cached and self._options.sync_data:
+            self._segment.drop_cached()  # now that nobody waits for the last group
         take = self.requests.get
         request = self._first_request()
         group: list[Request] = []

@@ -43,6 +43,11 @@ _READ_BYTES = 256 * 1024
 _DRAFT_NAME = "next.tmp"
 SPARE_BYTES = 4 * 1024 * 1024
 """Space that must remain free beside a prepared file."""
+CACHED_FILE_BYTES_MAX = 64 * 1024 * 1024
+"""Files up to this size stay in the system's memory: before they are used again, they are read."""
+DROP_BYTES = 1024 * 1024
+"""So much at a time is dropped from there, and as much stays behind the end: the kernel may still
+be busy with pages written just now."""
 
 
 def journal_name(journal_id: int) -> str:
@@ -76,7 +81,9 @@ def write_mark(disk: Disk, directory: Path, mark: JournalPosition) -> None:
 class Segment:
     """An open journal file with room for records."""
 
-    __slots__ = ("capacity_bytes", "file", "journal_id", "offset", "salt", "sequence")
+    __slots__ = (
+        "_dropped", "capacity_bytes", "file", "journal_id", "offset", "salt", "sequence",
+    )  # fmt: skip
 
     def __init__(self, header: FileHeader, file: DiskFile) -> None:
         self.journal_id = header.journal_id
@@ -85,10 +92,19 @@ class Segment:
         self.capacity_bytes = header.capacity_bytes
         self.offset = header.first_offset
         self.sequence = 0
+        self._dropped = 0
 
     def room_for(self, size_bytes: int) -> bool:
         """Whether that many bytes fit after the last record."""
         return self.offset + size_bytes <= self.capacity_bytes
+
+    def drop_cached(self) -> None:
+        """Drop what is on disk from the system's memory: in a large file, nothing reads it again
+        soon, and without it each write would take pages that nobody used for long."""
+        end = self.offset - DROP_BYTES
+        if self.capacity_bytes > CACHED_FILE_BYTES_MAX and end - self._dropped >= DROP_BYTES:
+            self.file.drop_cached(self._dropped, end)
+            self._dropped = end
 
     def mark_end(self) -> None:
         """Mark that all records so far are on disk. Not synced, and a failure is not raised:

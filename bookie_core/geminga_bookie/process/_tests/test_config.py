@@ -31,7 +31,7 @@ def test_settings_of_a_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) ->
         "zkServers=h1:2181,h2:2181\nzkLedgersRootPath=/p/ledgers\ndiskUsageThreshold=0.9\n"
         "nettyMaxFrameSizeBytes=100000\nmaxAddsInProgressLimit=7\nmaxReadsInProgressLimit=9\n"
         "waitTimeoutOnResponseBackpressureMs=1500\nminorCompactionInterval=-1\n"
-        "localScrubInterval=0\nserverTcpNoDelay=true\n"
+        "localScrubInterval=0\nserverTcpNoDelay=true\njournalRemovePagesFromCache=false\n"
         "numReadWorkerThreads=8\nmaxPendingReadRequestsPerThread=2500\n"
     )
     with caplog.at_level(logging.WARNING):
@@ -46,6 +46,7 @@ def test_settings_of_a_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) ->
     assert options.gc.scrub_interval_s == float("inf")
     assert (options.read_threads, options.waiting_reads_max) == (8, 20_000)
     assert options.replicas_elsewhere
+    assert not options.journal.drops_cached
     server = found.server_options("0.0.0.0")
     assert (server.port, server.tls) == (3999, None)
     limits = server.limits
