@@ -39,7 +39,9 @@ RETRY_S = 3.0
 """Apache's interval; it doubles while nothing more can be settled."""
 RETRY_MAX_S = 300.0
 QUIET_S = 60.0
-"""A recovery or copy that wrote to this bookie before its metadata name it has ended then."""
+"""No doubt ends before: a recovery or copy that wrote to this bookie, before the ledger's metadata
+name it, has ended then.
+"""
 LINES_MAX = 20
 """Errors that one round logs."""
 
@@ -66,7 +68,7 @@ class DataCheck:
         self._options = options
         self._pace = Pace(options.replication_bytes_per_s)
         self._doubts = Doubts(bookie)
-        self._started = trio.current_time()
+        self._quiet_at = trio.current_time() + QUIET_S
         self._lines = 0
 
     async def run(self) -> None:
@@ -80,7 +82,8 @@ class DataCheck:
                 return
             wait_s = RETRY_S if left != known else min(RETRY_MAX_S, 2 * wait_s)
             known = left
-            await trio.sleep(wait_s)
+            until_quiet_s = self._quiet_at - trio.current_time()
+            await trio.sleep(min(wait_s, until_quiet_s) if until_quiet_s > 0 else wait_s)
 
     async def _try_round(self) -> int:
         try:
@@ -97,7 +100,7 @@ class DataCheck:
         doubted = await doubts.ledgers()
         if not doubted and not doubts.may_have_forgotten:
             return 0
-        is_quiet = trio.current_time() >= self._started + QUIET_S
+        is_quiet = trio.current_time() >= self._quiet_at
         if doubted:
             _log.info("bookie %s: %d ledgers are in doubt", self._bookie.bookie_id, len(doubted))
         left = 0
@@ -137,7 +140,7 @@ class DataCheck:
         if own in open_ensemble(metadata):
             await self._client.open(ledger_id, metadata.password, recover=True)
             metadata = (await self._ledgers.read(ledger_id)).metadata
-        if not any(own in ensemble for ensemble in metadata.ensembles.values()) and not is_quiet:
+        if not is_quiet:
             return not await self._doubts.knows(ledger_id)
         await self._complete(metadata)
         if await self._doubts.knows(ledger_id):

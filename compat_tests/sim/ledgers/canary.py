@@ -196,6 +196,8 @@ CANARIES: dict[str, Canary] = {
     ),
     "a doubt ends before the copies": _plant(
         DataCheck._heal,
+        "        if not is_quiet:\n"
+        "            return not await self._doubts.knows(ledger_id)\n"
         "        await self._complete(metadata)\n",
         "        await self._doubts.settle(ledger_id)\n"
         "        await self._bookie.checkpointer.checkpoint()\n"

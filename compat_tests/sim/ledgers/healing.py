@@ -8,7 +8,7 @@ from geminga_bookie.client.api import LedgerMetadata
 from geminga_bookie.client.metadata_store import LedgerMetadataStore
 from geminga_bookie.client.placement import ensemble_of, write_set
 from geminga_bookie.errors import NoSuchEntry, NoSuchLedger
-from geminga_bookie.integrity.check import DataCheck
+from geminga_bookie.integrity.check import QUIET_S, DataCheck
 from geminga_bookie.storage.bookie import InProcessBookie
 from geminga_protocol.bookkeeper import paths
 
@@ -36,9 +36,10 @@ async def end_doubts(
 
     if process.is_hurt and process.heals_begun < KILLS_MAX:
         process.heals_begun += 1
-        world.timeline.at(
-            trio.current_time() + chance.choice((0.1, 1.0)) * chance.random(), kill_again
-        )
+        after_s = chance.choice((0.1, 1.0)) * chance.random()
+        # Near the start of the check, and of the round in which doubts end.
+        for begun_s in (0.0, QUIET_S):
+            world.timeline.at(trio.current_time() + begun_s + after_s, kill_again)
 
     async def exists(ledger_id: int) -> bool:
         return await door.exists(paths.ledger(ledger_id))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from geminga_bookie._tests.sim_disk import SimDisk
 from geminga_bookie._tests.support import Outcomes
 from geminga_bookie.errors import NoSuchEntry, NoSuchLedger, UnknownLedgerState
 from geminga_bookie.integrity._tests.world import OWN, SIZES, SYNCED, World
-from geminga_bookie.integrity.check import DataCheck
+from geminga_bookie.integrity.check import QUIET_S, DataCheck
 from geminga_bookie.integrity.doubts import Doubts, without
 from geminga_bookie.storage.startup import LIMBO_NAME
 from geminga_protocol._tests.rounds import IS_NIGHTLY
@@ -195,6 +196,33 @@ async def test_ledgers_that_are_not_its_own(autojump_clock: object) -> None:
                 await bookie.read(ledger_id, 99, entries_max=1, bytes_max=1)
         with pytest.raises(NoSuchLedger):
             await bookie.read(12345, 0, entries_max=1, bytes_max=1)
+        assert await world.lacks(bookie, written) == []
+
+
+async def test_entries_that_came_before_the_metadata(autojump_clock: object) -> None:
+    """A worker copied to the bookie, which lost it, and only then changes the metadata."""
+    world = World(SimDisk(4))
+    written = await world.lose()
+    ledger_id = list(written)[5]
+    known = await world.ledgers.read(ledger_id)
+    mine = known.metadata.ensembles[0]
+    theirs = tuple("b3:3181" if each == OWN else each for each in mine)
+    before = await world.ledgers.update(
+        known, replace(known.metadata, ensembles={0: mine, 6: theirs})
+    )
+    ended = trio.Event()
+    async with world.living() as bookie, trio.open_nursery() as nursery:
+
+        async def check() -> None:
+            await world.check(bookie).run()
+            ended.set()
+
+        nursery.start_soon(check)
+        await trio.sleep(QUIET_S / 2)
+        await world.ledgers.update(before, replace(before.metadata, ensembles={0: mine, 6: mine}))
+        while not ended.is_set():
+            assert await world.claims(bookie, written) == []
+            await trio.sleep(1)
         assert await world.lacks(bookie, written) == []
 
 
