@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, field, fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +22,11 @@ ENVIRONMENT_PREFIX = "PULSAR_PREFIX_"
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _PLAIN_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 _KEY = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
+
+_LIKENESS = 0.93
+"""Two letters in thirty. No key of Apache's files that isn't used is so close to one that is."""
+_COMPARED_KEYS_MAX = 1000
+"""Each takes some 20 µs."""
 
 Config = TypeVar("Config")
 Origins = Mapping[str, tuple[str, str]]
@@ -82,7 +88,9 @@ def gather(
 
 
 def build(config_type: type[Config], values: Origins) -> Config:
-    """The configuration; keys that no group uses are named in one warning. Raises ConfigError."""
+    """The configuration; keys that no group uses are named in one warning, those among them that are
+    close to a known key in another one. Raises ConfigError.
+    """
     used: set[str] = set()
     groups = {}
     for part in fields(config_type):  # type: ignore[arg-type]
@@ -96,7 +104,17 @@ def build(config_type: type[Config], values: Origins) -> Config:
         groups[part.name] = group_type(**given)
     if unused := sorted(values.keys() - used):
         _log.warning("configuration keys that are not used: %s", ", ".join(unused))
+        if near := list(_misspelt(unused, used)):
+            _log.warning("configuration keys that look misspelt: %s", ", ".join(near))
     return config_type(**groups)
+
+
+def _misspelt(unused: list[str], used: set[str]) -> Iterator[str]:
+    """Each unused key that is nearly a used one, with it."""
+    by_lower = {key.lower(): key for key in sorted(used)}
+    for key in unused[:_COMPARED_KEYS_MAX]:
+        if found := get_close_matches(key.lower(), by_lower, 1, _LIKENESS):
+            yield f"{key} (did you mean {by_lower[found[0]]}?)"
 
 
 def written(config: object) -> dict[str, str]:

@@ -63,6 +63,18 @@ def test_unknown_keys_are_warned_about_once_together(
     ]
 
 
+def test_a_key_that_is_nearly_a_known_one_is_asked_about(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = "webServicePrt=1\nbrokerservicePort=2\nbrokerClientAuthenticationPlugin=x\nabc=1\n"
+    with caplog.at_level(logging.WARNING):
+        load_config(write(tmp_path, lines), {})
+    assert caplog.records[-1].getMessage() == (
+        "configuration keys that look misspelt: brokerservicePort (did you mean "
+        "brokerServicePort?), webServicePrt (did you mean webServicePort?)"
+    )
+
+
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
