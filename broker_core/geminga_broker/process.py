@@ -64,8 +64,11 @@ def web_sockets(config: BrokerConfig, stack: AsyncExitStack) -> WebSockets:
     sockets = [
         None
         if port == NO_PORT
-        else stack.enter_context(bind_web(config.network.bind_address, port))
-        for port in (config.network.web_service_port, config.tls.web_service_port)
+        else stack.enter_context(bind_web(config.network.bind_address, port, key))
+        for port, key in (
+            (config.network.web_service_port, "webServicePort"),
+            (config.tls.web_service_port, "webServicePortTls"),
+        )
     ]
     return WebSockets(*sockets)
 
@@ -138,6 +141,7 @@ async def _listen(
             partial(handle_connection, service=service),
             host=config.network.bind_address,
             port=port,
+            key="brokerServicePortTls" if with_tls else "brokerServicePort",
             connections_max=count,
             drain_s=service.shutdown_s,
             tls=config.tls.contexts() if with_tls else None,

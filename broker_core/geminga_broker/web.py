@@ -36,9 +36,11 @@ DRAIN_S = 0.5
 """Time for running requests when the broker stops."""
 
 
-def bind_web(host: str, port: int) -> socket.socket:
-    """A listening socket; its connections wait until `serve_web` runs. Raises BindFailed."""
-    family, kind, protocol, _, address = _resolve(host, port)
+def bind_web(host: str, port: int, key: str = "") -> socket.socket:
+    """A listening socket; its connections wait until `serve_web` runs. `key` is the
+    configuration's for the port. Raises BindFailed.
+    """
+    family, kind, protocol, _, address = _resolve(host, port, key)
     sock = socket.socket(family, kind, protocol)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -46,19 +48,19 @@ def bind_web(host: str, port: int) -> socket.socket:
         sock.listen(BACKLOG)
     except OSError as error:
         sock.close()
-        raise BindFailed(f"can't listen on {host}:{port}: {error.strerror or error}") from error
+        raise BindFailed.of(key, host, port, error) from error
     return sock
 
 
 def _resolve(
-    host: str, port: int
+    host: str, port: int, key: str
 ) -> tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[str, int] | tuple[object, ...]]:
     try:
         return socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except OSError as error:
-        raise BindFailed(f"can't listen on {host}:{port}: {error.strerror or error}") from error
+        raise BindFailed.of(key, host, port, error) from error
 
 
 async def serve_web(

@@ -13,6 +13,9 @@ TooManyRequests       a bounded table is full
 
 from __future__ import annotations
 
+import errno
+import socket
+
 
 class ConnectionLost(ConnectionError):
     """The connection broke, or was closed on our side, while it was in use."""
@@ -32,6 +35,19 @@ class TlsFailed(ConnectionError):
 
 class BindFailed(OSError):
     """The address to listen on is in use, not local, or not allowed; the message names it."""
+
+    @classmethod
+    def of(cls, key: str, host: str, port: int, error: OSError) -> BindFailed:
+        """The error of binding `host:port`; `key` is the configuration's for the port, or empty."""
+        hint = ""
+        if error.errno == errno.EADDRINUSE:
+            hint = "; stop the program that has the port, or set another one"
+        elif error.errno == errno.EACCES:
+            hint = "; ports below 1024 need rights that this process hasn't"
+        elif error.errno == errno.EADDRNOTAVAIL or isinstance(error, socket.gaierror):
+            hint = "; the address must be one of this machine's"
+        prefix = f"{key}: " if key else ""
+        return cls(f"{prefix}can't listen on {host}:{port}: {error.strerror or error}{hint}")
 
 
 class RequestTimeout(TimeoutError):

@@ -90,6 +90,7 @@ async def serve(
     *,
     host: str,
     port: int,
+    key: str = "",
     connections_max: int | ConnectionCount = CONNECTIONS_MAX,
     drain_s: float = 0.0,
     tls: TlsContexts | None = None,
@@ -103,7 +104,7 @@ async def serve(
     ConnectionLost ends a handler quietly; any other error is logged and ends that connection only.
     Connections over `connections_max` are closed at once; listeners with the same ConnectionCount
     share the bound. Port 0 takes a free port. Without free file descriptors, accepting is retried
-    (by trio.serve_listeners). With `tls` all connections use TLS; a failed or slow handshake ends
+    (by trio.serve_listeners). `key` is the configuration's for the port. With `tls` all connections use TLS; a failed or slow handshake ends
     them. With `proxy_header` a connection may begin with a PROXY header, before TLS or in it, whose
     address becomes the stream's name.
 
@@ -113,7 +114,7 @@ async def serve(
     try:
         listeners = await trio.open_tcp_listeners(port, host=host)
     except OSError as error:
-        raise BindFailed(f"can't listen on {host}:{port}: {error.strerror or error}") from error
+        raise BindFailed.of(key, host, port, error) from error
     opening = _Opening(tls, proxy_header, handshake_timeout_s)
     connections = _Connections(handler, connections_max, opening)
     async with trio.open_nursery() as outer:

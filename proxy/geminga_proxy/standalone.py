@@ -44,11 +44,12 @@ async def run_proxy(
     async with trio.open_nursery() as nursery:
         urls = []
         if listen.service_port != NO_PORT:
-            bound = await nursery.start(partial(start, port=listen.service_port))
+            bound = await nursery.start(partial(start, port=listen.service_port, key="servicePort"))
             urls.append(_url("pulsar", bound, listen.advertised_address))
         if listen.service_port_tls != NO_PORT:
             tls = config.tls.contexts()
-            bound = await nursery.start(partial(start, port=listen.service_port_tls, tls=tls))
+            secure = partial(start, port=listen.service_port_tls, key="servicePortTls", tls=tls)
+            bound = await nursery.start(secure)
             urls.append(_url("pulsar+ssl", bound, listen.advertised_address))
         for scheme, web_bound in await serve_http(service, nursery):
             urls.append(_url(scheme, [web_bound], listen.advertised_address))

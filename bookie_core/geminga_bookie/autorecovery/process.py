@@ -91,6 +91,7 @@ async def _start_http(
         partial(respond_once, partial(_answer, stats)),
         host=config.host,
         port=config.port,
+        key="httpServerPort",
         connections_max=CONNECTIONS_MAX,
     )
     bound: list[Bound] = await nursery.start(serving)

@@ -119,6 +119,7 @@ async def _serve_http(config: BookieConfig, handler: Handler, nursery: trio.Nurs
         handler,
         host=config.http.host,
         port=config.http.port,
+        key="httpServerPort",
         connections_max=CONNECTIONS_MAX,
     )
     bound: list[Bound] = await nursery.start(serving)

@@ -76,6 +76,7 @@ async def serve_bookie(
         partial(_run, bookie, options, shared),
         host=options.host,
         port=options.port,
+        key="bookiePort",
         connections_max=options.connections_max,
         drain_s=options.drain_s,
     )

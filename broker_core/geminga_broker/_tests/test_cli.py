@@ -106,7 +106,11 @@ def test_a_port_that_is_taken(tmp_path: Path, option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         line = fail("--in-memory", option, port, other, "0")
-    assert f"can't listen on 127.0.0.1:{port}" in line
+    key = {"--broker-port": "brokerServicePort", "--web-port": "webServicePort"}[option]
+    assert line == (
+        f"Error: {key}: can't listen on 127.0.0.1:{port}: Address already in use; "
+        "stop the program that has the port, or set another one"
+    )
 
 
 def test_a_wrong_setting_is_named(tmp_path: Path) -> None:

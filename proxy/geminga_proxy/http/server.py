@@ -52,6 +52,7 @@ async def serve_http(service: ProxyService, nursery: trio.Nursery) -> list[tuple
             partial(_handle, web, secure),
             host=listen.bind_address,
             port=port,
+            key="webServicePortTls" if secure else "webServicePort",
             connections_max=web.count,
             drain_s=listen.drain_s,
             tls=service.config.tls.contexts() if secure else None,
