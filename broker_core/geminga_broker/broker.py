@@ -4,7 +4,8 @@ OP-01).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import NamedTuple
@@ -29,6 +30,8 @@ from geminga_runtime.metadata.routed import RoutedMetadataStore
 from geminga_runtime.metadata.zookeeper_url import parse_url, store_of_ledgers, with_scheme
 from geminga_runtime.settings import ConfigError
 from geminga_runtime.tls_settings import NO_PORT
+
+_log = logging.getLogger(__name__)
 
 RECORDS = "/admin"
 """Clusters, tenants, namespaces and policies. They are read with each lookup, check and load, and
@@ -160,6 +163,19 @@ async def _check_alone(store: MetadataStore, addresses: Addresses) -> None:
             )
 
 
+def warn_of_too_few(writable: Sequence[str], ensemble_size: int) -> None:
+    """A warning if fewer bookies take new entries than a ledger needs; others may come later."""
+    if len(writable) < ensemble_size:
+        _log.warning(
+            "managedLedgerDefaultEnsembleSize is %d, but of the bookies only %d take new entries "
+            "(%s): publishes fail until there are more; for a smaller cluster set "
+            "managedLedgerDefaultEnsembleSize, ...WriteQuorum and ...AckQuorum lower",
+            ensemble_size,
+            len(writable),
+            ", ".join(writable) or "none",
+        )
+
+
 @asynccontextmanager
 async def _open_broker(
     config: ClusterBrokerConfig, store: MetadataStore, ledgers: MetadataStore
@@ -180,6 +196,7 @@ async def _open_broker(
         open_registered_bookies(ledgers, options, choice=choice, racks_from=store) as bookies,
         open_lasting_nursery() as nursery,
     ):
+        warn_of_too_few(bookies.writable(), config.log.ensemble_size)
         client = BookkeeperClient(
             bookies,
             ledgers,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from geminga_broker.broker import warn_of_too_few
 from geminga_broker.cli import broker
 
 NOBODY = "zk:127.0.0.1:1"
@@ -29,6 +31,7 @@ def refused(*arguments: str) -> str:
     [
         ("", "metadataStoreUrl: a broker needs zk:"),
         ("metadataStoreUrl=rocksdb:///data", "metadataStoreUrl: .*'rocksdb:///data'"),
+        ("metadataStoreUrl=zk://h:2181/c", "metadataStoreUrl: .* write 'zk:h:2181/c'"),
         ("metadataStoreUrl=zk:", "metadataStoreUrl: metadata store 'zk:'"),
         (f"metadataStoreUrl={NOBODY}\nconfigurationMetadataStoreUrl=etcd:h",
          "configurationMetadataStoreUrl: .*'etcd:h'"),
@@ -57,3 +60,15 @@ def test_a_store_that_is_away_is_named(tmp_path: Path) -> None:
     assert done.returncode == 2, done.stderr
     assert f"metadataStoreUrl {NOBODY}" in done.stderr.strip().splitlines()[-1]
     assert "Traceback" not in done.stderr
+
+
+def test_fewer_bookies_than_a_ledger_needs(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        warn_of_too_few(("one:3181", "two:3181"), 2)
+        assert not caplog.records
+        warn_of_too_few(("one:3181", "two:3181"), 3)
+        warn_of_too_few((), 1)
+    few, none = [record.getMessage() for record in caplog.records]
+    assert "managedLedgerDefaultEnsembleSize is 3" in few
+    assert "only 2 take new entries (one:3181, two:3181)" in few
+    assert "only 0 take new entries (none)" in none

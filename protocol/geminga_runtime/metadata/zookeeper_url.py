@@ -41,6 +41,9 @@ def parse_url(url: str) -> ZooKeeperUrl:
     """Parse `zk:host1:2181,host2/chroot`. Raises ConfigError."""
     if not url.startswith(SCHEME):
         raise ConfigError(f"metadata store {url!r} doesn't start with {SCHEME!r}")
+    if url.startswith(f"{SCHEME}//"):
+        plain = f"{SCHEME}{url.removeprefix(SCHEME).lstrip('/')}"
+        raise ConfigError(f"metadata store {url!r} has // too much: write {plain!r}")
     listed, slash, rest = url.removeprefix(SCHEME).partition("/")
     chroot = slash + rest if rest else ""
     try:
@@ -79,7 +82,10 @@ def store_of_ledgers(key: str, uri: str) -> str:
     rest = found[1] or found[2]
     hosts, slash, path = rest.partition("/")
     if not (slash + path).endswith(LEDGERS):
-        raise ConfigError(f"{key}: {uri!r} doesn't end with {LEDGERS}, the only root that is read")
+        whole = f"{uri.rstrip('/')}{LEDGERS}"
+        raise ConfigError(
+            f"{key}: {uri!r} doesn't end with {LEDGERS}, the only root that is read: is it {whole!r}?"
+        )
     return f"{SCHEME}{hosts.replace(';', ',')}{(slash + path).removesuffix(LEDGERS)}"
 
 

@@ -1,5 +1,5 @@
 """`python -m geminga.cli` is the `geminga` command."""
 
-from geminga.cli import main
+from geminga._command import main
 
-main(prog_name="geminga")
+main()

@@ -36,6 +36,19 @@ def test_nothing_heavy_is_imported() -> None:
     assert done.stdout.split() == ["False", "False"]
 
 
+def test_ctrl_c_while_it_imports() -> None:
+    code = (
+        "import signal, sys\n"
+        "class Late:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'click': signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Late())\n"
+        "from geminga._command import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def without(modules: list[str], *arguments: str) -> subprocess.CompletedProcess[str]:
     """The command without these packages."""
     code = (
