@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from geminga_bookie.autorecovery import shell as recovery_commands
+from geminga_bookie.autorecovery.shell import cluster_options, run_on_cluster
 from geminga_bookie.shell import cluster_commands, local_commands
 from geminga_bookie.shell.printing import ENTRY_FORMATS, LEDGER_ID_FORMATS, hex_lines
 from geminga_bookie.shell.target import BOOKIE_NAME, ShellFailed, Target
@@ -23,9 +24,12 @@ from geminga_bookie.shell.target import BOOKIE_NAME, ShellFailed, Target
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from geminga_bookie.autorecovery.tools import Cluster
     from geminga_bookie.offline import OfflineBookie
     from geminga_protocol.pb.bookkeeper_metadata_pb2 import LedgerMetadataFormat
-    from geminga_runtime.metadata.sqlite import SqliteMetadataStore
+    from geminga_runtime.metadata.api import MetadataStore
+
+    _Found = list[tuple[int, LedgerMetadataFormat]]
 
 METADATA_NAME = "metadata.sqlite"
 _LAST = (1 << 63) - 1
@@ -82,10 +86,17 @@ for _module in (recovery_commands, cluster_commands, local_commands):
 @bookieshell.command()
 @click.option("-meta", "--meta", "with_metadata", is_flag=True, help="Print metadata too.")
 @click.option("-bookieid", "--bookieid", help="Only ledgers with that bookie in an ensemble.")
+@cluster_options
 @click.pass_obj
-def listledgers(target: Target, with_metadata: bool, bookieid: str | None) -> None:
+def listledgers(
+    target: Target,
+    config_file: Path | None,
+    store_uri: str | None,
+    with_metadata: bool,
+    bookieid: str | None,
+) -> None:
     """List the ledgers that metadata knows."""
-    for ledger_id, metadata in _all_metadata(target.data_dir):
+    for ledger_id, metadata in _find_metadata(target, config_file, store_uri, None):
         members = {member for segment in metadata.segment for member in segment.ensembleMember}
         if bookieid is not None and bookieid not in members:
             continue
@@ -96,11 +107,15 @@ def listledgers(target: Target, with_metadata: bool, bookieid: str | None) -> No
 
 @bookieshell.command()
 @click.option("-l", "-ledgerid", "--ledgerid", "ledger_id", type=click.IntRange(0), required=True)
+@cluster_options
 @click.pass_obj
-def ledgermetadata(target: Target, ledger_id: int) -> None:
+def ledgermetadata(
+    target: Target, config_file: Path | None, store_uri: str | None, ledger_id: int
+) -> None:
     """Print a ledger's metadata."""
+    metadata = _only(ledger_id, _find_metadata(target, config_file, store_uri, ledger_id))
     click.echo(f"ledgerID: {ledger_id}")
-    _print_metadata(_metadata_of(target.data_dir, ledger_id))
+    _print_metadata(metadata)
 
 
 @bookieshell.command()
@@ -114,7 +129,12 @@ def readledger(target: Target, ledger_id: int, first: int, last: int, with_paylo
     from geminga_bookie.errors import BookkeeperError
     from geminga_protocol.bookkeeper.digest import Digest, DigestError, header
 
-    metadata = _metadata_of(target.data_dir, ledger_id)
+    if target.config_file is not None:
+        raise ShellFailed(
+            "readledger reads a standalone's files (--data-dir); of a cluster's bookie there are "
+            "readlog and readjournal"
+        )
+    metadata = _only(ledger_id, _ask_file(target.data_dir, ledger_id))
     digest = Digest(metadata.digestType or 2, metadata.password)
     failed = False
     with _offline(target.data_dir) as bookie:
@@ -155,40 +175,63 @@ def _offline(data_dir: Path) -> Iterator[OfflineBookie]:
         bookie.close()
 
 
-def _all_metadata(data_dir: Path) -> list[tuple[int, LedgerMetadataFormat]]:
-    return _ask_metadata(data_dir, None)
-
-
-def _metadata_of(data_dir: Path, ledger_id: int) -> LedgerMetadataFormat:
-    found = _ask_metadata(data_dir, ledger_id)
+def _only(ledger_id: int, found: _Found) -> LedgerMetadataFormat:
     if not found:
         raise ShellFailed(f"no ledger {ledger_id} in the metadata store")
     return found[0][1]
 
 
-def _ask_metadata(data_dir: Path, ledger_id: int | None) -> list[tuple[int, LedgerMetadataFormat]]:
+def _find_metadata(
+    target: Target, config_file: Path | None, store_uri: str | None, ledger_id: int | None
+) -> _Found:
+    """Of one ledger or all: of a cluster, if one is named, else of a standalone."""
+    if store_uri is None and config_file is None and target.config_file is None:
+        return _ask_file(target.data_dir, ledger_id)
+    found: _Found = []
+
+    async def ask(at: Cluster) -> int:
+        from geminga_bookie.autorecovery.tools import ToolFailed
+        from geminga_protocol.errors import RemoteProtocolError
+
+        try:
+            found.extend(await _read(at.store, ledger_id))
+        except RemoteProtocolError as error:
+            raise ToolFailed(str(error)) from error
+        return 0
+
+    run_on_cluster(config_file, store_uri, ask)
+    return found
+
+
+async def _read(store: MetadataStore, ledger_id: int | None) -> _Found:
+    """Raises RemoteProtocolError, MetadataError."""
+    from geminga_protocol.bookkeeper import ledger_metadata, paths
+
+    found = []
+    known = (
+        [paths.ledger(ledger_id)]
+        if ledger_id is not None
+        else await _ledger_paths(store, paths.ROOT)
+    )
+    for path in known:
+        node = await store.get(path)
+        number = paths.ledger_id(path)
+        if node is not None and number is not None:
+            found.append((number, ledger_metadata.parse(node.value)))
+    return found
+
+
+def _ask_file(data_dir: Path, ledger_id: int | None) -> _Found:
     import trio
 
-    from geminga_protocol.bookkeeper import ledger_metadata, paths
     from geminga_protocol.errors import RemoteProtocolError
     from geminga_runtime.metadata.api import MetadataError
     from geminga_runtime.metadata.sqlite import SqliteMetadataStore
 
-    async def ask() -> list[tuple[int, LedgerMetadataFormat]]:
+    async def ask() -> _Found:
         store = await SqliteMetadataStore.open(data_dir / METADATA_NAME, read_only=True)
         try:
-            found = []
-            known = (
-                [paths.ledger(ledger_id)]
-                if ledger_id is not None
-                else await _ledger_paths(store, paths.ROOT)
-            )
-            for path in known:
-                node = await store.get(path)
-                number = paths.ledger_id(path)
-                if node is not None and number is not None:
-                    found.append((number, ledger_metadata.parse(node.value)))
-            return found
+            return await _read(store, ledger_id)
         finally:
             await store.aclose()
 
@@ -198,7 +241,7 @@ def _ask_metadata(data_dir: Path, ledger_id: int | None) -> list[tuple[int, Ledg
         raise ShellFailed(str(error)) from error
 
 
-async def _ledger_paths(store: SqliteMetadataStore, path: str) -> Sequence[str]:
+async def _ledger_paths(store: MetadataStore, path: str) -> Sequence[str]:
     """Paths of ledgers beneath a node, by id."""
     from geminga_protocol.bookkeeper import paths
 

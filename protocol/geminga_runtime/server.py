@@ -103,10 +103,10 @@ async def serve(
     The handler starts the stream's `run_writer`; the stream is closed when the handler returns.
     ConnectionLost ends a handler quietly; any other error is logged and ends that connection only.
     Connections over `connections_max` are closed at once; listeners with the same ConnectionCount
-    share the bound. Port 0 takes a free port. Without free file descriptors, accepting is retried
-    (by trio.serve_listeners). `key` is the configuration's for the port. With `tls` all connections use TLS; a failed or slow handshake ends
-    them. With `proxy_header` a connection may begin with a PROXY header, before TLS or in it, whose
-    address becomes the stream's name.
+    share the bound. Port 0 takes a free port; `key` is the configuration's for the port. Without
+    free file descriptors, accepting is retried (by trio.serve_listeners). With `tls` all
+    connections use TLS; a failed or slow handshake ends them. With `proxy_header` a connection may
+    begin with a PROXY header, before TLS or in it, whose address becomes the stream's name.
 
     When cancelled, it stops accepting at once and gives the handlers `drain_s` seconds to end.
     Raises BindFailed.

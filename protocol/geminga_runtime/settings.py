@@ -88,8 +88,8 @@ def gather(
 
 
 def build(config_type: type[Config], values: Origins) -> Config:
-    """The configuration; keys that no group uses are named in one warning, those among them that are
-    close to a known key in another one. Raises ConfigError.
+    """The configuration; keys that no group uses are named in one warning, those among them that
+    are close to a known key in another one. Raises ConfigError.
     """
     used: set[str] = set()
     groups = {}

@@ -17,6 +17,24 @@ from geminga_protocol.pb.bookkeeper_metadata_pb2 import LedgerMetadataFormat
 from geminga_runtime.metadata.sqlite import SqliteMetadataStore
 
 
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        (("listledgers",), "none.conf can't be read"),
+        (("ledgermetadata", "-l", "1"), "none.conf can't be read"),
+        (("readledger", "-l", "1"), "readledger reads a standalone's files"),
+    ],
+)
+def test_a_configuration_names_a_cluster(
+    data_dir: Path, command: tuple[str, ...], sentence: str
+) -> None:
+    """It was passed over, and a standalone's file read."""
+    front = "--data-dir", str(data_dir), "-conf", str(data_dir / "none.conf")
+    done = CliRunner().invoke(bookieshell, [*front, *command])
+    assert done.exit_code == 2
+    assert sentence in done.output
+
+
 def metadata(bookie_id: str) -> bytes:
     value = LedgerMetadataFormat(
         quorumSize=1,

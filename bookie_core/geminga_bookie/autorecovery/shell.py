@@ -68,8 +68,10 @@ def run_on_cluster(config_file: Path | None, store_uri: str | None, act: Act) ->
 
 @click.command()
 @cluster_options
-@click.option("-rw", "--readwrite", is_flag=True, help="Bookies that take new entries.")
-@click.option("-ro", "--readonly", is_flag=True, help="Bookies that only serve reads.")
+@click.option(
+    "-rw", "-readwrite", "--readwrite", is_flag=True, help="Bookies that take new entries."
+)
+@click.option("-ro", "-readonly", "--readonly", is_flag=True, help="Bookies that only serve reads.")
 def listbookies(
     config_file: Path | None, store_uri: str | None, readwrite: bool, readonly: bool
 ) -> None:
@@ -124,8 +126,8 @@ def whoisauditor(config_file: Path | None, store_uri: str | None) -> None:
 
 @click.command()
 @cluster_options
-@click.option("-e", "--enable", is_flag=True, help="Let auditors and workers work.")
-@click.option("-d", "--disable", is_flag=True, help="Let them rest.")
+@click.option("-e", "-enable", "--enable", is_flag=True, help="Let auditors and workers work.")
+@click.option("-d", "-disable", "--disable", is_flag=True, help="Let them rest.")
 def autorecovery(
     config_file: Path | None, store_uri: str | None, enable: bool, disable: bool
 ) -> None:
@@ -140,8 +142,8 @@ def autorecovery(
 
 @click.command()
 @cluster_options
-@click.option("-g", "--get", is_flag=True, help="Print it.")
-@click.option("-s", "--set", "delay_s", type=click.IntRange(0), help="Set it, in seconds.")
+@click.option("-g", "-get", "--get", is_flag=True, help="Print it.")
+@click.option("-s", "-set", "--set", "delay_s", type=click.IntRange(0), help="Set it, in seconds.")
 def lostbookierecoverydelay(
     config_file: Path | None, store_uri: str | None, get: bool, delay_s: int | None
 ) -> None:
@@ -175,10 +177,27 @@ def decommissionbookie(config_file: Path | None, store_uri: str | None, bookieid
 @click.command()
 @cluster_options
 @click.argument("bookieid")
-@click.option("-l", "--ledger", "ledger_id", type=click.IntRange(0), help="Only this ledger.")
-@click.option("-f", "--force", is_flag=True, help="Don't ask.")
-@click.option("-q", "--query", is_flag=True, help="Only print what would be done.")
-@click.option("-sk", "--skipOpenLedgers", "skip_open", is_flag=True, help="Leave them open.")
+@click.option(
+    "-l", "-ledger", "--ledger", "ledger_id", type=click.IntRange(0), help="Only this ledger."
+)
+@click.option("-f", "-force", "--force", is_flag=True, help="Don't ask.")
+@click.option("-q", "-query", "--query", is_flag=True, help="Only print what would be done.")
+@click.option(
+    "-sk",
+    "-skipOpenLedgers",
+    "--skipOpenLedgers",
+    "skip_open",
+    is_flag=True,
+    help="Leave them open.",
+)
+@click.option(
+    "-d",
+    "-deleteCookie",
+    "--deleteCookie",
+    "deletes_cookie",
+    is_flag=True,
+    help="Then delete the bookie's cookie, so that it can start anew.",
+)
 def recover(
     config_file: Path | None,
     store_uri: str | None,
@@ -187,15 +206,18 @@ def recover(
     force: bool,
     query: bool,
     skip_open: bool,
+    deletes_cookie: bool,
 ) -> None:
     """Replace a bookie in all ledgers, without auditor and workers; it should be stopped. Open
     ledgers are closed first. Exit code 1 if some ledger could not be completed.
     """
     from geminga_bookie.autorecovery import tools
 
+    if deletes_cookie and (query or skip_open or ledger_id is not None):
+        raise click.UsageError("-deleteCookie is for all ledgers: not with -q, -sk or -l")
     if not force and not query:
         click.confirm(f"Are you sure to recover all ledgers of {bookieid}?", abort=True)
-    wanted = tools.Recovery(bookieid, ledger_id, query, skip_open)
+    wanted = tools.Recovery(bookieid, ledger_id, query, skip_open, deletes_cookie)
     run_on_cluster(config_file, store_uri, lambda at: tools.recover(at, wanted))
 
 

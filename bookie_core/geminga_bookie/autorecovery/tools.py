@@ -62,6 +62,8 @@ class Recovery(NamedTuple):
     ledger_id: int | None = None
     is_query: bool = False
     skip_open: bool = False
+    deletes_cookie: bool = False
+    """Once no ledger needs the bookie, which must be stopped."""
 
 
 async def on_cluster(config: AutoRecoveryConfig, act: Callable[[Cluster], Awaitable[int]]) -> int:
@@ -179,12 +181,20 @@ async def decommission(at: Cluster, bookie_id: str, poll_s: float = POLL_S) -> i
         await trio.sleep(poll_s)
         await _require_stopped(at, bookie_id)
     await _require_stopped(at, bookie_id)
-    try:
-        await at.store.delete(f"{COOKIES}/{bookie_id}")
+    if await _delete_cookie(at, bookie_id):
         at.say(f"Cookie of the decommissioned bookie: {bookie_id} is deleted successfully")
-    except NoNode:
+    else:
         at.say(f"Bookie {bookie_id} is decommissioned; it had no cookie")
     return 0
+
+
+async def _delete_cookie(at: Cluster, bookie_id: str) -> bool:
+    """Whether there was one."""
+    try:
+        await at.store.delete(f"{COOKIES}/{bookie_id}")
+    except NoNode:
+        return False
+    return True
 
 
 async def _require_stopped(at: Cluster, bookie_id: str) -> None:
@@ -230,15 +240,18 @@ async def _each_needed(
 
 async def recover(at: Cluster, wanted: Recovery) -> int:
     """Replace a bookie in ledgers. Each one is marked first: what a recovery that is killed leaves
-    is a task for the workers.
+    is a task for the workers. Raises ToolFailed.
     """
+    if wanted.deletes_cookie:
+        await _require_stopped(at, wanted.bookie_id)
     repairer = Repairer(at.store, at.bookies, at.options, lost={wanted.bookie_id})
-    failed = 0
+    seen = failed = 0
 
     async def recover_one(metadata: LedgerMetadata) -> None:
-        nonlocal failed
+        nonlocal seen, failed
         if wanted.ledger_id not in (None, metadata.ledger_id):
             return
+        seen += 1
         is_open = wanted.bookie_id in open_ensemble(metadata)
         if wanted.is_query:
             result = "open" if is_open else "closed"
@@ -251,7 +264,16 @@ async def recover(at: Cluster, wanted: Recovery) -> int:
         at.say(f"ledger {metadata.ledger_id}: {result}")
 
     invalid = await _each_needed(at, wanted.bookie_id, recover_one)
-    return int(failed + invalid > 0)
+    if not seen:
+        ledgers = "no ledger" if wanted.ledger_id is None else f"ledger {wanted.ledger_id}: not"
+        at.say(f"{ledgers} on bookie {wanted.bookie_id}")
+    if failed + invalid:
+        return 1
+    if wanted.deletes_cookie:
+        await _require_stopped(at, wanted.bookie_id)
+        had_one = await _delete_cookie(at, wanted.bookie_id)
+        at.say(f"bookie {wanted.bookie_id}: {'cookie deleted' if had_one else 'it had no cookie'}")
+    return 0
 
 
 async def _recover_ledger(

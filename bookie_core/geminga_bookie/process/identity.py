@@ -152,6 +152,8 @@ def parse_cookie(value: bytes, path: str) -> tuple[CookieFormat, str]:
     text = value.decode("utf-8", "replace")
     version, _, body = text.partition("\n")
     try:
+        if not version.strip().isdecimal():
+            raise ValueError("its first line is no version, so it is no cookie")
         if int(version) < _OLDEST_VERSION:
             raise ValueError(f"its version is {version}")
         cookie = text_format.Parse(body, CookieFormat())

@@ -84,7 +84,8 @@ def store_of_ledgers(key: str, uri: str) -> str:
     if not (slash + path).endswith(LEDGERS):
         whole = f"{uri.rstrip('/')}{LEDGERS}"
         raise ConfigError(
-            f"{key}: {uri!r} doesn't end with {LEDGERS}, the only root that is read: is it {whole!r}?"
+            f"{key}: {uri!r} doesn't end with {LEDGERS}, the only root that is read: "
+            f"is it {whole!r}?"
         )
     return f"{SCHEME}{hosts.replace(';', ',')}{(slash + path).removesuffix(LEDGERS)}"
 

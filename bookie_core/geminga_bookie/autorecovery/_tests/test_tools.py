@@ -186,6 +186,32 @@ async def test_a_bookie_is_recovered_by_hand() -> None:
     assert await world.tasks.locked() == set()
 
 
+async def test_a_recovered_bookies_cookie_is_deleted(autojump_clock: object) -> None:
+    """Only once nothing needs it, and not while it runs."""
+    world = World(5)
+    await world.register()
+    ledger = await world.ledger((3, 3, 2), 10)
+    bookie_id = ledger.ensembles[0][0]
+    await world.store.put(f"{tools.COOKIES}/{bookie_id}", b"4\n")
+    terminal, wanted = Terminal(world), Recovery(bookie_id, deletes_cookie=True)
+    with pytest.raises(ToolFailed, match="is running"):
+        await tools.recover(terminal.at, wanted)
+    await world.kill(world.peer(bookie_id))
+    assert await tools.recover(terminal.at, wanted) == 0
+    assert terminal.printed() == [
+        f"ledger {ledger.ledger_id}: whole",
+        f"bookie {bookie_id}: cookie deleted",
+    ]
+    assert await world.store.get(f"{tools.COOKIES}/{bookie_id}") is None
+    assert await tools.recover(terminal.at, wanted) == 0
+    assert await tools.recover(terminal.at, Recovery(bookie_id, 77)) == 0
+    assert terminal.printed() == [
+        f"no ledger on bookie {bookie_id}",
+        f"bookie {bookie_id}: it had no cookie",
+        f"ledger 77: not on bookie {bookie_id}",
+    ]
+
+
 async def test_metadata_that_are_not_valid_are_told(autojump_clock: object) -> None:
     """The other ledgers are recovered; but the bookie can't be told to be needed no more."""
     world = World(5)

@@ -89,6 +89,13 @@ async def test_the_instance_of_directories_is_kept_and_shown() -> None:
     assert terminal.lines[2] == text
 
 
+async def test_another_file_is_told_to_be_no_cookie(tmp_path: Path) -> None:
+    file = tmp_path / "bookkeeper.conf"
+    file.write_text("bookiePort=3181\n")
+    with pytest.raises(ToolFailed, match="its first line is no version, so it is no cookie"):
+        await cookies.create(Terminal().at, "h1:3181", file)
+
+
 @pytest.mark.parametrize("content", [b"", b"no cookie", b"3\n/a\n", b"5\nbookieHost", b"\xff" * 99])
 async def test_only_cookies_are_uploaded(tmp_path: Path, content: bytes) -> None:
     terminal = Terminal()
