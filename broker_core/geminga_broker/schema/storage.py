@@ -23,6 +23,7 @@ from geminga_broker.log.options import COMPONENT, LedgerDurability
 from geminga_broker.log.salvage import DAMAGE
 from geminga_broker.log.unnamed import UNNAMED_S_MAX, clean
 from geminga_broker.schema.model import SchemaStorageFailed
+from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.pb.schema_storage_pb2 import (
     IndexEntry,
     PositionInfo,
@@ -87,10 +88,14 @@ class SchemaStorage:
     async def locate(self, schema_id: str) -> Locator | None:
         """The topic's node, None if it has no schema."""
         with _failures(schema_id):
-            node = await self._store.get(f"{_ROOT}/{schema_id}")
-            if node is None or not node.value:
-                return None
-            return Locator(SchemaLocator.FromString(node.value), node.stat.version)
+            return await self._locator(schema_id)
+
+    async def _locator(self, schema_id: str) -> Locator | None:
+        """Raises MetadataError, DecodeError."""
+        node = await self._store.get(f"{_ROOT}/{schema_id}")
+        if node is None or not node.value:
+            return None
+        return Locator(SchemaLocator.FromString(node.value), node.stat.version)
 
     async def read_all(self, schema_id: str, locator: Locator | None) -> list[StoredEntry]:
         """All versions in order."""
@@ -162,8 +167,12 @@ class SchemaStorage:
             for name in await self._store.children(_DELETIONS):
                 path = f"{_DELETIONS}/{name}"
                 node = await self._store.get(path)
-                if node is not None and node.stat.ctime_ms <= before_ms:
+                if node is None or node.stat.ctime_ms > before_ms:
+                    continue
+                try:
                     deleted += await self._finish_deletion(path, node.value)
+                except DecodeError as error:
+                    _log.warning("%s can't be finished: %s", path, error)
             return deleted
 
     async def _append(
@@ -225,12 +234,16 @@ class SchemaStorage:
         )
 
     async def _named(self, schema_id: str) -> set[int]:
-        """Ledgers that the schema's node names."""
-        locator = await self.locate(schema_id)
+        """Ledgers that the schema's node names. Raises MetadataError, DecodeError."""
+        locator = await self._locator(schema_id)
         return {each.position.ledgerId for each in locator.value.index} if locator else set()
 
     async def _is_named(self, ledger_id: int, about: Mapping[str, bytes]) -> bool:
-        return ledger_id in await self._named(about[_SCHEMA_ID].decode())
+        schema_id = about[_SCHEMA_ID].decode()
+        try:
+            return ledger_id in await self._named(schema_id)
+        except DecodeError as error:
+            raise RemoteProtocolError(f"schema {schema_id}: {error}") from error
 
     async def _finish_deletion(self, path: str, record: bytes) -> int:
         """Delete the ledgers of a record that the schema's node doesn't name (again)."""

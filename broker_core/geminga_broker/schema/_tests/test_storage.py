@@ -282,3 +282,20 @@ def test_a_known_definition_is_found_without_parsing_any(monkeypatch: pytest.Mon
     assert find(versions, SchemaData(SchemaType.AVRO, versions[7].schema.data)) is None
     monkeypatch.setattr(registry_module, "parse_avro", None)
     assert find(versions, versions[19].schema) == 19
+
+
+async def test_a_locator_that_is_not_valid_stops_no_other_collection() -> None:
+    world = World()
+    storage = world.registry().storage
+    bad, other = "public/default/bad", "public/default/other"
+    ids = [
+        (await world.client.create(storage._options(each), unnamed=True)).ledger_id
+        for each in (bad, other)
+    ]
+    await world.store.put(f"/schemas/{bad}", b"\xff not valid")
+    for each, listed in ((bad, ids[0]), (other, 12345)):
+        record = f"{each}\n{listed}".encode()
+        await world.store.put("/geminga/schema-deletions/d-", record, sequential=True)
+    assert await storage.collect(older_than_s=-1) == 2
+    assert await world.ledgers() == ids[:1]
+    assert len(await world.store.children("/geminga/schema-deletions")) == 1
