@@ -100,14 +100,24 @@ class LedgerEntries:
         for ledger_id in {ledger for ledger, _ in places}:
             ids = [entry for ledger, entry in places if ledger == ledger_id]
             first, last = min(ids), max(ids)
-            self._write(f"{ledger_id} {first} {last}")
+            line = self._first_line(f"{ledger_id} {first} {last}")
             for entry_id in range(first, last + 1):
-                line = self._line()
-                assert not line.startswith("error"), f"{ledger_id}:{entry_id}: {line}"
+                if entry_id > first:
+                    line = self._line()
                 number = places.get((ledger_id, entry_id))
                 if number is not None:
                     found = bytes(split(memoryview(base64.b64decode(line))).payload)
                     assert found == b"%d" % number, (ledger_id, entry_id, number, found)
+
+    def _first_line(self, request: str) -> str:
+        """Of the answer. A bookie that has just registered again is unknown to it for a moment."""
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            self._write(request)
+            line = self._line()
+            if not line.startswith("error"):
+                return line
+            assert time.monotonic() < deadline, f"{request}: {line}"
 
     def _write(self, text: str) -> None:
         assert self._process.stdin is not None

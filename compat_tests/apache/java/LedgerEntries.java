@@ -1,7 +1,9 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
 import java.util.Base64;
+import java.util.List;
 import org.apache.bookkeeper.client.BookKeeper;
 import org.apache.bookkeeper.client.api.DigestType;
 import org.apache.bookkeeper.client.api.LedgerEntry;
@@ -11,7 +13,7 @@ import org.apache.bookkeeper.conf.ClientConfiguration;
 /**
  * Reads entries of brokers' ledgers by Apache's client, without recovery. Argument: metadata service
  * URI. Each line of the input has a ledger id, and the first and the last entry id; each answer is
- * one line for each entry, in Base64, or "error" and why.
+ * one line for each entry, in Base64, or one of "error" and why.
  */
 public final class LedgerEntries {
     private LedgerEntries() {}
@@ -27,7 +29,7 @@ public final class LedgerEntries {
             String[] words = line.split(" ");
             try {
                 read(client, Long.parseLong(words[0]), Long.parseLong(words[1]),
-                        Long.parseLong(words[2]));
+                        Long.parseLong(words[2])).forEach(System.out::println);
             } catch (Exception failure) {
                 System.out.println("error " + failure);
             }
@@ -36,17 +38,19 @@ public final class LedgerEntries {
         Runtime.getRuntime().halt(0);
     }
 
-    private static void read(BookKeeper client, long ledgerId, long first, long last)
+    private static List<String> read(BookKeeper client, long ledgerId, long first, long last)
             throws Exception {
+        List<String> found = new ArrayList<>();
         try (ReadHandle ledger = client.newOpenLedgerOp().withLedgerId(ledgerId)
                 .withRecovery(false).withDigestType(DigestType.CRC32C)
                 .withPassword(new byte[0]).execute().get()) {
             for (long from = first; from <= last; from += 1000) {
                 long to = Math.min(last, from + 999);
                 for (LedgerEntry entry : ledger.readUnconfirmed(from, to)) {
-                    System.out.println(Base64.getEncoder().encodeToString(entry.getEntryBytes()));
+                    found.add(Base64.getEncoder().encodeToString(entry.getEntryBytes()));
                 }
             }
         }
+        return found;
     }
 }
