@@ -73,6 +73,11 @@ class DataCheck:
 
     async def run(self) -> None:
         """Until nothing is in doubt. Errors are logged, and all is tried again."""
+        _log.info(
+            "bookie %s may have lost entries: its ledgers are compared with the metadata and the "
+            "other bookies",
+            self._bookie.bookie_id,
+        )
         wait_s = RETRY_S
         known = -1
         while True:

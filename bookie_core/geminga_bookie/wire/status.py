@@ -41,11 +41,19 @@ _STATUSES: tuple[tuple[type[BookkeeperError], StatusCode], ...] = (
     (UnknownLedgerState, StatusCode.EUNKNOWNLEDGERSTATE),
 )
 
+_HINTS: dict[int, str] = {
+    StatusCode.EUA: (
+        " (the bookie wants other credentials or TLS: see its authentication keys and those of "
+        "its clients; or the ledger has another password)"
+    ),
+}
+
 
 def error_of(status: int, text: str) -> BookkeeperError:
     """The error of a status that isn't EOK."""
     name = StatusCode.Name(status) if status in StatusCode.values() else str(status)
-    return _ERRORS.get(status, StorageFailed)(f"{text}: the bookie answered {name}")
+    hint = _HINTS.get(status, "")
+    return _ERRORS.get(status, StorageFailed)(f"{text}: the bookie answered {name}{hint}")
 
 
 def status_of(error: BookkeeperError) -> StatusCode:
