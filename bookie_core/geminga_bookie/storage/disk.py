@@ -55,7 +55,9 @@ class DiskFile(Protocol):
         a full disk."""
 
     def drop_cached(self, begin: int, end: int) -> None:
-        """The system needn't keep these bytes in memory, which are on disk: a hint. Never raises."""
+        """A hint: the system needn't keep these bytes, which are on disk, in memory. Never
+        raises.
+        """
 
     def sync(self) -> None:
         """Return when all writes and the file's size are on disk (fdatasync)."""
