@@ -36,7 +36,10 @@ def parse_racks(value: bytes, host_of: Callable[[str], str | None]) -> Racks:
     """From the node's value; `host_of` knows the hosts of ids that aren't addresses. Raises
     ValueError.
     """
-    found = json.loads(value) if value.strip() else {}
+    try:
+        found = json.loads(value) if value.strip() else {}
+    except RecursionError:
+        raise ValueError(f"{BOOKIES} is nested too deeply") from None
     if not isinstance(found, dict):
         raise ValueError(f"{BOOKIES} is no JSON object")
     by_bookie: dict[str, str] = {}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 import trio
+import trio.testing
 
 from geminga_bookie.client._tests.cluster import SlowStore
 from geminga_bookie.client.health import HealthOptions, ReadRank
@@ -183,6 +184,11 @@ async def test_racks_are_followed(caplog: pytest.LogCaptureFixture) -> None:
         await expect(bookies, "b1:3181", "b2:3181", "b3:3181", "b4:3181")
         await expect_racks(bookies, b1="/r3")
         assert "stay as they were" in caplog.text
+        caplog.clear()
+        await store.put(BOOKIES, b"[" * 200_000)
+        await trio.testing.wait_all_tasks_blocked()
+        assert "nested too deeply" in caplog.text
+        await expect_racks(bookies, b1="/r3")
         await store.delete(BOOKIES)
         await expect_racks(bookies, b1="/default-rack")
 
