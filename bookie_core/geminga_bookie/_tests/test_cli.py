@@ -35,6 +35,17 @@ def test_a_configuration_names_a_cluster(
     assert sentence in done.output
 
 
+@pytest.mark.parametrize("command", ["lastmark", "listbookies"])
+def test_keys_for_the_server_are_no_news(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, command: str
+) -> None:
+    config = tmp_path / "bookkeeper.conf"
+    config.write_text(f"ledgerDirectories={tmp_path}\nserverTcpNoDelay=true\nzkServers=h:0\n")
+    done = CliRunner().invoke(bookieshell, ["-conf", str(config), command])
+    assert done.exit_code == 2
+    assert "not used" not in caplog.text + done.output
+
+
 def metadata(bookie_id: str) -> bytes:
     value = LedgerMetadataFormat(
         quorumSize=1,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from geminga_bookie.shell.target import config_of
+from geminga_bookie.shell.target import config_of, unused_keys_unsaid
 
 if TYPE_CHECKING:
     from geminga_bookie.autorecovery.tools import Cluster
@@ -56,9 +56,9 @@ def run_on_cluster(config_file: Path | None, store_uri: str | None, act: Act) ->
 
     uri = uri_of_ledgers(store_uri)
     try:
-        config = load_config(
-            config_of(config_file), os.environ, {} if uri is None else {"metadataServiceUri": uri}
-        )
+        given = {} if uri is None else {"metadataServiceUri": uri}
+        with unused_keys_unsaid():
+            config = load_config(config_of(config_file), os.environ, given)
         code = trio.run(on_cluster, config, act)
     except (ConfigError, MetadataError, ToolFailed) as error:
         raise ClusterFailed(str(error)) from error

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +13,20 @@ import click
 
 if TYPE_CHECKING:
     from geminga_bookie.options import BookieOptions
+
+
+@contextmanager
+def unused_keys_unsaid() -> Iterator[None]:
+    """A command of the shell reads a server's file, which has more than it needs: the server itself
+    warns of keys that aren't used.
+    """
+    logger = logging.getLogger("geminga_runtime.settings")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
+
 
 BOOKIE_NAME = "bookie"
 """A standalone's directory of its bookie."""
@@ -65,7 +82,8 @@ class Target:
         from geminga_bookie.process.config import load_config
 
         try:
-            return load_config(config_file, os.environ).bookie_options("")
+            with unused_keys_unsaid():
+                return load_config(config_file, os.environ).bookie_options("")
         except ConfigError as error:
             raise ShellFailed(str(error)) from None
 

@@ -3,6 +3,7 @@ the end has all of it."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
@@ -263,3 +264,15 @@ def test_runs_without_others(wanted: list[tuple[int, int]], held: list[tuple[int
     expected -= {n for first, end in here for n in range(first, end)}
     found = [n for first, end in without(runs, here) for n in range(first, end)]
     assert found == sorted(expected)
+
+
+async def test_the_log_says_what_begins_and_ends(
+    autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World()
+    async with world.living() as bookie:
+        with caplog.at_level(logging.INFO), trio.fail_after(3600):
+            await world.check(bookie).run()
+    first, last = [one.getMessage() for one in caplog.records if one.name.endswith(".check")]
+    assert "may have lost entries: its ledgers are compared" in first
+    assert "no ledger is in doubt" in last
