@@ -111,8 +111,7 @@ class Auditor:
         async with self._store.watch(paths.available()) as changes:
             self._wakeup.set()
             async for _ in changes:
-                self._changes += 1
-                await trio.sleep(SETTLE_S)
+                self._changes += 1  # at once: an audit that is under way must learn of it
                 self._wakeup.set()
 
     async def _follow_delay(self) -> None:
@@ -147,6 +146,7 @@ class Auditor:
                 wake_at = trio.current_time() + RETRY_S
             with trio.move_on_at(wake_at):
                 await self._wakeup.wait()
+                await trio.sleep(SETTLE_S)
 
     def _learn(self, registered: Registered) -> None:
         """Who left, and who came back."""
