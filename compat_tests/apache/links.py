@@ -76,8 +76,9 @@ class Links:
     def cut(self, a: str, b: str, *, one_way: bool = False) -> None:
         """What `a` sends doesn't reach `b` any more; nor the other way, unless `one_way`."""
         for sender, receiver in ((a, b), (b, a))[: 1 if one_way else 2]:
-            self._rule("add", sender, receiver)
-            self._cuts.append((sender, receiver))
+            if (sender, receiver) not in self._cuts:
+                self._rule("add", sender, receiver)
+                self._cuts.append((sender, receiver))
 
     def heal(self) -> None:
         """All links are whole."""
