@@ -26,7 +26,9 @@ class Outages(SteppedStore):
         self.outcomes: list[bool] = []
 
     @asynccontextmanager
-    async def step(self, operation: str, path: str) -> AsyncIterator[None]:
+    async def step(
+        self, operation: str, path: str, expected_version: int | None
+    ) -> AsyncIterator[None]:
         is_cursor = operation == "put" and f"{NAME}/" in path
         outcome = self.outcomes.pop(0) if is_cursor and self.outcomes else None
         if outcome is False:
