@@ -16,7 +16,7 @@ APACHE = "Apache Pulsar"
 BOOKIE = "Apache BookKeeper"
 SPARK = "Spark"
 ZOOKEEPER = "Apache ZooKeeper"
-LINKS = "A network of namespaces"
+IPROUTE2 = "iproute2"
 
 REQUIRED = "GEMINGA_REQUIRE_PEERS"
 """The environment variable by which software of others that is missing fails the tests."""
@@ -41,8 +41,8 @@ def skipped_without(software: str) -> Iterator[None]:
         pytest.skip(text)
 
 
-def skip_unmountable(reason: str) -> None:
-    """Skip a test that needs a file system of its own where none may be mounted: the storage's
-    tests fill a simulated disk. That is no software, so nothing requires it.
+def skip_unpermitted(reason: str) -> None:
+    """Skip a test that needs a file system or a network of its own where none may be made: the
+    simulations fill disks and cut links too. That is no software, so nothing requires it.
     """
-    pytest.skip(f"{reason}; the storage's tests fill a simulated disk")
+    pytest.skip(f"{reason}; the simulations do it without")

@@ -11,6 +11,7 @@ import pytest
 
 from compat_tests.apache import jars
 from compat_tests.apache.jars import PeerMissing, require_java
+from compat_tests.apache.links import NotPermitted, open_links
 from compat_tests.missing import REQUIRED, SPARK, skipped_without
 from compat_tests.test_tidy import sources, tree_of
 
@@ -47,6 +48,15 @@ def test_what_is_required_and_missing_fails(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv(REQUIRED, "0")
     with pytest.raises(pytest.skip.Exception), skipped_without(SPARK):
         require_java("no-such-java")
+
+
+def test_namespaces_that_are_not_permitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(command: list[str], **_options: object) -> subprocess.CompletedProcess[str]:
+        raise subprocess.CalledProcessError(2, command, stderr=b"Operation not permitted")
+
+    monkeypatch.setattr(subprocess, "run", refused)
+    with pytest.raises(NotPermitted, match="type bridge: Operation not permitted"), open_links():
+        pass
 
 
 def test_a_download_that_failed_is_not_begun_for_each_test(

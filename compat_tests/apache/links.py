@@ -25,6 +25,10 @@ _CUT, _LOCAL = "10", "100"
 """Priorities of routing rules: what is dropped comes before what is delivered to this host."""
 
 
+class NotPermitted(Exception):
+    """We are no root, or one who gets no namespaces."""
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a process runs: its address, and the words that its command line begins with."""
@@ -90,7 +94,7 @@ class Links:
         _ip("-n", self._namespace(receiver), "rule", verb, *source)
 
     def build(self) -> None:
-        """Raises PeerMissing if this machine has no namespaces, or gives us none."""
+        """Raises PeerMissing without iproute2, NotPermitted if we get no namespaces."""
         self.remove()  # what a process left that was killed
         try:
             _ip("link", "add", self._bridge, "type", "bridge")
@@ -104,7 +108,7 @@ class Links:
         except FileNotFoundError as error:
             raise PeerMissing(f"{error.filename} is not installed") from error
         except subprocess.CalledProcessError as error:
-            raise PeerMissing(
+            raise NotPermitted(
                 f"{' '.join(error.cmd)}: {error.stderr.decode(errors='replace').strip()}"
             ) from error
 
@@ -122,7 +126,7 @@ class Links:
 
 @contextmanager
 def open_links() -> Iterator[Links]:
-    """A network until the block ends. Raises PeerMissing."""
+    """A network until the block ends. Raises PeerMissing, NotPermitted."""
     number, lock = _claim()
     links = Links(number)
     with lock:
@@ -144,7 +148,7 @@ def _claim() -> tuple[int, IO[bytes]]:
             lock.close()
         else:
             return number, lock
-    raise PeerMissing(f"all networks are taken; locks in {folder}")
+    raise RuntimeError(f"all networks are taken; locks in {folder}")
 
 
 def _ip(*words: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from compat_tests.apache.cluster import Cluster, running_cluster
-from compat_tests.apache.links import Links, open_links
+from compat_tests.apache.links import Links, NotPermitted, open_links
 from compat_tests.apache.our_bookie import OurBookie
 from compat_tests.apache.receipts import (
     WAIT_S,
@@ -22,7 +22,7 @@ from compat_tests.apache.receipts import (
     check_in_order,
     ledger_entries,
 )
-from compat_tests.missing import LINKS, ZOOKEEPER, skipped_without
+from compat_tests.missing import IPROUTE2, ZOOKEEPER, skip_unpermitted, skipped_without
 from compat_tests.processes import ServerProcess, wait_until
 from geminga_bookie.client.metadata_store import decode
 from geminga_broker.cluster.registration import BROKERS_PATH
@@ -75,8 +75,12 @@ class World:
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("links")
     with ExitStack() as stack:
-        with skipped_without(LINKS):
-            links = stack.enter_context(open_links())
+        try:
+            with skipped_without(IPROUTE2):
+                links = stack.enter_context(open_links())
+        except NotPermitted as reason:
+            skip_unpermitted(str(reason))
+            raise
         with skipped_without(ZOOKEEPER):
             cluster = stack.enter_context(
                 running_cluster(folder, BOOKIES, ours=BOOKIES, links=links)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from compat_tests.faults.attacked import attacked as attacked
-from compat_tests.missing import skip_unmountable
+from compat_tests.missing import skip_unpermitted
 from compat_tests.processes import ServerProcess, start_geminga
 
 # Acknowledgements reach the disk soon, so that what must not come again can be known in a test.
@@ -34,10 +34,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     try:
         done = subprocess.run(mount, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        skip_unmountable("mount is not installed")
+        skip_unpermitted("mount is not installed")
         raise
     if done.returncode != 0:
-        skip_unmountable("mounting is not permitted")
+        skip_unpermitted("mounting is not permitted")
     yield folder
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
