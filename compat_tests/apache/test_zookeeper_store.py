@@ -76,4 +76,4 @@ class TestCachedZooKeeper(TestZooKeeper):
 
 def beneath(store: MetadataStore) -> MetadataStore:
     assert isinstance(store, CachedMetadataStore)
-    return store._store
+    return store._beneath

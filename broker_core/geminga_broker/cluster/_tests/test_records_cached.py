@@ -44,7 +44,7 @@ async def test_a_record_is_its_readers_own(store: CachedMetadataStore) -> None:
 
 async def test_lookups_send_no_request(store: CachedMetadataStore) -> None:
     namespaces = Namespaces(store)
-    beneath = store._store
+    beneath = store._beneath
     assert isinstance(beneath, CountingStore)
     for turn in range(3):
         before = beneath.gets
@@ -56,7 +56,7 @@ async def test_lookups_send_no_request(store: CachedMetadataStore) -> None:
 
 async def test_two_brokers_update_one_record(store: CachedMetadataStore) -> None:
     """Neither's update is lost: who was overtaken reads again."""
-    beneath = store._store
+    beneath = store._beneath
     assert isinstance(beneath, CountingStore)
     other = await CachedMetadataStore.open(beneath.another_session(), RECORDS)
 
