@@ -10,7 +10,7 @@ import pytest
 
 from geminga_protocol._tests.rounds import IS_NIGHTLY, rounds
 
-from .ledgers import CANARIES, FOUND_BY, RARE, first_seed, run_seed
+from .ledgers import CANARIES, FOUND_BY, first_seed, run_seed
 
 SEEDS_PER_BLOCK = 10
 
@@ -35,7 +35,7 @@ def test_a_mistake_can_be_planted(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted({*CANARIES} - {*RARE}) if IS_NIGHTLY else FOUND_BY)
+@pytest.mark.parametrize("name", sorted(CANARIES) if IS_NIGHTLY else FOUND_BY)
 def test_a_mistake_is_found(name: str) -> None:
     """The seed that is recorded does it at once, unless the code has changed since."""
     seeds = [FOUND_BY[name]] if name in FOUND_BY else []
@@ -44,7 +44,7 @@ def test_a_mistake_is_found(name: str) -> None:
 
 DIGESTS = """
 from compat_tests.sim.ledgers import run_seed
-for seed in range(4):
+for seed in (0, 1, 2, 9):
     print(seed, run_seed(seed).digest)
 """
 
@@ -52,7 +52,7 @@ for seed in range(4):
 @pytest.mark.slow
 def test_a_seed_repeats_exactly() -> None:
     """In a process whose sets and dicts go by other hashes, too."""
-    here = "".join(f"{seed} {run_seed(seed).digest}\n" for seed in range(4))
+    here = "".join(f"{seed} {run_seed(seed).digest}\n" for seed in (0, 1, 2, 9))
     environment = os.environ | {"PYTHONHASHSEED": "1"}
     done = subprocess.run(
         [sys.executable, "-c", DIGESTS], env=environment, capture_output=True, text=True, check=True

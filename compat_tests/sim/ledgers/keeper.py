@@ -53,7 +53,7 @@ class KeeperDoor(SessionBeneath):
         """The session is lost."""
         self._session.expire_session()
 
-    async def _call(self, work: Callable[[], ResultT]) -> ResultT:
+    async def _call(self, kind: str, work: Callable[[], ResultT]) -> ResultT:
         """Send a request; it is executed once, or never, and the answer may be lost."""
         answer = Promise[ResultT]()
         network, owner = self._network, self._owner
@@ -62,26 +62,26 @@ class KeeperDoor(SessionBeneath):
         def execute() -> None:
             if session.session.epoch != epoch:
                 failed = SessionExpired("the session ended, by the simulation")
-                network.send(KEEPER, owner, lambda: answer.reject(failed))
+                network.send(KEEPER, owner, lambda: answer.reject(failed), kind)
                 return
             try:
                 result = work()
             except MetadataError as error:
                 refused = error
-                network.send(KEEPER, owner, lambda: answer.reject(refused))
+                network.send(KEEPER, owner, lambda: answer.reject(refused), kind)
             else:
-                network.send(KEEPER, owner, lambda: answer.resolve(result))
+                network.send(KEEPER, owner, lambda: answer.resolve(result), kind)
 
         if self.is_closed:
             raise SessionExpired("the process is gone, by the simulation")
-        network.send(owner, KEEPER, execute)
+        network.send(owner, KEEPER, execute, kind)
         with trio.move_on_after(CALL_S):
             return await answer.wait()
         raise StoreUnavailable("no answer, by the simulation")
 
     async def get(self, path: str) -> Node | None:
         """See `MetadataStore.get`."""
-        return await self._call(lambda: self._session.get_now(path))
+        return await self._call("get", lambda: self._session.get_now(path))
 
     async def put(
         self,
@@ -102,7 +102,7 @@ class KeeperDoor(SessionBeneath):
             self._network.log.add(f"{self._owner} put {made} {stat.version}")
             return made, stat
 
-        return await self._call(work)
+        return await self._call("put", work)
 
     async def delete(self, path: str, expected_version: int | None = ANY_VERSION) -> None:
         """See `MetadataStore.delete`."""
@@ -111,7 +111,7 @@ class KeeperDoor(SessionBeneath):
             self._session.delete_now(path, expected_version)
             self._network.log.add(f"{self._owner} deleted {path}")
 
-        await self._call(work)
+        await self._call("delete", work)
 
     async def exists(self, path: str) -> bool:
         """See `MetadataStore.exists`."""
@@ -119,4 +119,4 @@ class KeeperDoor(SessionBeneath):
 
     async def children(self, path: str) -> Sequence[str]:
         """See `MetadataStore.children`."""
-        return await self._call(lambda: self._session.children_now(path))
+        return await self._call("children", lambda: self._session.children_now(path))

@@ -9,6 +9,7 @@ from random import Random
 import trio
 
 from ..chance import EventLog
+from .script import Script
 
 Deliver = Callable[[], None]
 
@@ -69,13 +70,16 @@ class Network:
         self._paused: dict[str, list[Deliver]] = {}
         self.dead: set[str] = set()
         """Processes that are gone for good."""
+        self.scripts: dict[str, Script] = {}
+        """Of processes whose messages are late, or lost, by their kind."""
 
-    def send(self, source: str, target: str, deliver: Deliver) -> None:
-        """One message; it arrives later, or never."""
+    def send(self, source: str, target: str, deliver: Deliver, kind: str) -> None:
+        """One message; it arrives later, or never. Its kind is that of the request: an answer has
+        it too."""
         if source in self.dead:
             return
         if source in self._paused:
-            self._paused[source].append(lambda: self.send(source, target, deliver))
+            self._paused[source].append(lambda: self.send(source, target, deliver, kind))
             return
         way = (source, target)
         share = max(self.lost_share, *(self.lost_share_to.get(each, 0.0) for each in way))
@@ -87,10 +91,25 @@ class Network:
         delay_s = self.rng.random() * self.latency_s
         if extra_s:
             delay_s += self.rng.random() * extra_s
+        if self.scripts:
+            script_s, deliver = self._by_script(way, deliver, kind)
+            if script_s is None:
+                return
+            delay_s += script_s
         when_s = trio.current_time() + delay_s
         if self._is_ordered:
             when_s = self._last[way] = max(when_s, self._last.get(way, 0.0))
         self.timeline.at(when_s, lambda: self._arrive(target, deliver))
+
+    def _by_script(
+        self, way: tuple[str, str], deliver: Deliver, kind: str
+    ) -> tuple[float | None, Deliver]:
+        source, target = way
+        if script := self.scripts.get(source):
+            return script.lateness(target, kind), script.with_what_follows(target, kind, deliver)
+        if script := self.scripts.get(target):
+            return script.lateness(source, f"{kind} answer"), deliver
+        return 0.0, deliver
 
     def _is_cut(self, way: tuple[str, str]) -> bool:
         source, target = way
@@ -135,6 +154,7 @@ class Network:
         self.lost_share_to.clear()
         self.slow_to.clear()
         self.slow_ways.clear()
+        self.scripts.clear()
         self.is_calm = True
         for name in list(self._paused):
             self._resume(name)

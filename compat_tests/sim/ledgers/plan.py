@@ -24,6 +24,8 @@ BOOKIE_FAULTS = ("kill", "power-loss", "power-loss", "restart", "pause", "slow-d
 DISK_FAULTS = ("full-disk", "failing-disk", "lost-disk")
 METADATA_FAULTS = ("expire", "lossy-metadata", "isolate-metadata", "slow-metadata")
 UNSYNCED_SHARE = 0.3
+HANDOVERS_EVERY = 10
+"""Of so many seeds the last one is about ledgers that are taken from their writers."""
 CLIENT_FAULTS = ("crash-client", "pause-client")
 
 
@@ -58,6 +60,8 @@ class LedgerPlan:
     is_unsynced: bool = False
     """Some journals are not synced: a bookie that is killed, or loses its disk, is in doubt, and
     healed by the others."""
+    handovers: int = 0
+    """Ledgers that are taken over while messages come by a script."""
 
     @property
     def losable_disks(self) -> int:
@@ -67,6 +71,8 @@ class LedgerPlan:
 
 def make_plan(seed: int, rng: Random) -> LedgerPlan:
     """The plan of a seed."""
+    if seed % HANDOVERS_EVERY == HANDOVERS_EVERY - 1:
+        return _handovers(seed, rng)
     writers = rng.choice((1, 1, 2))
     bookies = rng.randint(3, 6)
     fitting = [sizes for sizes in SIZES if sizes[0] <= bookies]
@@ -96,3 +102,29 @@ def make_plan(seed: int, rng: Random) -> LedgerPlan:
     # Failing and full disks put bookies in doubt that no plan counts.
     faults = tuple(each for each in plan.faults if each not in ("full-disk", "failing-disk"))
     return replace(plan, is_unsynced=True, all_killed_at_end=False, faults=(*faults, "lost-disk"))
+
+
+def _handovers(seed: int, rng: Random) -> LedgerPlan:
+    """Many short ledgers, each taken over while its last entries and the fences are under way."""
+    bookies = rng.choice((3, 3, 4, 5))
+    fitting = [sizes for sizes in SIZES if sizes[0] <= bookies and sizes[2] > 1]
+    return LedgerPlan(
+        seed=seed,
+        bookies=bookies,
+        sizes=((3, 3, 2), rng.choice(fitting)),
+        ledgers=0,
+        entries=0,
+        recoverers=0,
+        readers=0,
+        deletes=False,
+        faults=(),
+        fault_count=0,
+        fault_pause_s=0.0,
+        latency_s=0.0005,
+        is_ordered=rng.random() < 0.5,
+        timeout_s=rng.choice((1.0, 5.0)),
+        session_s=4.0,
+        all_killed_at_end=rng.random() < 0.35,
+        repairers=0,
+        handovers=8,
+    )

@@ -16,6 +16,7 @@ from ..outcome import Outcome, ends, watched
 from .books import LedgerBook
 from .clients import Deleter, Process, Reader, Recoverer, Writer, append, process, read, recover
 from .faults import Faults
+from .handover import Handovers
 from .healing import denied, end_doubts
 from .plan import make_plan
 from .repairers import keep_repairing
@@ -23,6 +24,8 @@ from .world import World
 
 WORK_S = 40.0
 """So long the actors work; what they write then is left as it is."""
+HANDOVERS_S = 400.0
+"""As long may rounds of handovers take."""
 HEAL_S = 400.0
 """Virtual time within which all ledgers must be readable once nothing goes wrong any more."""
 LIMIT_S = 3000.0
@@ -75,7 +78,7 @@ class Run:
                 nursery.start_soon(bookie.run)
             for number in range(plan.repairers):
                 nursery.start_soon(keep_repairing, world, number)
-            with trio.move_on_after(WORK_S):
+            with trio.move_on_after(HANDOVERS_S if plan.handovers else WORK_S):
                 await self._work()
             world.is_over = True
             self._heal()
@@ -106,6 +109,7 @@ class Run:
             for writer in writers:
                 world.nursery.start_soon(writer.run)
             await Faults(world, world.nursery).run()
+            await Handovers(world).run()
             for writer in writers:
                 await writer.done.wait()
             nursery.cancel_scope.cancel()

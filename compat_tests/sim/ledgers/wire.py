@@ -46,7 +46,10 @@ class Wire:
             fail(error)
 
     def _send(
-        self, deliver: Callable[[Life], None], fail: Callable[[BookkeeperError], None]
+        self,
+        deliver: Callable[[Life], None],
+        fail: Callable[[BookkeeperError], None],
+        kind: str,
     ) -> object:
         """Send a request; `fail` is called unless `_settle` comes first."""
         key = object()
@@ -58,7 +61,7 @@ class Wire:
             if life is not None:
                 deliver(life)
             elif self._bookie.refuses:
-                network.send(self.bookie_id, self._owner, refused)
+                network.send(self.bookie_id, self._owner, refused, kind)
 
         def refused() -> None:
             if self._settle(key):
@@ -68,7 +71,7 @@ class Wire:
             if self._settle(key) and self._owner not in network.dead:
                 fail(RequestTimeout(f"{self.bookie_id}: no answer in {self._timeout_s} s"))
 
-        network.send(self._owner, self.bookie_id, arrive)
+        network.send(self._owner, self.bookie_id, arrive, kind)
         network.timeline.at(trio.current_time() + self._timeout_s, expire)
         return key
 
@@ -86,11 +89,14 @@ class Wire:
         recovery: bool = False,
     ) -> None:
         """See `BookiePort.add`."""
+        kind = "add again" if recovery else "add"
         left = len(packets)
         packets = list(packets)
 
         def answered(first: int, count: int, error: BookkeeperError | None) -> None:
-            self._network.send(self.bookie_id, self._owner, lambda: arrive(first, count, error))
+            self._network.send(
+                self.bookie_id, self._owner, lambda: arrive(first, count, error), kind
+            )
 
         def arrive(first: int, count: int, error: BookkeeperError | None) -> None:
             nonlocal left
@@ -115,9 +121,10 @@ class Wire:
         def fail(error: BookkeeperError) -> None:
             done(first_entry_id, len(packets), error)
 
-        key = self._send(deliver, fail)
+        key = self._send(deliver, fail, kind)
 
     async def _ask(self, work: Callable[[BookiePort], Awaitable[ResultT]], what: str) -> ResultT:
+        kind = what.split()[0]
         answer = Promise[ResultT]()
         network = self._network
 
@@ -127,9 +134,9 @@ class Wire:
                 result = await work(life.port)
             except BookkeeperError as error:
                 failed = error
-                network.send(self.bookie_id, self._owner, lambda: settle(failed))
+                network.send(self.bookie_id, self._owner, lambda: settle(failed), kind)
             else:
-                network.send(self.bookie_id, self._owner, lambda: settle(None, result))
+                network.send(self.bookie_id, self._owner, lambda: settle(None, result), kind)
 
         def settle(error: BookkeeperError | None, *result: ResultT) -> None:
             if self._settle(key):
@@ -138,7 +145,7 @@ class Wire:
                 else:
                     answer.resolve(*result)
 
-        key = self._send(lambda life: life.serve(serve), answer.reject)
+        key = self._send(lambda life: life.serve(serve), answer.reject, kind)
         return await answer.wait()
 
     async def read(

@@ -1,0 +1,135 @@
+"""Ledgers that are taken from their writers while entries, fences and reads overtake each other."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import trio
+
+from geminga_bookie.client.api import LedgerOptions
+from geminga_bookie.client.append import LedgerWriter
+from geminga_bookie.errors import BookkeeperError
+from geminga_runtime.metadata.api import MetadataError
+
+from .books import LedgerBook
+from .clients import PASSWORD, Process, append, process, recover
+from .script import Script
+from .world import World
+
+KINDS = ("any", "overtaken", "forgotten")
+"""Each message as late as may be; a fence that comes behind adds, and reads before them; a fence
+that was not durable when it was answered, if there is such a one."""
+ROUND_S = 30.0
+"""A round ends then, whatever it waits for."""
+
+
+class Handovers:
+    """One ledger after the other, each in a round with scripts of its own."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._chance = world.chances.of("handovers")
+        self._late_s = world.plan.timeout_s
+        self._count = 0
+
+    async def run(self) -> None:
+        """All rounds of the plan."""
+        world = self._world
+        for _ in range(world.plan.handovers):
+            self._count += 1
+            async with process(world, f"writer.{self._count}") as here:
+                with trio.move_on_after(ROUND_S):
+                    await self._round(here)
+            world.network.scripts.clear()
+
+    async def _round(self, here: Process) -> None:
+        sizes = self._chance.choice(self._world.plan.sizes)
+        writer = await self._created(here, sizes)
+        book = self._world.books.created(writer.ledger_id, sizes)
+        self._append(writer, book, self._chance.choice((0, 1, 1, 3)))
+        await trio.sleep(self._chance.choice((0.0, 0.5)))
+        chance = self._chance
+        kind = chance.choice(KINDS)
+        places = list(writer._metadata.ensembles[0])
+        chance.shuffle(places)
+        self._world.books.log.add(f"{here.name}: {kind} {places}")
+        self._write_adds(self._new_script(here.name, kind), kind, places)
+        async with trio.open_nursery() as nursery:
+            for number in range(1 if kind == "forgotten" else chance.choice((1, 1, 2))):
+                heir = f"heir{number}.{self._count}"
+                nursery.start_soon(self._take_over, book, heir, kind, places)
+            if kind == "forgotten":
+                # What it writes before is refused, which ends the ledger for it.
+                await trio.sleep(chance.choice((0.0, 1.0, 1.0, 2.0)))
+            for _ in range(chance.choice((1, 2, 4))):
+                self._append(writer, book, chance.choice((1, 1, 3)))
+                await trio.sleep(self._soon())
+        self._append(writer, book, 1)
+        await trio.sleep(1.5 * self._late_s)
+
+    async def _created(self, here: Process, sizes: tuple[int, int, int]) -> LedgerWriter:
+        while True:
+            try:
+                return await here.client.create(LedgerOptions(*sizes, password=PASSWORD))
+            except (BookkeeperError, MetadataError):
+                await trio.sleep(0.2)
+
+    def _append(self, writer: LedgerWriter, book: LedgerBook, count: int) -> None:
+        if count:
+            append(self._chance, writer, book, count, self._world)
+
+    def _soon(self) -> float:
+        return self._chance.choice((0.0, 0.05, 0.3, 0.8)) * self._late_s * self._chance.random()
+
+    def _new_script(self, name: str, kind: str) -> Script:
+        chance = self._world.chances.of(f"script {name}")
+        fast_share = chance.choice((0.4, 0.7, 0.9)) if kind == "any" else 1.0
+        script = Script(chance, fast_share, self._late_s)
+        self._world.network.scripts[name] = script
+        return script
+
+    def _write_adds(self, script: Script, kind: str, places: list[str]) -> None:
+        """How late what the writer sends is."""
+        chance, late_s = self._chance, self._late_s
+        if kind == "overtaken":
+            # The first bookie has the entries long before the others.
+            for bookie_id in places:
+                late = 0.0 if bookie_id == places[0] else (0.2 + 0.2 * chance.random()) * late_s
+                script.set(bookie_id, "add", late)
+        elif kind == "forgotten":
+            # The first bookie has no part in it: its refusal would end the ledger.
+            script.set(places[0], "add", chance.choice((None, late_s)))
+
+    def _write_fences(self, script: Script, kind: str, places: list[str]) -> None:
+        """How late what the heir asks is."""
+        chance, late_s = self._chance, self._late_s
+        if kind == "any":
+            if chance.random() < 0.5:
+                self._lose_power(script, chance.choice(places))
+        elif kind == "overtaken":
+            # Fences come behind the adds, reads before; what the first bookie has comes last.
+            script.set(places[-1], "fence", (0.5 + 0.2 * chance.random()) * late_s)
+            script.set(places[0], "read answer", 0.3 * late_s)
+        else:
+            # The last one is cut off; the one between forgets what it has answered.
+            script.set(places[-1], "fence", chance.choice((None, late_s)))
+            self._lose_power(script, places[1])
+
+    async def _take_over(self, book: LedgerBook, name: str, kind: str, places: list[str]) -> None:
+        chance = self._chance
+        await trio.sleep(self._soon() / 4)
+        async with process(self._world, name) as here:
+            await trio.sleep(0.1)
+            self._write_fences(self._new_script(name, kind), kind, places)
+            for _ in range(chance.choice((1, 2))):
+                if await recover(here, book) is not None:
+                    break
+            await trio.sleep(self._soon())
+
+    def _lose_power(self, script: Script, bookie_id: str) -> None:
+        """The bookie does so while it writes the fence."""
+        steps = self._chance.choice((1, 1, 2))
+        kill = partial(
+            self._world.bookies[bookie_id].kill, power=True, steps=steps, down_s=self._late_s / 20
+        )
+        script.follows(bookie_id, "fence", kill)
