@@ -67,7 +67,8 @@ def _document(
         "with the same load programs beside them on the same cores. Both write through to the "
         "disk before they acknowledge. Latency runs from the client's call to its callback. "
         "Ratios are Geminga's figure over Apache's. Single rows are measured anew by "
-        '`make bench ARGS="--only ROW"`; the column "run" tells when and where each was measured:'
+        '`make bench ARGS="--only ROW --rounds 3"`; the column "run" tells when and where each was '
+        "measured:"
         "\n"
     )
     for number_, run in enumerate(runs, 1):
@@ -139,8 +140,8 @@ def _profile(profile: Profile) -> Iterator[str]:
         yield f"| `{own}` | {own_share:.1%} | `{within}` | {within_share:.1%} |"
 
 
-def this_run() -> str:
-    """When, where, and how fast the disk was."""
+def this_run(rounds: int = 1) -> str:
+    """When, where, how fast the disk was, and of how many rounds the figures are medians."""
     java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
     model = next(
         (
@@ -155,6 +156,7 @@ def this_run() -> str:
         f"{time.strftime('%Y-%m-%d')}, {os.cpu_count()} cores of {model}; Python "
         f"{platform.python_version()}; {version}; Apache Pulsar {PULSAR_VERSION} standalone with "
         f"`-Xms64m -Xmx1g -XX:+UseSerialGC`; one fdatasync of 4 KiB takes {_fdatasync_ms():.2f} ms"
+        + (f"; medians of {rounds} rounds, both servers by turns" if rounds > 1 else "")
     )
 
 

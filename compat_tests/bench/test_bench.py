@@ -10,6 +10,7 @@ import pytest
 
 from compat_tests.bench import profile, record, report, sdk_report
 from compat_tests.bench.model import APACHE, GEMINGA, Measure, Outcome, Row
+from compat_tests.bench.rounds import Rounds, turns
 from compat_tests.bench.rows import ROWS
 from compat_tests.bench.sdk_rows import (
     BLOCKING,
@@ -150,6 +151,22 @@ def test_a_row_measured_again_leaves_the_others(tmp_path: Path) -> None:
     text = (tmp_path / "out.md").read_text()
     assert "- 2: Tuesday" in text
     assert "| publishes | msg/s | 4.00 |  |  | ≥ 1.5×, aim 2× |  | 2 |" in text
+
+
+def test_both_servers_are_measured_by_turns() -> None:
+    assert list(turns((GEMINGA, APACHE), 1)) == [GEMINGA, APACHE]
+    assert list(turns((GEMINGA, APACHE), 3)) == [GEMINGA, APACHE, APACHE, GEMINGA, GEMINGA, APACHE]
+
+
+def test_rounds_give_medians_of_what_all_gave() -> None:
+    rounds = Rounds()
+    for rate in (1.0, 5.0, 3.0):
+        rounds.row("row", APACHE, {"rate": 0.0})
+        found = rounds.row("row", GEMINGA, {"rate": rate, f"only_{rate}": 1.0})
+    assert found == {"rate": 3.0}
+    rounds.clients("row", GEMINGA, {"trio": {"rate": 2.0}})
+    by_client = rounds.clients("row", GEMINGA, {"trio": {"rate": 4.0}, "aio": {"rate": 9.0}})
+    assert by_client == {"trio": {"rate": 3.0}}
 
 
 def test_failed_loads_are_not_figures() -> None:
