@@ -13,12 +13,14 @@ from geminga_runtime.metadata.api import MetadataError
 
 from .books import LedgerBook
 from .clients import PASSWORD, Process, append, process, recover
+from .keeper import CALL_S, KEEPER
 from .script import Script
 from .world import World
 
-KINDS = ("any", "overtaken", "forgotten")
+KINDS = ("any", "overtaken", "forgotten", "changed")
 """Each message as late as may be; a fence that comes behind adds, and reads before them; a fence
-that was not durable when it was answered, if there is such a one."""
+that was not durable when it was answered, if there is such a one; a change of the ensemble whose
+answer is late, while bookies answer adds."""
 ROUND_S = 30.0
 """A round ends then, whatever it waits for."""
 
@@ -49,7 +51,8 @@ class Handovers:
         self._append(writer, book, self._chance.choice((0, 1, 1, 3)))
         await trio.sleep(self._chance.choice((0.0, 0.5)))
         chance = self._chance
-        kind = chance.choice(KINDS)
+        has_spare = sizes[0] < self._world.plan.bookies
+        kind = chance.choice(KINDS if has_spare else KINDS[:-1])
         places = list(writer._metadata.ensembles[0])
         chance.shuffle(places)
         self._world.books.log.add(f"{here.name}: {kind} {places}")
@@ -61,6 +64,11 @@ class Handovers:
             if kind == "forgotten":
                 # What it writes before is refused, which ends the ledger for it.
                 await trio.sleep(chance.choice((0.0, 1.0, 1.0, 2.0)))
+            elif kind == "changed":
+                self._append(writer, book, 1)
+                await trio.sleep(0.01 + 0.1 * chance.random())
+                down_s = chance.choice((0.0, 0.5)) * self._late_s
+                self._world.bookies[places[0]].kill(power=False, steps=0, down_s=down_s)
             for _ in range(chance.choice((1, 2, 4))):
                 self._append(writer, book, chance.choice((1, 1, 3)))
                 await trio.sleep(self._soon())
@@ -99,6 +107,11 @@ class Handovers:
         elif kind == "forgotten":
             # The first bookie has no part in it: its refusal would end the ledger.
             script.set(places[0], "add", chance.choice((None, late_s)))
+        elif kind == "changed":
+            # The first bookie's answer is there, then it is lost; the last one's comes meanwhile.
+            script.set(places[1], "add", chance.choice((None, late_s)))
+            script.set(places[-1], "add answer", 0.4 * late_s * chance.random())
+            script.set(KEEPER, "put answer", min(CALL_S, late_s) * 0.9 * chance.random())
 
     def _write_fences(self, script: Script, kind: str, places: list[str]) -> None:
         """How late what the heir asks is."""
@@ -110,6 +123,9 @@ class Handovers:
             # Fences come behind the adds, reads before; what the first bookie has comes last.
             script.set(places[-1], "fence", (0.5 + 0.2 * chance.random()) * late_s)
             script.set(places[0], "read answer", 0.3 * late_s)
+        elif kind == "changed":
+            script.set(places[-1], "fence", chance.choice((0.0, 0.3)) * late_s)
+            script.set(places[-1], "read answer", 0.3 * late_s)
         else:
             # The last one is cut off; the one between forgets what it has answered.
             script.set(places[-1], "fence", chance.choice((None, late_s)))

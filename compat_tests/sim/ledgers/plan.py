@@ -106,7 +106,7 @@ def make_plan(seed: int, rng: Random) -> LedgerPlan:
 
 def _handovers(seed: int, rng: Random) -> LedgerPlan:
     """Many short ledgers, each taken over while its last entries and the fences are under way."""
-    bookies = rng.choice((3, 3, 4, 5))
+    bookies = rng.choice((3, 4, 4, 5))
     fitting = [sizes for sizes in SIZES if sizes[0] <= bookies and sizes[2] > 1]
     return LedgerPlan(
         seed=seed,
