@@ -100,6 +100,9 @@ class BookieOptions:
     waiting_reads_max: int = 20_000
     """Reads that may wait for those threads; more fail with TooManyRequests
     (`maxPendingReadRequestsPerThread`, here of all threads)."""
+    waiting_adds_max: int | None = None
+    """Adds that may wait for that; more fail with TooManyRequests
+    (`maxPendingAddRequestsPerThread`, here of all threads). None: their bytes alone are bounded."""
     throttle_max_s: float = 10.0
     """How long an add may wait for room in the write cache (`dbStorage_maxThrottleTimeMs`)."""
     flush_interval_s: float = 60.0

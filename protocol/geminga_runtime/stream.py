@@ -47,6 +47,8 @@ class FramedStream:
         self._write_high_bytes = write_high_bytes
         self._queue: list[Buffer] = []
         self._pending_bytes = 0
+        self.on_pending: Callable[[], object] | None = None
+        """Called when `pending_bytes` has changed; short, synchronous, and doesn't raise."""
         self.sent_bytes = 0
         """Queued bytes that the kernel has taken, in total."""
         self._choked = False
@@ -120,6 +122,8 @@ class FramedStream:
         self._pending_bytes += sum(map(len, buffers))
         if self._pending_bytes >= self._write_high_bytes:
             self._choked = True
+        if self.on_pending is not None:
+            self.on_pending()
 
     def write_now(self, *buffers: Buffer) -> None:
         """As `write`, but if nothing is queued, send now: this saves a turn of the scheduler, and
@@ -178,6 +182,8 @@ class FramedStream:
     def _count_sent(self, sent_bytes: int) -> None:
         self._pending_bytes -= sent_bytes
         self.sent_bytes += sent_bytes
+        if self.on_pending is not None:
+            self.on_pending()
         if self._choked and self._pending_bytes <= self._write_high_bytes // 4:
             self._unchoke()
         if self._flushed is not None and not self._pending_bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +12,7 @@ from geminga_bookie._tests.support import packet, packets
 from geminga_bookie.storage.entry_log_format import BLOCK_BYTES_MAX, BLOCK_ENTRIES_MAX
 from geminga_bookie.storage.ledger_directory import split_run
 from geminga_bookie.storage.read_cache import IDLE_CACHES, CachedBlock, ReadCache
-from geminga_bookie.storage.write_cache import CachedRun, WriteCache, take_bounded
+from geminga_bookie.storage.write_cache import CachedRun, Throttle, WriteCache, take_bounded
 
 adds = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 30), st.integers(1, 8)), max_size=30)
 
@@ -180,3 +181,30 @@ def test_near_the_end_of_the_window() -> None:
     assert [cache.is_near_end(1, entry) for entry in (0, 9, 10, 20, 21)] == [
         False, False, True, True, False,
     ]  # fmt: skip
+
+
+def test_adds_that_wait_for_room_are_bounded_by_number() -> None:
+    """Each entry counts; the first add of any size may wait."""
+
+    async def run() -> None:
+        throttle = Throttle(1 << 20, 10.0, 5)
+        is_in = False
+        assert throttle.defer(10, lambda _: is_in, 8)
+        assert not throttle.defer(10, lambda _: is_in, 1)
+        is_in = True
+        throttle.release()
+        is_in = False
+        assert throttle.defer(10, lambda _: is_in, 3)
+        assert throttle.defer(10, lambda _: is_in, 2)
+        assert not throttle.defer(10, lambda _: is_in, 1)
+        assert (len(throttle), throttle.rejected) == (2, 2)
+        throttle.defer_first([(10, lambda _: is_in)])
+        is_in = True
+        throttle.release()
+        assert len(throttle) == 0
+        is_in = False
+        assert throttle.defer(10, lambda _: is_in, 1)
+        assert throttle.defer(10, lambda _: is_in, 4)
+        await trio.lowlevel.checkpoint()
+
+    trio.run(run)

@@ -79,8 +79,9 @@ class NetworkConfig:
     response_wait_ms: int = setting("waitTimeoutOnResponseBackpressureMs", -1, at_least=-1)
     close_on_timeout: bool = setting("closeChannelOnResponseTimeout", False)
     unfinished_bytes_max: int = setting("unfinishedFramesMaxBytes", 256 * MIB, at_least=1 << 20)
-    """Ours, as the next one: bounds over all connections."""
+    """Ours, as the next ones: bounds over all connections."""
     waiting_bytes_max: int = setting("waitingReadsMaxBytes", 40 * MIB, at_least=1 << 14)
+    answers_bytes_max: int = setting("waitingAnswersMaxBytes", 256 * MIB, at_least=1 << 20)
 
     def limits(self) -> SessionLimits:
         """Bounds of each connection."""
@@ -139,6 +140,9 @@ class StorageConfig:
     read_threads: int = setting("numReadWorkerThreads", 2, at_most=256)
     """0: one."""
     waiting_reads_max: int = setting("maxPendingReadRequestsPerThread", 10_000, at_least=1)
+    add_threads: int = setting("numAddWorkerThreads", 1, at_most=256)
+    """There are none here: with 0 adds have no bound, as in Apache."""
+    waiting_adds_max: int = setting("maxPendingAddRequestsPerThread", 10_000, at_least=1)
     throttle_max_ms: int = setting("dbStorage_maxThrottleTimeMs", 10_000)
     flush_interval_ms: int = setting("flushInterval", 60_000, at_least=1)
     entry_log_bytes: int = setting("logSizeLimit", 1024 * MIB, at_least=1 << 16)
@@ -280,6 +284,7 @@ class BookieConfig:
             read_ahead_entries=storage.read_ahead_entries,
             read_threads=read_threads,
             waiting_reads_max=storage.waiting_reads_max * read_threads,
+            waiting_adds_max=storage.waiting_adds_max * storage.add_threads or None,
             throttle_max_s=storage.throttle_max_ms / 1000,
             flush_interval_s=storage.flush_interval_ms / 1000,
             entry_log_bytes_max=storage.entry_log_bytes,
@@ -304,6 +309,7 @@ class BookieConfig:
             network.limits(),
             unfinished_bytes_max=network.unfinished_bytes_max,
             waiting_bytes_max=network.waiting_bytes_max,
+            answers_bytes_max=network.answers_bytes_max,
             tls=self.tls.contexts(),
             auth=self.security.auth(self.values()),
         )

@@ -76,10 +76,12 @@ def _requests(page: Page, server: ServerMetrics) -> None:
 
 def _connections(page: Page, shared: Shared) -> None:
     answers = Outcomes()
-    answers.failed.count = shared.dropped_answers
+    answers.failed.count = shared.answers.dropped
     page.summary(f"{_SERVER}_CHANNEL_WRITE", answers)
     page.gauge("geminga_bookie_unfinished_frame_bytes", shared.frames.bytes)
     page.gauge("geminga_bookie_waiting_reads", shared.waits.count)
+    page.gauge("geminga_bookie_waiting_answer_bytes", shared.answers.bytes)
+    page.counter("geminga_bookie_closed_slow_clients", shared.answers.closed)
 
 
 def _bookie(page: Page, bookie: InProcessBookie, server: ServerMetrics) -> None:

@@ -90,7 +90,9 @@ class InProcessBookie:
         self._flush_errors: dict[Part, str] = {}
         self.health = storage.health
         self.write_cache_bytes_max = options.write_cache_bytes
-        self.throttle = Throttle(options.write_cache_bytes, options.throttle_max_s)
+        self.throttle = Throttle(
+            options.write_cache_bytes, options.throttle_max_s, options.waiting_adds_max
+        )
         self.loader = LedgerLoader(
             storage.table, storage.workers, self.throttle, options.write_cache_bytes
         )
@@ -118,7 +120,7 @@ class InProcessBookie:
         add = _Add(ledger_id, master_key, first_entry_id, packets, size, done, recovery)
         if not self.throttle and self._insert(add):
             return
-        if not self.throttle.defer(size, partial(self._retry, add)):
+        if not self.throttle.defer(size, partial(self._retry, add), len(packets)):
             self._refuse(add, TooManyRequests("too many adds wait for room in the write cache"))
 
     def _retry(self, add: _Add, error: BookkeeperError | None) -> bool:

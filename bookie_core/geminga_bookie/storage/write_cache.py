@@ -123,10 +123,12 @@ PendingAdd = Callable[[BookkeeperError | None], bool]
 class Throttle:
     """Loop only. While it defers an add, later ones queue behind it: order must hold."""
 
-    def __init__(self, bytes_max: int, wait_max_s: float) -> None:
+    def __init__(self, bytes_max: int, wait_max_s: float, entries_max: int | None = None) -> None:
         self._bytes_max = bytes_max
+        self._entries_max = entries_max
+        self._entries = 0
         self._wait_max_s = wait_max_s
-        self._pending: deque[tuple[float, int, PendingAdd]] = deque()
+        self._pending: deque[tuple[float, int, int, PendingAdd]] = deque()
         self._bytes = 0
         self._filled = trio.Event()
         self.rejected = 0
@@ -135,30 +137,37 @@ class Throttle:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def defer(self, size_bytes: int, add: PendingAdd) -> bool:
-        """Defer an add; False if the bound is reached."""
-        if self._pending and self._bytes + size_bytes > self._bytes_max:
+    def defer(self, size_bytes: int, add: PendingAdd, entries: int = 1) -> bool:
+        """Defer an add; False if a bound is reached."""
+        over = self._bytes + size_bytes > self._bytes_max
+        if self._entries_max is not None:
+            over |= self._entries + entries > self._entries_max
+        if self._pending and over:
             self.rejected += 1
             return False
         self.metrics.deferred += 1
-        self._pending.append((trio.current_time() + self._wait_max_s, size_bytes, add))
+        self._pending.append((trio.current_time() + self._wait_max_s, size_bytes, entries, add))
         self._bytes += size_bytes
+        self._entries += entries
         self._filled.set()
         return True
 
     def defer_first(self, adds: Sequence[tuple[int, PendingAdd]]) -> None:
-        """Defer adds, given with their sizes, before all others: they came earlier."""
+        """Defer adds, given with their sizes, before all others: they came earlier. Only their
+        bytes count, as they did where they waited until now.
+        """
         deadline = trio.current_time() + self._wait_max_s
         for size_bytes, add in reversed(adds):
-            self._pending.appendleft((deadline, size_bytes, add))
+            self._pending.appendleft((deadline, size_bytes, 0, add))
             self._bytes += size_bytes
         self._filled.set()
 
     def release(self) -> None:
         """There is room: retry adds in order, until one fails."""
-        while self._pending and self._pending[0][2](None):
-            deadline, size_bytes, _ = self._pending.popleft()
+        while self._pending and self._pending[0][3](None):
+            deadline, size_bytes, entries, _ = self._pending.popleft()
             self._bytes -= size_bytes
+            self._entries -= entries
             self.metrics.waits.add(trio.current_time() - deadline + self._wait_max_s)
 
     async def run(self) -> None:
@@ -169,8 +178,9 @@ class Throttle:
                 await self._filled.wait()
             await trio.sleep_until(self._pending[0][0] if self._pending else 0.0)
             while self._pending and self._pending[0][0] <= trio.current_time():
-                _, size_bytes, add = self._pending.popleft()
+                _, size_bytes, entries, add = self._pending.popleft()
                 self._bytes -= size_bytes
+                self._entries -= entries
                 self.rejected += 1
                 self.metrics.waits.add(self._wait_max_s, failed=True)
                 add(TooManyRequests("the write cache is full and its flush takes too long"))

@@ -41,6 +41,10 @@ class BookieServerOptions:
     """For the reads of all connections that wait for an entry, 10 KiB each; above it those of the
     connections that have most are answered ETOOMANYREQUESTS.
     """
+    answers_bytes_max: int = 256 * MiB
+    """Bytes of answers of all connections that clients have not taken. Above it requests wait, and
+    connections that take nothing for two seconds are closed.
+    """
     connections_max: int = CONNECTIONS_MAX
     drain_s: float = 0.0
     """Time for connections to end when the server is stopped."""
@@ -57,6 +61,7 @@ def shared_by(bookie: BookiePort, options: BookieServerOptions) -> Shared:
         unanswered_bytes_max=options.unanswered_bytes_max,
         unfinished_bytes_max=options.unfinished_bytes_max,
         waiting_bytes_max=options.waiting_bytes_max,
+        answers_bytes_max=options.answers_bytes_max,
     )
 
 

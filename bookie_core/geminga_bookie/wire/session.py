@@ -17,6 +17,7 @@ import trio
 
 from geminga_bookie.errors import BookkeeperError
 from geminga_bookie.port import BookiePort
+from geminga_bookie.wire.answers import Answers
 from geminga_bookie.wire.auth import BookieAuth
 from geminga_bookie.wire.gate import FRAME_BYTES_MAX as UNAUTHENTICATED_FRAME_BYTES_MAX
 from geminga_bookie.wire.gate import Gate
@@ -28,7 +29,6 @@ from geminga_bookie.wire.unfinished import FrameReceiver
 from geminga_bookie.wire.waiting import EntryWait, Holder
 from geminga_protocol.bookkeeper.framing import LENGTH_BYTES, WireError
 from geminga_protocol.pb.bookkeeper_protocol_pb2 import StatusCode
-from geminga_runtime.errors import ConnectionLost
 from geminga_runtime.stream import FramedStream
 
 _log = logging.getLogger(__name__)
@@ -72,9 +72,14 @@ class BookieSession:
         self._queue: deque[tuple[int, Callable[[], Awaitable[object]]]] = deque()
         """What has not begun: how many requests it is, and what serves them."""
         self._workers = 0
-        self._drops = False
         self._holder = Holder()
         self._gate = Gate(auth, stream)
+        self._answers = Answers(
+            stream, shared.answers,
+            write_timeout_s=limits.write_timeout_s, drop_after_s=limits.drop_after_s,
+        )  # fmt: skip
+        # The longest answer to one request, as read from the disk.
+        self._answer_bytes = max(limits.read_bytes_max, limits.frame_bytes_max)
 
     async def run(self) -> None:
         """Serve until the client goes, asks for TLS, or can't be trusted."""
@@ -95,6 +100,7 @@ class BookieSession:
                 nursery.cancel_scope.cancel()
         finally:
             receiver.close()
+            self._answers.leave()
             self._shared.waits.leave(self._holder)
 
     async def _serve(self, receiver: FrameReceiver, nursery: trio.Nursery) -> None:
@@ -134,7 +140,7 @@ class BookieSession:
             finally:
                 metrics.blocked -= 1
                 metrics.blocked_waits.add(perf_counter() - began_s)
-        await self._writable()
+        await self._answers.writable()
 
     def _is_within(self) -> bool:
         limits = self._limits
@@ -143,43 +149,6 @@ class BookieSession:
             and self._requests < limits.unanswered_requests_max
             and len(self._queue) < limits.queued_requests_max
         )
-
-    async def _writable(self) -> None:
-        """Wait until the client takes answers. Raises ConnectionLost."""
-        if self._stream.writable:
-            return
-        taken = trio.Event()
-        self._stream.on_writable(taken.set)
-        with trio.move_on_after(self._limits.write_timeout_s):
-            await taken.wait()
-            return
-        self._stream.abort("the client takes no answers")
-        raise ConnectionLost(f"{self._stream.name}: the client takes no answers")
-
-    async def _may_answer(self, answers: int) -> bool:
-        """Wait until the client takes answers; False if these are dropped instead. Raises
-        ConnectionLost.
-        """
-        drop_after_s = self._limits.drop_after_s
-        if drop_after_s is None:
-            await self._writable()
-        elif not self._stream.writable and not self._drops:
-            taken = trio.Event()
-            self._stream.on_writable(taken.set)
-            with trio.move_on_after(drop_after_s):
-                await taken.wait()
-        return not self._is_dropped(answers)
-
-    def _is_dropped(self, answers: int) -> bool:
-        """Whether answers are dropped now. Once some were, others don't wait again before the
-        client takes answers.
-        """
-        if self._stream.writable or self._limits.drop_after_s is None:
-            self._drops = False
-            return False
-        self._drops = True
-        self._shared.dropped_answers += answers
-        return True
 
     def _spoken(self, buffer: bytes, bounds: Sequence[int]) -> Speech:
         """The version of the protocol, by the first frame."""
@@ -242,7 +211,7 @@ class BookieSession:
             size -= freed
             at = entry_id - first
             tags = run.tags[at : at + count]
-            if not (self._drops and self._is_dropped(count)):
+            if not (self._answers.drops and self._answers.is_dropped(count)):
                 self._stream.write(speech.add_answers(run.ledger_id, entry_id, tags, error))
             self._count(-count, -freed)
             metrics.added(began_s, perf_counter(), count, freed, error, recovery=recovery)
@@ -306,11 +275,18 @@ class BookieSession:
             self._shared.waits.answered(self._holder)
 
     async def _answer(self, request: Aside, wait_s: float, began_s: float) -> None:
-        if not await self._may_answer(1):
+        answers = self._answers
+        if not await answers.may_answer(1):
             return
-        frames = await request.serve(self._bookie, wait_s)
-        if await self._may_answer(1):
-            self._stream.write(*frames)
+        reserved = await answers.reserve(self._answer_bytes, 1)
+        if not reserved:
+            return
+        try:
+            frames = await request.serve(self._bookie, wait_s)
+            if await answers.may_answer(1):
+                self._stream.write(*frames)
+        finally:
+            answers.give_back(reserved)
         failed = request.status != StatusCode.EOK
         if request.asks_last and request.status == StatusCode.ENOENTRY:
             self._metrics.last_entry_missing += 1
@@ -322,9 +298,15 @@ class BookieSession:
         self._metrics.reads_in_progress += count
         try:
             while at < count:
-                if not await self._may_answer(count - at):
+                if not await self._answers.may_answer(count - at):
                     return
-                at += await self._read_some(speech, run, at, began_s)
+                reserved = await self._answers.reserve(self._answer_bytes, count - at)
+                if not reserved:
+                    return
+                try:
+                    at += await self._read_some(speech, run, at, began_s)
+                finally:
+                    self._answers.give_back(reserved)
         finally:
             self._metrics.reads_in_progress -= count - at
 

@@ -9,6 +9,7 @@ import trio
 
 from geminga_bookie.metrics.server import ServerMetrics
 from geminga_bookie.port import BookiePort
+from geminga_bookie.wire.answers import WaitingAnswers
 from geminga_bookie.wire.unfinished import UnfinishedFrames
 from geminga_bookie.wire.waiting import EntryWaits
 from geminga_protocol.bookkeeper.framing import FRAME_BYTES_MAX_DEFAULT
@@ -118,18 +119,20 @@ class Shared:
         unanswered_bytes_max: int = 256 * MiB,
         unfinished_bytes_max: int = 256 * MiB,
         waiting_bytes_max: int = 40 * MiB,
+        answers_bytes_max: int = 256 * MiB,
     ) -> None:
         self.budget = SharedBudget(unanswered_bytes_max)
         self.frames = UnfinishedFrames(unfinished_bytes_max)
         self.waits = EntryWaits(bookie, max(waiting_bytes_max // WAIT_BYTES, 1))
+        self.answers = WaitingAnswers(answers_bytes_max)
         self.turns = trio.Lock()
         """Held by the one connection that has much to parse, for a turn of the scheduler."""
         self.pace = Pace(REQUESTS_AT_ONCE)
-        self.dropped_answers = 0
         self.metrics = ServerMetrics()
 
     async def run(self) -> None:
         """What goes on beside the connections, for ever."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.waits.run)
+            nursery.start_soon(self.answers.run)
             nursery.start_soon(self.pace.run)

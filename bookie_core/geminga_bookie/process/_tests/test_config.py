@@ -106,8 +106,13 @@ def test_the_environment_doesn_t_tell_the_user(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_bounds_over_all_connections() -> None:
-    found = config(unfinishedFramesMaxBytes="5000000", waitingReadsMaxBytes="70000")
+    found = config(
+        unfinishedFramesMaxBytes="5000000",
+        waitingReadsMaxBytes="70000",
+        waitingAnswersMaxBytes="9000000",
+    )
     server = found.server_options("h")
+    assert server.answers_bytes_max == 9_000_000
     assert (server.unfinished_bytes_max, server.waiting_bytes_max) == (5_000_000, 70_000)
 
 
@@ -121,6 +126,15 @@ def test_several_journals_go_before_the_one() -> None:
 def test_indexes_beside_their_ledgers_are_the_default() -> None:
     options = config(indexDirectories="/l1,/x/../l2").bookie_options("b")
     assert (options.ledger_dirs, options.index_dirs) == ([Path("/l1"), Path("/l2")], [])
+
+
+def test_adds_that_wait() -> None:
+    def waiting(**values: str) -> int | None:
+        return config(**values).bookie_options("b").waiting_adds_max
+
+    assert waiting() == 10_000
+    assert waiting(maxPendingAddRequestsPerThread="70", numAddWorkerThreads="3") == 210
+    assert waiting(numAddWorkerThreads="0") is None
 
 
 def test_reads_have_a_thread_at_least() -> None:

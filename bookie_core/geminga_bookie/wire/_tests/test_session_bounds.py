@@ -141,7 +141,7 @@ class TestBounds:
             reads = b"".join(v3.encode_reads(7, at % 10, 1, at) for at in range(1, 200, 2))
             await near.send_all(reads)
             await trio.sleep(1)
-            assert 8 <= shared.dropped_answers < 100
+            assert 8 <= shared.answers.dropped < 100
             client = Client(near)
             answered = 0
             while True:
@@ -150,7 +150,7 @@ class TestBounds:
                     answered += 1
                 if waiting.cancelled_caught:
                     break
-            assert answered + shared.dropped_answers == 100
+            assert answered + shared.answers.dropped == 100
             await client.send(v3.encode_reads(7, 0, 1, 1000))
             assert (await client.responses(1))[0].header.txnId == 1000
             nursery.cancel_scope.cancel()
