@@ -123,22 +123,53 @@ def ledgermetadata(
 @click.option("-fe", "-firstentryid", "--firstentryid", "first", type=click.IntRange(0), default=0)
 @click.option("-le", "-lastentryid", "--lastentryid", "last", type=click.IntRange(-1), default=-1)
 @click.option("-m", "-msg", "--msg", "with_payload", is_flag=True, help="Print payloads.")
+@click.option(
+    "-r",
+    "-force-recovery",
+    "--force-recovery",
+    "recovers",
+    is_flag=True,
+    help="Close an open ledger of a cluster first.",
+)
+@click.option("-b", "-bookie", "--bookie", "bookie_id", help="Read of this bookie of a cluster.")
+@cluster_options
 @click.pass_obj
-def readledger(target: Target, ledger_id: int, first: int, last: int, with_payload: bool) -> None:
+def readledger(
+    target: Target,
+    config_file: Path | None,
+    store_uri: str | None,
+    ledger_id: int,
+    first: int,
+    last: int,
+    with_payload: bool,
+    recovers: bool,
+    bookie_id: str | None,
+) -> None:
     """Print a ledger's entries. Exit code 1 if one of them can't be read."""
+    if store_uri is not None or config_file is not None or target.config_file is not None:
+        from geminga_bookie.shell.ledger_reading import EntryRange, read_ledger
+
+        form = target.entry_format if with_payload else None
+        wanted = EntryRange(
+            ledger_id, first, last, form, target.ledger_id_format, recovers, bookie_id
+        )
+        run_on_cluster(config_file, store_uri, lambda at: read_ledger(at, wanted))
+        return
+    if recovers or bookie_id is not None:
+        raise click.UsageError("-force-recovery and -bookie are for a cluster's ledgers")
+    _read_files(target, ledger_id, first, _LAST if last < 0 else last, with_payload)
+
+
+def _read_files(target: Target, ledger_id: int, first: int, last: int, with_payload: bool) -> None:
+    """Of a standalone."""
     from geminga_bookie.errors import BookkeeperError
     from geminga_protocol.bookkeeper.digest import Digest, DigestError, header
 
-    if target.config_file is not None:
-        raise ShellFailed(
-            "readledger reads a standalone's files (--data-dir); of a cluster's bookie there are "
-            "readlog and readjournal"
-        )
     metadata = _only(ledger_id, _ask_file(target.data_dir, ledger_id))
     digest = Digest(metadata.digestType or 2, metadata.password)
     failed = False
     with _offline(target.data_dir) as bookie:
-        for entry_id, packet in bookie.entries(ledger_id, first, _LAST if last < 0 else last):
+        for entry_id, packet in bookie.entries(ledger_id, first, last):
             click.echo(f"--------- Lid={ledger_id}, Eid={entry_id} ---------")
             try:
                 if isinstance(packet, BookkeeperError):

@@ -22,7 +22,7 @@ from geminga_runtime.metadata.sqlite import SqliteMetadataStore
     [
         (("listledgers",), "none.conf can't be read"),
         (("ledgermetadata", "-l", "1"), "none.conf can't be read"),
-        (("readledger", "-l", "1"), "readledger reads a standalone's files"),
+        (("readledger", "-l", "1"), "none.conf can't be read"),
     ],
 )
 def test_a_configuration_names_a_cluster(

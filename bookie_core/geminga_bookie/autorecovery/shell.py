@@ -181,7 +181,26 @@ def decommissionbookie(config_file: Path | None, store_uri: str | None, bookieid
     "-l", "-ledger", "--ledger", "ledger_id", type=click.IntRange(0), help="Only this ledger."
 )
 @click.option("-f", "-force", "--force", is_flag=True, help="Don't ask.")
-@click.option("-q", "-query", "--query", is_flag=True, help="Only print what would be done.")
+@click.option("-q", "-query", "--query", is_flag=True, help="Only print which ledgers are there.")
+@click.option(
+    "-dr", "-dryrun", "--dryrun", "is_dry", is_flag=True, help="Only print what would be done."
+)
+@click.option(
+    "-sku",
+    "-skipUnrecoverableLedgers",
+    "--skipUnrecoverableLedgers",
+    "skips_failed",
+    is_flag=True,
+    help="Ledgers that can't be recovered are no failure.",
+)
+@click.option(
+    "-rate",
+    "-replicationRate",
+    "--replicationRate",
+    "bytes_per_s",
+    type=click.IntRange(-1),
+    help="Bound of what is copied, in bytes a second (replicationRateByBytes).",
+)
 @click.option(
     "-sk",
     "-skipOpenLedgers",
@@ -205,19 +224,25 @@ def recover(
     ledger_id: int | None,
     force: bool,
     query: bool,
+    is_dry: bool,
+    skips_failed: bool,
+    bytes_per_s: int | None,
     skip_open: bool,
     deletes_cookie: bool,
 ) -> None:
-    """Replace a bookie in all ledgers, without auditor and workers; it should be stopped. Open
-    ledgers are closed first. Exit code 1 if some ledger could not be completed.
+    """Replace a bookie, or several with commas between, in all ledgers, without auditor and
+    workers; it should be stopped. Open ledgers are closed first. Exit code 1 if some ledger could
+    not be completed.
     """
     from geminga_bookie.autorecovery import tools
 
     if deletes_cookie and (query or skip_open or ledger_id is not None):
         raise click.UsageError("-deleteCookie is for all ledgers: not with -q, -sk or -l")
-    if not force and not query:
+    if not force and not query and not is_dry:
         click.confirm(f"Are you sure to recover all ledgers of {bookieid}?", abort=True)
-    wanted = tools.Recovery(bookieid, ledger_id, query, skip_open, deletes_cookie)
+    wanted = tools.Recovery(
+        bookieid, ledger_id, query, skip_open, deletes_cookie, is_dry, skips_failed, bytes_per_s
+    )
     run_on_cluster(config_file, store_uri, lambda at: tools.recover(at, wanted))
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import aclosing
+from dataclasses import replace
 from typing import NamedTuple
 
 import click
@@ -12,7 +13,14 @@ import trio
 
 from geminga_bookie.autorecovery.config import AutoRecoveryConfig
 from geminga_bookie.autorecovery.election import current_auditor
-from geminga_bookie.autorecovery.fragments import holders, open_ensemble
+from geminga_bookie.autorecovery.fragments import (
+    Lack,
+    choose_target,
+    closed_fragments,
+    holders,
+    open_ensemble,
+    share,
+)
 from geminga_bookie.autorecovery.options import AutoRecoveryOptions
 from geminga_bookie.autorecovery.process import open_cluster
 from geminga_bookie.autorecovery.registrations import read_registered
@@ -59,11 +67,23 @@ class Recovery(NamedTuple):
     """Which bookie is replaced where."""
 
     bookie_id: str
+    """Or several, with commas between."""
     ledger_id: int | None = None
     is_query: bool = False
     skip_open: bool = False
     deletes_cookie: bool = False
     """Once no ledger needs the bookie, which must be stopped."""
+    is_dry: bool = False
+    """Only print which bookies would take whose places."""
+    skips_failed: bool = False
+    """Ledgers that can't be recovered don't fail the command."""
+    bytes_per_s: int | None = None
+    """Instead of `replicationRateByBytes`."""
+
+    @property
+    def bookie_ids(self) -> frozenset[str]:
+        """All of them."""
+        return frozenset(each.strip() for each in self.bookie_id.split(",") if each.strip())
 
 
 async def on_cluster(config: AutoRecoveryConfig, act: Callable[[Cluster], Awaitable[int]]) -> int:
@@ -210,16 +230,16 @@ async def _count_needed(at: Cluster, bookie_id: str) -> int:
         nonlocal count
         count += 1
 
-    if await _each_needed(at, bookie_id, add):
+    if await _each_needed(at, {bookie_id}, add):
         raise ToolFailed(f"it can't be told whether these ledgers need bookie {bookie_id}")
     return count
 
 
 async def _each_needed(
-    at: Cluster, bookie_id: str, act: Callable[[LedgerMetadata], Awaitable[None]]
+    at: Cluster, bookies: Collection[str], act: Callable[[LedgerMetadata], Awaitable[None]]
 ) -> int:
-    """Call with each ledger of which the bookie has entries, or may get some; returns how many
-    ledgers have no valid metadata.
+    """Call with each ledger of which one of the bookies has entries, or may get some; returns how
+    many ledgers have no valid metadata.
     """
     invalid = 0
     ledgers = LedgerMetadataStore(at.store)
@@ -233,18 +253,25 @@ async def _each_needed(
                 at.say(f"ledger {ledger_id} has no valid metadata: {error}")
                 invalid += 1
                 continue
-            if bookie_id in holders(metadata):
+            if not holders(metadata).isdisjoint(bookies):
                 await act(metadata)
     return invalid
 
 
 async def recover(at: Cluster, wanted: Recovery) -> int:
-    """Replace a bookie in ledgers. Each one is marked first: what a recovery that is killed leaves
-    is a task for the workers. Raises ToolFailed.
+    """Replace bookies in ledgers. Each ledger is marked first: what a recovery that is killed
+    leaves is a task for the workers. Raises ToolFailed.
     """
-    if wanted.deletes_cookie:
-        await _require_stopped(at, wanted.bookie_id)
-    repairer = Repairer(at.store, at.bookies, at.options, lost={wanted.bookie_id})
+    lost = wanted.bookie_ids
+    if not lost:
+        raise ToolFailed("no bookie is named")
+    deletes_cookies = wanted.deletes_cookie and not wanted.is_dry
+    if deletes_cookies:
+        await _require_all_stopped(at, lost)
+    options = at.options
+    if wanted.bytes_per_s is not None:
+        options = replace(options, replication_bytes_per_s=wanted.bytes_per_s)
+    repairer = Repairer(at.store, at.bookies, options, lost=lost)
     seen = failed = 0
 
     async def recover_one(metadata: LedgerMetadata) -> None:
@@ -252,40 +279,75 @@ async def recover(at: Cluster, wanted: Recovery) -> int:
         if wanted.ledger_id not in (None, metadata.ledger_id):
             return
         seen += 1
-        is_open = wanted.bookie_id in open_ensemble(metadata)
+        is_open = not lost.isdisjoint(open_ensemble(metadata))
         if wanted.is_query:
             result = "open" if is_open else "closed"
         elif is_open and wanted.skip_open:
             result = "left open"
+        elif wanted.is_dry:
+            result = "; ".join(await _plan(at, metadata, lost))
         else:
-            outcome = await _recover_ledger(at, repairer, metadata.ledger_id, wanted.bookie_id)
+            outcome = await _recover_ledger(at, repairer, metadata.ledger_id, lost)
             failed += outcome is not Outcome.WHOLE
             result = "left to the worker that has it" if outcome is None else outcome.value
         at.say(f"ledger {metadata.ledger_id}: {result}")
 
-    invalid = await _each_needed(at, wanted.bookie_id, recover_one)
+    invalid = await _each_needed(at, lost, recover_one)
     if not seen:
         ledgers = "no ledger" if wanted.ledger_id is None else f"ledger {wanted.ledger_id}: not"
         at.say(f"{ledgers} on bookie {wanted.bookie_id}")
     if failed + invalid:
-        return 1
-    if wanted.deletes_cookie:
-        await _require_stopped(at, wanted.bookie_id)
-        had_one = await _delete_cookie(at, wanted.bookie_id)
-        at.say(f"bookie {wanted.bookie_id}: {'cookie deleted' if had_one else 'it had no cookie'}")
+        if deletes_cookies:
+            at.say(f"bookie {wanted.bookie_id}: cookie kept, {failed + invalid} ledgers need it")
+        return int(not wanted.skips_failed)
+    if deletes_cookies:
+        await _require_all_stopped(at, lost)
+        for bookie_id in sorted(lost):
+            had_one = await _delete_cookie(at, bookie_id)
+            at.say(f"bookie {bookie_id}: {'cookie deleted' if had_one else 'it had no cookie'}")
     return 0
 
 
+async def _require_all_stopped(at: Cluster, bookies: Collection[str]) -> None:
+    for bookie_id in sorted(bookies):
+        await _require_stopped(at, bookie_id)
+
+
+async def _plan(at: Cluster, metadata: LedgerMetadata, lost: frozenset[str]) -> list[str]:
+    """What a recovery would do now with a ledger. What is written to an open one meanwhile may
+    change it.
+    """
+    registered = (await read_registered(at.store)).without(lost)
+    writable = [each for each in at.bookies.writable() if each in registered.writable]
+    said = []
+    if not lost.isdisjoint(open_ensemble(metadata)):
+        said.append("would be closed first")
+    for fragment in closed_fragments(metadata):
+        chosen: dict[int, str] = {}
+        for place, bookie_id in enumerate(fragment.ensemble):
+            lack = Lack(fragment, place, None)
+            if bookie_id not in lost or next(share(metadata, fragment, place), None) is None:
+                continue
+            target = choose_target(metadata, lack, chosen, writable, at.bookies.rules(), 0)
+            if target is not None:
+                chosen[place] = target
+            said.append(
+                f"entries {fragment.first} to {fragment.end - 1} of {bookie_id} would be copied to "
+                + (target or "no bookie: no other one is writable")
+            )
+    return said
+
+
 async def _recover_ledger(
-    at: Cluster, repairer: Repairer, ledger_id: int, bookie_id: str
+    at: Cluster, repairer: Repairer, ledger_id: int, lost: Collection[str]
 ) -> Outcome | None:
     """None if another worker has it."""
-    await at.tasks.publish(ledger_id, [bookie_id])
+    await at.tasks.publish(ledger_id, sorted(lost))
     task = await at.tasks.acquire(ledger_id, at.store.session.epoch)
     if task is None:
         return None
     await repairer.recover(ledger_id)
-    outcome = await repairer.repair(ledger_id, {bookie_id})
+    outcome = await repairer.repair(ledger_id, set(lost))
     if outcome is Outcome.WHOLE:
         await at.tasks.complete(task)
     await at.tasks.release(ledger_id)

@@ -234,6 +234,65 @@ async def test_metadata_that_are_not_valid_are_told(autojump_clock: object) -> N
         await tools.decommission(terminal.at, bookie_id)
 
 
+async def test_a_plan_changes_nothing() -> None:
+    world = World(5)
+    await world.register()
+    ledger = await world.ledger((3, 3, 2), 10)
+    writer = await world.client.create(LedgerOptions(3, 3, 2))
+    lost = ledger.ensembles[0][1]
+    terminal = Terminal(world)
+    steps = world.steps.count
+    wanted = Recovery(lost, ledger.ledger_id, deletes_cookie=True, is_dry=True)
+    assert await tools.recover(terminal.at, wanted) == 0
+    (line,) = terminal.printed()
+    head, _, target = line.rpartition(" ")
+    assert head == f"ledger {ledger.ledger_id}: entries 0 to 9 of {lost} would be copied to"
+    assert target in {each.bookie_id for each in world.peers} - {*ledger.ensembles[0]}
+    first = (await world.client.metadata(writer.ledger_id)).ensembles[0][0]
+    assert await tools.recover(terminal.at, Recovery(first, writer.ledger_id, is_dry=True)) == 0
+    assert terminal.printed() == [f"ledger {writer.ledger_id}: would be closed first"]
+    assert (await world.client.metadata(ledger.ledger_id)) == ledger
+    assert world.steps.count == steps
+    assert await world.marked() == []
+
+
+async def test_several_bookies_are_recovered_at_once(autojump_clock: object) -> None:
+    world = World(6)
+    await world.register()
+    ledger = await world.ledger((3, 3, 2), 10)
+    lost = ledger.ensembles[0][:2]
+    for bookie_id in lost:
+        await world.store.put(f"{tools.COOKIES}/{bookie_id}", b"4\n")
+        await world.kill(world.peer(bookie_id))
+    terminal = Terminal(world)
+    wanted = Recovery(", ".join(lost), deletes_cookie=True, bytes_per_s=1 << 30)
+    assert await tools.recover(terminal.at, wanted) == 0
+    assert terminal.printed()[1:] == [f"bookie {each}: cookie deleted" for each in sorted(lost)]
+    metadata = await world.check_whole(ledger.ledger_id)
+    assert not {*lost} & {*metadata.ensembles[0]}
+    with pytest.raises(ToolFailed, match="no bookie"):
+        await tools.recover(terminal.at, Recovery(" ,"))
+
+
+async def test_ledgers_that_cannot_be_recovered_are_skipped(autojump_clock: object) -> None:
+    """They are no failure then, but the bookie's cookie is kept for them."""
+    world = World(3)
+    await world.register()
+    ledger = await world.ledger((3, 3, 2), 10)
+    await world.kill(world.peer("b1:3181"))
+    cookie = f"{tools.COOKIES}/b1:3181"
+    await world.store.put(cookie, b"4\n")
+    terminal = Terminal(world)
+    wanted = Recovery("b1:3181", deletes_cookie=True, skips_failed=True)
+    assert await tools.recover(terminal.at, wanted) == 0
+    assert terminal.printed() == [
+        f"ledger {ledger.ledger_id}: lacking",
+        "bookie b1:3181: cookie kept, 1 ledgers need it",
+    ]
+    assert await world.store.exists(cookie)
+    assert await world.marked() == [ledger.ledger_id]
+
+
 async def test_what_cannot_be_recovered_stays_marked() -> None:
     world = World(3)
     await world.register()
