@@ -14,10 +14,11 @@ from geminga_bookie.client.ledger_recovery import _Recovery
 from geminga_bookie.client.metadata_store import LedgerMetadataStore
 from geminga_bookie.client.quorum import Acked, Quorums
 from geminga_bookie.client.read import LedgerReader
+from geminga_bookie.client.replicas import Replicas
 from geminga_bookie.integrity.check import DataCheck
 from geminga_bookie.storage import data_dirs, startup
 from geminga_bookie.storage.bookie import InProcessBookie
-from geminga_bookie.storage.ledger_table import LedgerRuntime
+from geminga_bookie.storage.ledger_table import LedgerRuntime, LedgerTable
 
 from .run import run_seed
 
@@ -102,6 +103,9 @@ CANARIES: dict[str, Canary] = {
         "if not _is_ours(found.metadata, known.metadata):",
         "if False:",
     ),
+    "a new bookie counts for what the one before it had": _plant(
+        Replicas.change, "Acked(self._quorums, place, first)", "self._members[place].acked"
+    ),
     # ---- recovery ----
     "recovery ends at the first without the entry": _plant(
         _Recovery._found_run, "metadata.write_quorum - metadata.ack_quorum + 1", "1"
@@ -134,6 +138,14 @@ CANARIES: dict[str, Canary] = {
         _Recovery._fence_one,
         "partial(port.fence, ledger_id, self._master_key)",
         "partial(port.read_lac, ledger_id)",
+    ),
+    "recovery ends with the first run": _plant(
+        _Recovery.run,
+        "while run := await self._found_run(last + 1,",
+        "if run := await self._found_run(last + 1,",
+    ),
+    "recovery forgets its new bookies": _plant(
+        _Recovery.run, "return replace(self._changed,", "return replace(self._metadata,"
     ),
     "recovery writes nothing again": _plant(
         _Recovery._write_again, "        written: set[int] = set()\n", "        return\n"
@@ -194,6 +206,20 @@ CANARIES: dict[str, Canary] = {
         """f'instanceId: "{instance_id}"' not in""",
         """'instanceId' not in""",
     ),
+    "a bookie in doubt denies entries": _plant(
+        InProcessBookie.read, "if state.limbo:", "if False:"
+    ),
+    "a bookie in doubt takes adds": _plant(
+        InProcessBookie._insert, "elif state.fenced:", "elif state.fenced and not state.limbo:"
+    ),
+    "a bookie in doubt takes any ledger for new": _plant(
+        LedgerTable.open,
+        "self.is_in_limbo and not (fresh and ledger_id > self.doubtful_to)",
+        "False",
+    ),
+    "a bookie in doubt takes a first entry for a new ledger": _plant(
+        LedgerTable.open, "(fresh and ledger_id > self.doubtful_to)", "fresh"
+    ),
     "a doubt ends before the copies": _plant(
         DataCheck._heal,
         "        if not is_quiet:\n"
@@ -233,9 +259,16 @@ FOUND_BY: dict[str, int] = {
     "recovery closes one entry early": 1,
     "a reader trusts the last entry of a bookie": 1,
     "a closed ledger's end is asked of bookies": 6,
-    "recovery counts bookies that are not fenced": 19,
-    "recovery fences too few": 19,
-    "a fence is answered before it is durable": 29,
+    "a new bookie counts for what the one before it had": 29,
+    "recovery counts bookies that are not fenced": 39,
+    "recovery fences too few": 29,
+    "recovery ends with the first run": 3,
+    "recovery forgets its new bookies": 200,
+    "a fence is answered before it is durable": 239,
+    "a bookie in doubt denies entries": 1,
+    "a bookie in doubt takes adds": 59,
+    "a bookie in doubt takes any ledger for new": 9,
+    "a bookie in doubt takes a first entry for a new ledger": 359,
     "a fence refuses nothing": 1,
     "a fence is not kept": 3,
     "a doubt ends before the copies": 987,

@@ -21,6 +21,8 @@ KINDS = ("any", "overtaken", "forgotten", "changed")
 """Each message as late as may be; a fence that comes behind adds, and reads before them; a fence
 that was not durable when it was answered, if there is such a one; a change of the ensemble whose
 answer is late, while bookies answer adds."""
+DOUBTFUL_KINDS = ("doubted", "doubted", "overtaken")
+"""With journals that are not synced: a bookie is in doubt once it has answered."""
 ROUND_S = 30.0
 """A round ends then, whatever it waits for."""
 
@@ -48,20 +50,24 @@ class Handovers:
         sizes = self._chance.choice(self._world.plan.sizes)
         writer = await self._created(here, sizes)
         book = self._world.books.created(writer.ledger_id, sizes)
-        self._append(writer, book, self._chance.choice((0, 1, 1, 3)))
+        self._append(writer, book, self._chance.choice((0, 0, 1, 3)))
         await trio.sleep(self._chance.choice((0.0, 0.5)))
         chance = self._chance
-        has_spare = sizes[0] < self._world.plan.bookies
-        kind = chance.choice(KINDS if has_spare else KINDS[:-1])
+        kind = self._kind(sizes)
         places = list(writer._metadata.ensembles[0])
         chance.shuffle(places)
+        if kind == "doubted":
+            # Only so many may be in doubt: rather one that is already.
+            places.sort(key=lambda each: self._world.bookies[each].is_hurt)
+            places[1], places[-1] = places[-1], places[1]
         self._world.books.log.add(f"{here.name}: {kind} {places}")
         self._write_adds(self._new_script(here.name, kind), kind, places)
         async with trio.open_nursery() as nursery:
-            for number in range(1 if kind == "forgotten" else chance.choice((1, 1, 2))):
+            is_alone = kind in ("forgotten", "doubted")
+            for number in range(1 if is_alone else chance.choice((1, 1, 2))):
                 heir = f"heir{number}.{self._count}"
                 nursery.start_soon(self._take_over, book, heir, kind, places)
-            if kind == "forgotten":
+            if is_alone:
                 # What it writes before is refused, which ends the ledger for it.
                 await trio.sleep(chance.choice((0.0, 1.0, 1.0, 2.0)))
             elif kind == "changed":
@@ -74,6 +80,12 @@ class Handovers:
                 await trio.sleep(self._soon())
         self._append(writer, book, 1)
         await trio.sleep(1.5 * self._late_s)
+
+    def _kind(self, sizes: tuple[int, int, int]) -> str:
+        plan = self._world.plan
+        if plan.is_unsynced:
+            return self._chance.choice(DOUBTFUL_KINDS)
+        return self._chance.choice(KINDS if sizes[0] < plan.bookies else KINDS[:-1])
 
     async def _created(self, here: Process, sizes: tuple[int, int, int]) -> LedgerWriter:
         while True:
@@ -104,7 +116,7 @@ class Handovers:
             for bookie_id in places:
                 late = 0.0 if bookie_id == places[0] else (0.2 + 0.2 * chance.random()) * late_s
                 script.set(bookie_id, "add", late)
-        elif kind == "forgotten":
+        elif kind in ("forgotten", "doubted"):
             # The first bookie has no part in it: its refusal would end the ledger.
             script.set(places[0], "add", chance.choice((None, late_s)))
         elif kind == "changed":
@@ -129,7 +141,8 @@ class Handovers:
         else:
             # The last one is cut off; the one between forgets what it has answered.
             script.set(places[-1], "fence", chance.choice((None, late_s)))
-            self._lose_power(script, places[1])
+            if kind == "forgotten":
+                self._lose_power(script, places[1])
 
     async def _take_over(self, book: LedgerBook, name: str, kind: str, places: list[str]) -> None:
         chance = self._chance
@@ -140,6 +153,8 @@ class Handovers:
             for _ in range(chance.choice((1, 2))):
                 if await recover(here, book) is not None:
                     break
+            if kind == "doubted":
+                self._doubt(places[1])
             await trio.sleep(self._soon())
 
     def _lose_power(self, script: Script, bookie_id: str) -> None:
@@ -149,3 +164,13 @@ class Handovers:
             self._world.bookies[bookie_id].kill, power=True, steps=steps, down_s=self._late_s / 20
         )
         script.follows(bookie_id, "fence", kill)
+
+    def _doubt(self, bookie_id: str) -> None:
+        """It loses what it has not synced, or its disk."""
+        bookie = self._world.bookies[bookie_id]
+        if not self._world.may_doubt(bookie) or not bookie.has_served:
+            return
+        if self._chance.random() < 0.5:
+            bookie.lose_disk(0.0)
+        else:
+            bookie.kill(power=True, steps=0, down_s=0.0)

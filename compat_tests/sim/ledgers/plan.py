@@ -107,6 +107,7 @@ def make_plan(seed: int, rng: Random) -> LedgerPlan:
 def _handovers(seed: int, rng: Random) -> LedgerPlan:
     """Many short ledgers, each taken over while its last entries and the fences are under way."""
     bookies = rng.choice((3, 4, 4, 5))
+    is_unsynced = rng.random() < UNSYNCED_SHARE
     fitting = [sizes for sizes in SIZES if sizes[0] <= bookies and sizes[2] > 1]
     return LedgerPlan(
         seed=seed,
@@ -124,7 +125,8 @@ def _handovers(seed: int, rng: Random) -> LedgerPlan:
         is_ordered=rng.random() < 0.5,
         timeout_s=rng.choice((1.0, 5.0)),
         session_s=4.0,
-        all_killed_at_end=rng.random() < 0.35,
+        all_killed_at_end=rng.random() < 0.35 and not is_unsynced,
+        is_unsynced=is_unsynced,
         repairers=0,
         handovers=8,
     )

@@ -225,7 +225,8 @@ class Run:
         for entry_id in range(book.end[0] + 1):
             ensemble = ensemble_of(metadata.ensembles, entry_id)
             places = write_set(entry_id, metadata.ensemble_size, metadata.write_quorum)
-            copies = sum(entry_id in held[ensemble[place]] for place in places)
+            asked = {ensemble[place] for place in places}
+            copies = sum(entry_id in held[each] for each in asked)
             if copies < least:
                 return f"entry {entry_id} has {copies} copies of {least}"
         return None
