@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import ParamSpec
 
 import trio
@@ -47,3 +47,25 @@ async def run_guarded(
     except Exception:
         name = getattr(job, "__qualname__", repr(job))
         _log.exception("defect: %s failed", name)
+
+
+async def side_by_side(jobs: Iterable[Callable[[], Awaitable[object]]], at_once_max: int) -> None:
+    """Await all jobs, at most `at_once_max` at a time. Raises the first error, which cancels the
+    others.
+    """
+    waiting = iter(jobs)
+    errors: list[Exception] = []
+
+    async def work() -> None:
+        try:
+            for job in waiting:
+                await job()
+        except Exception as error:
+            errors.append(error)
+            nursery.cancel_scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(at_once_max):
+            nursery.start_soon(work)
+    if errors:
+        raise errors[0]

@@ -15,7 +15,7 @@ from geminga_broker.cluster.catalog import TopicCatalog
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.config import MIB, BrokerConfig
 from geminga_broker.errors import BrokerError
-from geminga_broker.log.api import LogError, LogNotFound, ManagedLedger
+from geminga_broker.log.api import LogError, LogFenced, LogNotFound, ManagedLedger
 from geminga_broker.log.options import Retention
 from geminga_broker.log.topic_log import TopicLog
 from geminga_broker.policies.apply import apply_common_policies, apply_policies, broker_limits
@@ -184,6 +184,8 @@ class TopicLoader:
         await apply_policies(topic, effective.policies, self._limits)
         start_soon = self._environment.nursery.start_soon
         topic.on_fenced = partial(start_soon, run_guarded, self._give_up, str(name))
+        if isinstance(log, TopicLog):
+            log.on_fenced(lambda why: start_soon(run_guarded, _log_fenced, topic, why))
         return topic
 
     async def apply_policies(self, concerns: Callable[[TopicName], bool]) -> None:
@@ -211,6 +213,11 @@ class TopicLoader:
     async def _give_up(self, key: str) -> None:
         """Another broker took the topic's log: close the topic here."""
         _log.warning("topic=%s was taken by another broker", key)
+        if (load := self._loads.get(key)) is not None:
+            try:
+                await load.wait()
+            except BrokerError:
+                return
         await self.unload_all([key])
 
     async def _check(self, name: TopicName, create: Creation) -> bool:
@@ -297,6 +304,10 @@ class TopicLoader:
         async with trio.open_nursery() as nursery:
             for _ in range(UNLOADS_MAX):
                 nursery.start_soon(worker)
+
+
+async def _log_fenced(topic: Topic, why: str) -> None:
+    topic.publish_failed(LogFenced(why))
 
 
 async def close_topic(topic: Topic) -> None:

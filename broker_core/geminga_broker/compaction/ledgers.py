@@ -16,12 +16,11 @@ from geminga_bookie.client.append import LedgerWriter
 from geminga_bookie.errors import BookkeeperError, NoSuchLedger
 from geminga_broker.compaction.ledger import PASSWORD
 from geminga_broker.log.api import LogError, LogFenced, LogReadFailed, LogWriteFailed
-from geminga_broker.log.catalog import COMPACTED, COMPACTED_TOPIC, delete_own
+from geminga_broker.log.catalog import COMPACTED, COMPACTED_TOPIC
 from geminga_broker.log.cursor import LogCursor
 from geminga_broker.log.options import COMPONENT, LedgerDurability
 from geminga_protocol.ids import Position
 from geminga_protocol.pb.pulsar_api_pb2 import MessageIdData
-from geminga_protocol.topic_name import TopicName
 from geminga_runtime.metadata.api import MetadataError
 
 _log = logging.getLogger(__name__)
@@ -126,16 +125,11 @@ class CompactedLedgers:
             return
         named = self.named
         gone = {each for each in self._cursor.writer.side_ledgers if each != named}
-        try:
-            log_name = TopicName.parse(self._topic).persistence_naming_encoding
-            for ledger_id in gone:
-                await delete_own(self.client, log_name, ledger_id)
-        except (BookkeeperError, MetadataError) as error:
-            text = f"{self._topic}: old compacted ledgers not deleted: {error}"
-            raise LogWriteFailed(text) from error
         if gone:
+            await self._cursor.writer.drop_side_ledgers(gone)
             _log.info("topic=%s compacted ledgers deleted: %s", self._topic, sorted(gone))
-        await self._cursor.writer.set_side_ledgers(() if named is None else (named,))
+        if not self.is_clean:
+            await self._cursor.writer.set_side_ledgers(() if named is None else (named,))
 
     async def collect_quietly(self) -> None:
         """As `collect`, but logs a failure; the next call retries."""

@@ -76,6 +76,7 @@ class LogAppender:
         self._refusal: LogError | None = None
         """Why the open ledger failed."""
         self._held: list[tuple[list[tuple[bytes, int]], AppendDone]] = []
+        context.when_fenced.append(self._fenced)
         self._settling: dict[Promise[None], int] = {}
         """Callers of `settled`, and the number of results that each still waits for."""
 
@@ -157,14 +158,11 @@ class LogAppender:
             self._context.unclosed = writer
         await self._close_old()
 
-    def fence(self, why: str) -> None:
+    def _fenced(self, why: str) -> None:
         """Another broker owns the log: acknowledge nothing from now on."""
         context = self._context
         writer = context.writer or context.unclosed
         context.writer = context.unclosed = None
-        if context.state not in (LogState.FENCED, LogState.CLOSED):
-            _log.warning("log=%s is fenced: %s", context.name, why)
-            context.enter(LogState.FENCED)
         if writer is not None:
             writer.abandon(LedgerFenced(why))
         if not self._unanswered:
@@ -257,7 +255,7 @@ class LogAppender:
             text = f"{context.name}: {self._cause}"
             if isinstance(error, LedgerFenced):
                 self._refusal = LogFenced(text)
-                self.fence(self._cause)
+                context.fence(self._cause)
             else:
                 self._refusal = LogWriteFailed(text)
                 self._barren = not self._ledger.entries
@@ -305,7 +303,7 @@ class LogAppender:
             await self._open_next()
             self._rolled()
         except LogFenced as error:
-            self.fence(str(error))
+            context.fence(str(error))
         except (BookkeeperError, MetadataError) as error:
             self._cause = f"no new ledger: {error or type(error).__name__}"
             _log.warning("log=%s: %s", context.name, self._cause)
@@ -313,12 +311,13 @@ class LogAppender:
         except Exception as error:
             # A defect: the stored state is unknown. The next open recovers the log.
             _log.exception("log=%s: the roll-over failed unexpectedly", context.name)
-            self.fence(f"the roll-over failed: {error!r}")
+            context.fence(f"the roll-over failed: {error!r}")
 
     def _give_up(self) -> None:
         """Fail appends for a while; the next one after that retries."""
         self._retry_s = trio.current_time() + self._context.options.create_retry_s
-        self._context.enter(LogState.NO_LEDGER)
+        if self._context.state is LogState.ROLLING:  # else fenced meanwhile
+            self._context.enter(LogState.NO_LEDGER)
         self._refuse_held()
 
     async def _close_old(self) -> None:
@@ -363,6 +362,7 @@ class LogAppender:
         except BaseException:
             context.catalog.deleting = stray
             raise
+        context.check_open()  # a cursor may have found it fenced meanwhile
         context.chain.add(ledger)
         if not self._context.last_position[1] + 1:
             self._context.last_position = ledger.position(-1)

@@ -1,12 +1,14 @@
 """A log's ManagedLedgerInfo in the metadata store, changed by compare-and-set only (spec BR-01).
 
 If a change conflicts with another writer's, another broker owns the log: LogFenced. If a change's
-outcome is unknown, the node is read before the next change.
+outcome is unknown, the node is read before the next change. Each node that is written here names
+its writer, so that no two brokers write the same bytes (decision 36).
 """
 
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Iterable, Mapping
 
 from geminga_bookie.client import BookkeeperClient
@@ -39,6 +41,9 @@ DELETING_PROPERTY = "geminga.deleting"
 The write that takes a ledger out of the chain puts it here.
 """
 
+OWNER_PROPERTY = "geminga.owner"
+"""Who wrote the node: a random text of each loading. Apache's broker keeps it as it is."""
+
 DELETING_MAX = 4096
 """Trimming waits while so many ledgers are still to be deleted: 80 KiB of the node."""
 
@@ -63,6 +68,8 @@ class LogCatalog:
 
     def __init__(self, store: MetadataStore, name: str) -> None:
         self.path = f"{ROOT}/{name}"
+        self.owner = uuid.uuid4().hex
+        """As `OWNER_PROPERTY`."""
         self.properties: dict[str, str] = {}
         self.terminated: Position | None = None
         self.deleting: dict[int, None] = {}
@@ -70,7 +77,6 @@ class LogCatalog:
         self._recorded: frozenset[int] = frozenset()
         """Ledgers that the stored node lists there: it can't name them in its chain."""
         self._store = store
-        self._known = b""
         self._version = MUST_NOT_EXIST
         self._uncertain: bytes | None = None
         self._info = ManagedLedgerInfo()
@@ -85,9 +91,10 @@ class LogCatalog:
         node = await self._store.get(self.path)
         if node is None or (not node.value and await self._store.children(self.path)):
             return None
-        self._known, self._version = node.value, node.stat.version
+        self._version = node.stat.version
         self._info = decode_ledger_info(node.value)
         self.properties.update((entry.key, entry.value) for entry in self._info.properties)
+        self.properties.pop(OWNER_PROPERTY, None)
         listed = self.properties.pop(DELETING_PROPERTY, "")
         self.deleting = {int(text): None for text in listed.split(",") if text.isdecimal()}
         self._recorded = frozenset(self.deleting)
@@ -98,9 +105,36 @@ class LogCatalog:
             self.terminated = Position(at.ledgerId, at.entryId)
         return self._info
 
+    async def claim(self) -> None:
+        """Write the loaded node again, so that a former owner's next change conflicts. Raises
+        LogFenced, MetadataError.
+        """
+        await self.save(chain_of(self._info))
+
+    async def verify(self) -> None:
+        """Raises LogFenced if another broker has changed the node since our last change, and
+        MetadataError. No save may be under way.
+
+        The store may answer with an older state: not with one before our own last change, nor
+        before a change or a reading that was made here earlier.
+        """
+        if self._uncertain is not None:
+            await self._settle(self._uncertain)
+        node = await self._store.get(self.path)
+        version = MUST_NOT_EXIST if node is None else node.stat.version
+        if version != self._version:
+            raise LogFenced(f"{self.path} was changed by another broker")
+
     async def note_deletion(self) -> None:
         """Make a later start continue the deletion, should it be interrupted."""
         await self._store.put(self._deletion, b"")
+
+    async def keep_deletion_noted(self) -> None:
+        """After the deletion was marked: another broker that saw no mark may have removed the note
+        meanwhile. If it removes it later, it sees the mark then (`ManagedLedgerFactory`).
+        """
+        if not await self._store.exists(self._deletion):
+            await self.note_deletion()
 
     async def forget_deletion(self) -> None:
         """The deletion is complete."""
@@ -130,7 +164,7 @@ class LogCatalog:
             # Cancelled or disconnected: the write may have succeeded.
             self._uncertain = value
             raise
-        self._known, self._version, self._info = value, stat.version, info
+        self._version, self._info = stat.version, info
         self._recorded = listed
 
     def is_recorded(self, ledger_ids: Iterable[int]) -> bool:
@@ -160,10 +194,10 @@ class LogCatalog:
 
     async def _settle(self, attempted: bytes) -> None:
         node = await self._store.get(self.path)
-        value = node.value if node is not None else None
-        if node is not None and value in (attempted, self._known):
-            self._known, self._version = node.value, node.stat.version
-        elif not (node is None and self._version == MUST_NOT_EXIST):
+        version = MUST_NOT_EXIST if node is None else node.stat.version
+        if node is not None and node.value == attempted and version == self._version + 1:
+            self._version = version
+        elif version != self._version:
             raise LogFenced(f"{self.path} was changed by another broker")
         self._uncertain = None
 
@@ -182,7 +216,7 @@ class LogCatalog:
         if self.terminated is not None:
             info.terminatedPosition.ledgerId = self.terminated.ledger_id
             info.terminatedPosition.entryId = self.terminated.entry_id
-        properties = dict(self.properties)
+        properties = {**self.properties, OWNER_PROPERTY: self.owner}
         if self.deleting:
             properties[DELETING_PROPERTY] = ",".join(map(str, self.deleting))
         for key, value in sorted(properties.items()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 
 import trio
@@ -15,6 +16,8 @@ from geminga_broker.log.chain import LedgerChain
 from geminga_broker.log.deletion import LogEraser
 from geminga_broker.log.options import LogOptions
 from geminga_broker.log.state import LogState, check_transition
+
+_log = logging.getLogger(__name__)
 
 Spawn = Callable[[Callable[[], Awaitable[None]]], None]
 """Runs a coroutine function in the background of the log's factory."""
@@ -51,6 +54,36 @@ class LogContext:
         """The last durable entry."""
         self.mutex = trio.Lock()
         """Held while the chain changes: rolling, trimming, terminating, closing, deleting."""
+
+        self.when_fenced: list[Callable[[str], None]] = []
+        """Called once, in order, with the cause, when another broker is found to own the log. They
+        must not raise.
+        """
+        self.fence_cause = ""
+
+    def fence(self, why: str) -> None:
+        """Another broker owns the log, whoever found out: from now on nothing is acknowledged,
+        written or deleted here. Further calls do nothing.
+        """
+        if self.state in (LogState.FENCED, LogState.CLOSED):
+            return
+        _log.warning("log=%s is fenced: %s", self.name, why)
+        self.fence_cause = why
+        self.enter(LogState.FENCED)
+        for tell in self.when_fenced:
+            tell(why)
+
+    async def verify(self) -> None:
+        """Raises LogFenced, after fencing the log, if another broker has claimed it; LogClosed,
+        MetadataError. The caller holds the mutex.
+        """
+        self.check_open()
+        try:
+            await self.catalog.verify()
+        except LogFenced as error:
+            self.fence(str(error))
+            raise
+        self.check_open()
 
     def enter(self, state: LogState) -> None:
         """Change the state. Raises AssertionError for an invalid change."""

@@ -14,7 +14,7 @@ several; if the last of them are missing, the state before is used.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import NamedTuple
 
 import trio
@@ -22,8 +22,8 @@ import trio
 from geminga_bookie.client import BookkeeperClient
 from geminga_bookie.client.append import LedgerWriter, append_durably, append_whole
 from geminga_bookie.errors import BookkeeperError, NoSuchLedger
-from geminga_broker.log.api import LogFenced
 from geminga_broker.log.catalog import ROOT, is_own
+from geminga_broker.log.cursor_node import OWNER, CursorNode, Verify
 from geminga_broker.log.cursor_states import CONSEQUENCE, last_state
 from geminga_broker.log.options import CURSOR_NAME, LogOptions
 from geminga_broker.log.position_info import (
@@ -35,18 +35,11 @@ from geminga_broker.log.salvage import open_salvaged
 from geminga_protocol.ids import Position
 from geminga_protocol.managed_ledger import (
     decode_cursor_info,
-    encode_cursor_info,
     encode_position_info,
 )
 from geminga_protocol.pb.managed_ledger_pb2 import ManagedCursorInfo, PositionInfo
 from geminga_protocol.topic_name import url_encode
-from geminga_runtime.metadata.api import (
-    MUST_NOT_EXIST,
-    BadVersion,
-    MetadataError,
-    MetadataStore,
-    NoNode,
-)
+from geminga_runtime.metadata.api import MetadataError, MetadataStore
 
 _log = logging.getLogger(__name__)
 
@@ -77,8 +70,14 @@ class CursorStore:
     """Durable state of one cursor. One caller at a time."""
 
     def __init__(
-        self, key: CursorKey, client: BookkeeperClient, store: MetadataStore, options: LogOptions
+        self,
+        key: CursorKey,
+        client: BookkeeperClient,
+        store: MetadataStore,
+        options: LogOptions,
+        owner: str | None = None,
     ) -> None:
+        """`owner` is the log's (`LogCatalog.owner`)."""
         self.key = key
         self.cursor_properties: dict[str, str] = {}
         self.side_ledgers: tuple[int, ...] = ()
@@ -88,31 +87,39 @@ class CursorStore:
         self._leftovers: dict[int, bool] = {}
         """By id, whether the ledger certainly is ours: those that a node listed at loading may be
         gone, or of another."""
-        self._written = False
-        """Whether the last write of the node by this store succeeded: its content is known, and a
-        former owner can't write any more."""
+        self._named = True
+        """Whether the last new ledger is known to be ours, and to stay."""
         self._client = client
         self._store = store
+        self._node = CursorNode(key.path, store, owner)
+        self._read: ManagedCursorInfo | None = None
         self._options = options
-        self._version = MUST_NOT_EXIST
         self._ledger_id = NO_LEDGER
         self._writer: LedgerWriter | None = None
-        self._attempted: bytes | None = None
         self._opened_s = 0.0
 
-    async def load(self) -> CursorSnapshot | None:
-        """The last durable state; None if there is no such cursor. A ledger left open is recovered.
+    async def read(self) -> None:
+        """Read the node. Raises MetadataError."""
+        self._read = await self._node.read()
 
-        If the ledger is missing or empty, the node's older state is used, so messages may be
-        redelivered. Instead of a damaged state the one before is used.
+    async def load(self, verify: Verify | None = None) -> CursorSnapshot | None:
+        """Claim the cursor, and return its last durable state; None if there is no such cursor. A
+        ledger left open is recovered. Raises LogFenced, BookkeeperError, MetadataError.
+
+        `verify` raises if the log isn't ours; between `read` and this it was asked. If the ledger
+        is missing or empty, the node's older state is used, so messages may be redelivered. Instead
+        of a damaged state the one before is used.
         """
-        node = await self._store.get(self.key.path)
-        if node is None:
+        if self._read is None:
+            await self.read()
+        # The claim comes first: then no former owner's write comes behind what is read next.
+        info = await self._node.claim(self._read, verify)
+        self._read = None
+        if info is None:
             return None
-        self._version = node.stat.version
-        info = decode_cursor_info(node.value)
         self._ledger_id = info.cursorsLedgerId
         self.cursor_properties = {entry.name: entry.value for entry in info.cursorProperties}
+        self.cursor_properties.pop(OWNER, None)
         self.side_ledgers = _ids(self.cursor_properties.pop(SIDE_LEDGERS, ""))
         leftovers = _ids(self.cursor_properties.pop(LEFTOVERS, ""))
         self._leftovers = dict.fromkeys(leftovers, False)
@@ -166,7 +173,7 @@ class CursorStore:
     @property
     def is_closed(self) -> bool:
         """Whether the state is in the node only."""
-        return self._ledger_id == NO_LEDGER and self._version != MUST_NOT_EXIST
+        return self._ledger_id == NO_LEDGER and self._node.exists
 
     def append(
         self, infos: Sequence[PositionInfo], done: Callable[[BookkeeperError | None], None]
@@ -206,9 +213,9 @@ class CursorStore:
                 markDeleteEntryId=info.entryId,
             )
         )
-        self._written = False
+        self._named = False
         await self._client.unnamed.name(ledger_id)
-        self._written = True
+        self._named = True
         self._writer = writer
         self._opened_s = trio.current_time()
         await self._replace_ledger(ledger_id)
@@ -218,6 +225,11 @@ class CursorStore:
         await self._put(info)
         self._writer = None
         await self._replace_ledger(NO_LEDGER)
+
+    def drop_side_ledgers(self, ids: Collection[int]) -> None:
+        """Count these side ledgers as leftovers from the next write of the node on."""
+        self._leftovers.update(dict.fromkeys((n for n in self.side_ledgers if n in ids), False))
+        self.side_ledgers = tuple(n for n in self.side_ledgers if n not in ids)
 
     async def write_properties(self, mark_delete: Position) -> None:
         """Write `cursor_properties` to the node, not the state. Raises LogFenced, MetadataError."""
@@ -237,19 +249,26 @@ class CursorStore:
 
     async def remove(self, listed: Callable[[Sequence[int]], Awaitable[None]]) -> None:
         """Delete the node. `listed` gets the ledgers that it names or lists, which are to be
-        deleted then; it is called before, and again if the node changes meanwhile. Idempotent.
+        deleted then; it is called before, and again if the node changes meanwhile. It raises
+        LogFenced if the log isn't ours. Idempotent. Raises LogFenced, MetadataError.
         """
-        while (node := await self._store.get(self.key.path)) is not None:
-            if ledger_ids := _ledgers_in(decode_cursor_info(node.value)):
-                await listed(sorted(ledger_ids))
-            try:
-                await self._store.delete(self.key.path, node.stat.version)
-            except BadVersion:
-                continue  # by a write that was under way
-            except NoNode:
-                pass
-            break
+
+        async def found(info: ManagedCursorInfo) -> None:
+            await listed(sorted(ledgers_in(info)))
+
+        await self._node.remove(found)
         self._writer = None
+
+    async def take_back(self) -> None:
+        """Delete the node that was just made, unless another broker changed it. Raises
+        MetadataError.
+        """
+        await self._node.take_back()
+
+    @property
+    def _is_written(self) -> bool:
+        """Whether the last write of the node succeeded in whole."""
+        return self._node.is_ours and self._named
 
     @property
     def has_leftovers(self) -> bool:
@@ -276,11 +295,11 @@ class CursorStore:
                 self._leftovers.pop(ledger_id, None)
             else:
                 self._leftovers[ledger_id] = True
-        return not self._written and self.has_leftovers
+        return not self._is_written and self.has_leftovers
 
     async def delete_leftovers(self) -> None:
         """Delete ledgers that the node certainly doesn't name. Raises MetadataError."""
-        if self._written:
+        if self._is_written:
             await self._delete_leftovers(self._ledger_id)
 
     async def _delete_leftovers(self, named: int) -> None:
@@ -317,45 +336,16 @@ class CursorStore:
         for name, ids in ours.items():
             if ids:
                 info.cursorProperties.add(name=name, value=",".join(map(str, ids)))
-        self._written = False
-        value = encode_cursor_info(info)
-        if self._attempted is not None:
-            await self._settle(self._attempted)
-        while True:
-            try:
-                _, stat = await self._store.put(self.key.path, value, self._version)
-            except (BadVersion, NoNode):
-                node = await self._store.get(self.key.path)  # noqa: ASYNC120
-                same = node is not None and node.value in (value, self._attempted)
-                # Another broker may have written the same, after it.
-                if node is None or not same or node.stat.version != self._version + 1:
-                    raise LogFenced(f"{self.key.path} was changed by another broker") from None
-                # Our own earlier write, whose outcome was unknown, has succeeded.
-                self._version = node.stat.version
-            except BaseException:
-                self._attempted = value
-                raise
-            else:
-                self._version = stat.version
-                self._attempted = None
-                self._written = True
-                return
-
-    async def _settle(self, attempted: bytes) -> None:
-        """Find out whether an earlier write has succeeded, while only one can have: of several
-        nobody would know which. Raises MetadataError.
-        """
-        node = await self._store.get(self.key.path)
-        is_ours = node is not None and node.value == attempted
-        if node is not None and is_ours and node.stat.version == self._version + 1:
-            self._version = node.stat.version
+        await self._node.write(info)
+        self._named = True
 
 
 def _ids(listed: str) -> tuple[int, ...]:
     return tuple(int(text) for text in listed.split(",") if text.isdecimal())
 
 
-def _ledgers_in(info: ManagedCursorInfo) -> set[int]:
+def ledgers_in(info: ManagedCursorInfo) -> set[int]:
+    """All ledgers that a cursor's node names or lists."""
     found = {info.cursorsLedgerId} - {NO_LEDGER}
     for entry in info.cursorProperties:
         if entry.name in (SIDE_LEDGERS, LEFTOVERS):
@@ -375,4 +365,4 @@ async def cursor_names(store: MetadataStore, log_name: str) -> list[str]:
 async def ledgers_of_cursor(store: MetadataStore, path: str) -> set[int]:
     """Ledgers that the cursor's node there names or will delete. Raises MetadataError."""
     node = await store.get(path)
-    return set() if node is None else _ledgers_in(decode_cursor_info(node.value))
+    return set() if node is None else ledgers_in(decode_cursor_info(node.value))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol
 
@@ -46,14 +46,23 @@ class CursorWriter:
     """Writes one cursor's state; for a cursor without a store it does nothing."""
 
     def __init__(
-        self, cursor: _Persisted, store: CursorStore | None, options: CursorOptions, spawn: Spawn
+        self,
+        cursor: _Persisted,
+        store: CursorStore | None,
+        options: CursorOptions,
+        spawn: Spawn,
+        fence: Callable[[str], None],
     ) -> None:
+        """`fence` is called with the cause if another broker is found to own the log."""
         self.changes = 0
         """Counts changes of the cursor."""
         self._cursor = cursor
         self._store = store
         self._options = options
         self._spawn = spawn
+        self._fence = fence
+        self._fenced: LogFenced | None = None
+        """Why it is not written any more, if another broker owns the log."""
         self._state = CursorState.KEPT if store is not None else CursorState.RELEASED
         self._persisted = 0
         self._writing: trio.Event | None = None
@@ -132,6 +141,13 @@ class CursorWriter:
         store = self._kept
         return store is not None and store.has_leftovers
 
+    def fenced(self, why: str) -> None:
+        """Another broker owns the log: write nothing any more, and confirm nothing."""
+        self._fenced = LogFenced(f"cursor {self._cursor.name}: {why}")
+        if self._store is not None:
+            self._enter(CursorEvent.FENCED)
+        self._refuse(self._fenced)
+
     async def delete_leftovers(self) -> None:
         """Delete ledgers that a crash or a failure left. Raises LogWriteFailed, LogFenced."""
         async with self._alone() as store:
@@ -153,6 +169,29 @@ class CursorWriter:
                 store.side_ledgers = before
                 raise
 
+    async def drop_side_ledgers(self, ids: Collection[int]) -> None:
+        """Take these side ledgers off the node, then delete them. After a failure the rest is
+        deleted with other leftovers. Raises LogWriteFailed, LogFenced.
+
+        The node is written first, as that write fails if another broker needs them.
+        """
+        async with self._alone() as store:
+            if store is None:
+                self._check_not_released()
+                return
+            store.drop_side_ledgers(ids)
+            await self._write_properties(store)
+            await store.find_leftovers()
+            await store.delete_leftovers()
+
+    async def take_back(self) -> None:
+        """Delete the node that was just made; logs a failure."""
+        if self._store is not None:
+            try:
+                await self._store.take_back()
+            except MetadataError as error:
+                _log.warning("cursor=%s stays behind: %s", self._cursor.name, error)
+
     async def remove(self, listed: Callable[[Sequence[int]], Awaitable[None]]) -> None:
         """Delete the cursor's node; see `CursorStore.remove`. Raises LogWriteFailed, LogFenced:
         then it may be called again.
@@ -169,6 +208,9 @@ class CursorWriter:
             end = CursorEvent.REMOVED
         except (BookkeeperError, MetadataError) as error:
             raise LogWriteFailed(f"cursor {self._cursor.name}: {error}") from error
+        except LogFenced as error:
+            self._fence(str(error))
+            raise
         finally:
             self._enter(end)
             self._settle()
@@ -179,9 +221,10 @@ class CursorWriter:
         return self._store if self._state is CursorState.KEPT else None
 
     def _check_not_released(self) -> None:
-        """Raises LogClosed if it has a store that we may no longer write."""
+        """Raises LogClosed or LogFenced if it has a store that we may no longer write."""
         if self._store is not None and self._state is CursorState.RELEASED:
-            raise LogClosed(f"cursor {self._cursor.name} is deleted or unloaded")
+            gone = LogClosed(f"cursor {self._cursor.name} is deleted or unloaded")
+            raise self._fenced or gone
 
     def _enter(self, event: CursorEvent) -> None:
         self._state = CURSOR_TRANSITIONS[event][self._state]
@@ -198,6 +241,9 @@ class CursorWriter:
                     yield self._kept
                 except (BookkeeperError, MetadataError) as error:
                     raise LogWriteFailed(f"cursor {self._cursor.name}: {error}") from error
+                except LogFenced as error:
+                    self._fence(str(error))
+                    raise
                 finally:
                     self._writing = None
         finally:
@@ -297,7 +343,9 @@ class CursorWriter:
             self._settle()
             return
         _log.warning("cursor=%s is not persisted: %s", self._cursor.name, error)
-        if not isinstance(error, LogFenced):
+        if isinstance(error, LogFenced):
+            self._fence(str(error))
+        else:
             error = LogWriteFailed(f"cursor {self._cursor.name}: {error}")
         self._refuse(error)
 
@@ -314,7 +362,8 @@ class CursorWriter:
         if not self._waiters or self._state is CursorState.REMOVING:
             return
         if self._state is CursorState.RELEASED:
-            self._refuse(LogWriteFailed(f"cursor {self._cursor.name} is deleted or unloaded"))
+            gone = LogWriteFailed(f"cursor {self._cursor.name} is deleted or unloaded")
+            self._refuse(self._fenced or gone)
         elif self._writing is None and not self._turn.locked():
             self._start()
 

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import trio
 
 from geminga_broker.log.ack_state import AckState
-from geminga_broker.log.api import CursorNotFound, LogWriteFailed
+from geminga_broker.log.api import CursorNotFound, LogFenced, LogWriteFailed
 from geminga_broker.log.context import LogContext
 from geminga_broker.log.cursor import LogAccess, LogCursor
 from geminga_broker.log.cursor_store import CursorKey, CursorStore, cursor_names
+from geminga_broker.log.position_info import CursorSnapshot
 from geminga_broker.log.reading import LogReads
 from geminga_broker.log.state import LogState
 from geminga_protocol.ids import EARLIEST, LATEST, Position
 from geminga_protocol.topic_name import url_decode
-from geminga_runtime.metadata.api import MetadataStore
+from geminga_runtime.background import side_by_side
+from geminga_runtime.metadata.api import MetadataError, MetadataStore
 
 CACHE_SLACK_BYTES = 256 * 1024
 """Acknowledged entries are evicted each time the cache has grown by this size."""
 
 CURSORS_ASKED_MAX = 8
 """An append checks at most this number of cursors for being near the tail."""
+
+CURSORS_LOADED_MAX = 16
+"""Cursors of one log that are claimed and recovered at a time."""
 
 UNBORN_MAX = 64
 """Cursors whose creation failed and whose stores are remembered. Another attempt at an older one
@@ -55,23 +61,39 @@ class LogCursors:
         self._near: LogCursor | None = None
         """Near the tail at its last check."""
         self._cache_floor_bytes = 0
+        context.when_fenced.append(self._fenced)
 
     async def load(self) -> None:
-        """Open all stored cursors. Raises BookkeeperError, MetadataError."""
-        for encoded in await cursor_names(self._store, self._context.name):
-            name = url_decode(encoded)
-            store = self._cursor_store(name)
-            found = await store.load()
-            if found is None:
-                continue
-            mark = found.mark_delete
-            if len(self._chain):
-                mark = min(mark, self._context.last_position)
-            state = AckState(self._chain, mark)
-            state.restore(found.ranges, found.bitmaps, found.partial)
-            self.by_name[name] = LogCursor(
-                name, self._access, store, state, found.properties, found.last_active_ms
-            )
+        """Claim and open all stored cursors, several side by side, after the log itself was
+        claimed. Raises LogFenced, BookkeeperError, MetadataError.
+        """
+        names = [url_decode(each) for each in await cursor_names(self._store, self._context.name)]
+        stores = {name: self._cursor_store(name) for name in names}
+        await side_by_side([store.read for store in stores.values()], CURSORS_LOADED_MAX)
+        # Between the reading of nodes and their claims: a broker that lost the log meanwhile must
+        # not take the cursors from the one that has it.
+        verify = self._context.catalog.verify
+        if names:
+            await verify()
+        found: dict[str, CursorSnapshot | None] = dict.fromkeys(names)
+
+        async def load_one(name: str) -> None:
+            found[name] = await stores[name].load(verify)
+
+        await side_by_side([partial(load_one, name) for name in names], CURSORS_LOADED_MAX)
+        for name, snapshot in found.items():
+            if snapshot is not None:
+                self._add_loaded(name, stores[name], snapshot)
+
+    def _add_loaded(self, name: str, store: CursorStore, found: CursorSnapshot) -> None:
+        mark = found.mark_delete
+        if len(self._chain):
+            mark = min(mark, self._context.last_position)
+        state = AckState(self._chain, mark)
+        state.restore(found.ranges, found.bitmaps, found.partial)
+        self.by_name[name] = LogCursor(
+            name, self._access, store, state, found.properties, found.last_active_ms
+        )
 
     async def open(
         self,
@@ -98,6 +120,15 @@ class LogCursors:
                 if len(self._unborn) > UNBORN_MAX:
                     self._unborn.popitem(last=False)
                 raise
+            try:
+                # A broker that claimed the log before the node was there doesn't know it.
+                await self._context.verify()
+            except LogFenced:
+                await cursor.writer.take_back()
+                raise
+            except MetadataError as error:
+                self._unborn[name] = store
+                raise LogWriteFailed(f"{self._context.name}: cursor {name}: {error}") from error
         self.by_name[name] = cursor
         return cursor
 
@@ -162,6 +193,8 @@ class LogCursors:
         catalog.deleting.update(dict.fromkeys(ledger_ids))
         if not catalog.is_recorded(ledger_ids):
             await catalog.save([] if catalog.is_deleted else self._chain)
+        else:
+            await catalog.verify()
 
     async def persist_properties(self) -> None:
         """Persist cursors with properties: deduplication's state of trimmed entries is nowhere
@@ -247,5 +280,14 @@ class LogCursors:
     def _cursor_store(self, name: str) -> CursorStore:
         context = self._context
         return CursorStore(
-            CursorKey(context.name, name), context.client, self._store, context.options
+            CursorKey(context.name, name),
+            context.client,
+            self._store,
+            context.options,
+            context.catalog.owner,
         )
+
+    def _fenced(self, why: str) -> None:
+        for cursor in self.by_name.values():
+            cursor.writer.fenced(why)
+        self.release()

@@ -3,7 +3,8 @@
 One write marks the log's node as deleted, and takes all its ledgers from the chain to the list of
 those to be deleted: from then on the deletion goes on, whoever does it. What else belongs to the
 log is forgotten next, then its cursors, its ledgers, and at last its node. Every step may be done
-again.
+again, also by another broker, which claims the log first. Of two only one removes the node, and
+until then no log of that name can begin (decision 36).
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 from geminga_bookie.client import BookkeeperClient
+from geminga_broker.log.api import LogFenced
 from geminga_broker.log.catalog import ROOT, LogCatalog, delete_own
-from geminga_broker.log.cursor_store import cursor_names, ledgers_of_cursor
-from geminga_runtime.metadata.api import MetadataStore, NoNode
+from geminga_broker.log.cursor_store import cursor_names, ledgers_in
+from geminga_protocol.managed_ledger import decode_cursor_info
+from geminga_runtime.metadata.api import BadVersion, MetadataStore, Node, NoNode
 
 Forget = Callable[[str], Awaitable[None]]
 """Deletes what else belongs to the log of this name. Idempotent. Raises LogWriteFailed."""
@@ -48,17 +51,30 @@ class LogEraser:
         MetadataError: then do it again.
         """
         assert catalog.is_deleted
+        cursors = await self._cursors_of(name)
+        # What was found belongs to the deleted log, not to a later one of its name.
+        await catalog.verify()
         if self.forget is not None:
             await self.forget(name)
-        for encoded in await cursor_names(self._store, name):
-            path = f"{ROOT}/{name}/{encoded}"
-            for ledger_id in await ledgers_of_cursor(self._store, path):
+        for path, node in cursors.items():
+            for ledger_id in ledgers_in(decode_cursor_info(node.value)):
                 await delete_own(self._client, name, ledger_id)
             try:
-                await self._store.delete(path)
+                await self._store.delete(path, node.stat.version)
             except NoNode:
                 pass
+            except BadVersion:
+                raise LogFenced(f"{path} was changed by another broker") from None
         for ledger_id in catalog.deleting:
             await delete_own(self._client, name, ledger_id)
         await catalog.remove()
         await catalog.forget_deletion()
+
+    async def _cursors_of(self, name: str) -> dict[str, Node]:
+        found: dict[str, Node] = {}
+        for encoded in await cursor_names(self._store, name):
+            path = f"{ROOT}/{name}/{encoded}"
+            node = await self._store.get(path)
+            if node is not None:
+                found[path] = node
+        return found

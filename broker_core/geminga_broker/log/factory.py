@@ -22,6 +22,7 @@ from geminga_broker.log.catalog import (
     log_names,
 )
 from geminga_broker.log.chain import LedgerChain
+from geminga_broker.log.claim import check_claims
 from geminga_broker.log.context import LogContext
 from geminga_broker.log.cursors import DirtyCursors
 from geminga_broker.log.deletion import LogEraser
@@ -32,7 +33,7 @@ from geminga_broker.log.unnamed import UNNAMED_S_MAX, clean, log_ledgers
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.pb.managed_ledger_pb2 import ManagedLedgerInfo
 from geminga_runtime.background import Turns, run_guarded
-from geminga_runtime.metadata.api import MetadataError, MetadataStore
+from geminga_runtime.metadata.api import MetadataError, MetadataStore, SessionExpired
 from geminga_runtime.waiters import Promise
 
 _log = logging.getLogger(__name__)
@@ -68,6 +69,7 @@ class ManagedLedgerFactory:
         self._nursery.start_soon(self._run_flushes)
         self._nursery.start_soon(self._run_roll_checks)
         self._nursery.start_soon(self._run_retention_checks)
+        self._nursery.start_soon(self._run_claim_checks)
         return self
 
     async def __aexit__(
@@ -123,19 +125,27 @@ class ManagedLedgerFactory:
         next use of the log. Raises MetadataError.
         """
         for name in await begun_deletions(self._store):
-            catalog = LogCatalog(self._store, name)
             try:
-                await catalog.load()
-                if self.eraser.is_busy(name):
-                    continue
-                if catalog.is_deleted:
-                    await self.open(name, create=False)
-                await catalog.forget_deletion()
+                await self._finish_deletion(name)
             except LogNotFound:
                 continue
             except (LogError, MetadataError, RemoteProtocolError) as error:
                 # Even with a full disk, or an invalid record, the broker starts and serves reads.
                 _log.warning("log=%s: its deletion can't be finished yet: %s", name, error)
+
+    async def _finish_deletion(self, name: str) -> None:
+        catalog = LogCatalog(self._store, name)
+        await catalog.load()
+        if self.eraser.is_busy(name):
+            return
+        if catalog.is_deleted:
+            await self.open(name, create=False)
+        await catalog.forget_deletion()
+        # Its owner, another broker, may have begun it since.
+        now = LogCatalog(self._store, name)
+        await now.load()
+        if now.is_deleted:
+            await now.note_deletion()
 
     async def exists(self, name: str) -> bool:
         """Whether the log is in the metadata store."""
@@ -184,6 +194,7 @@ class ManagedLedgerFactory:
         catalog = LogCatalog(self._store, name)
         info = await catalog.load()
         if info is not None and catalog.is_deleted:
+            await catalog.claim()
             await self.eraser.erase(name, catalog)
             _log.info("log=%s: finished its interrupted deletion", name)
             catalog, info = LogCatalog(self._store, name), None
@@ -270,6 +281,18 @@ class ManagedLedgerFactory:
                         del self.logs[name]
                 else:
                     _guarded(log.roll_if_due)
+
+    async def _run_claim_checks(self) -> None:
+        """After a lost session another broker may have taken any log: find out about each, also
+        about those that nobody writes to (CL-13).
+        """
+        epoch = self._store.session.epoch
+        while True:
+            try:
+                epoch = (await self._store.wait_change(epoch)).epoch
+            except SessionExpired:
+                return  # the store is closed
+            await check_claims(self._store, list(self.logs.values()), epoch)
 
     async def _run_retention_checks(self) -> None:
         """Trim consumed ledgers that became too old (BR-04)."""

@@ -53,6 +53,8 @@ class LogReads:
             except (BookkeeperError, MetadataError) as error:
                 if chain.get(ledger_id) is ledger:
                     damaged = isinstance(error, DAMAGE)
+                    if damaged:
+                        await self._verify()
                     if damaged and last > entry_id:
                         # One of the entries is damaged; those before it are readable.
                         entries_max = (last - entry_id + 1) // 2
@@ -63,6 +65,14 @@ class LogReads:
                         f"{type(error).__name__}: {error}"
                     ) from error
                 # Trimmed during the read: the next entry is in a later ledger.
+
+    async def _verify(self) -> None:
+        """What is gone may have been trimmed by another broker. Raises LogFenced, LogClosed."""
+        try:
+            async with self._context.mutex:
+                await self._context.verify()
+        except MetadataError:
+            pass  # the store can't tell now
 
     async def forget(self, ledger_id: int) -> None:
         """Close the handle of a trimmed ledger."""

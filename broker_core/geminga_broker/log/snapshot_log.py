@@ -2,8 +2,8 @@
 rebuild by reading the backlog (spec BR-34).
 
 They are in ledgers named by the cursor's node, so they are deleted with the cursor. An unneeded
-ledger is deleted before its name, and a new ledger is unnamed (`client.unnamed`) until the node
-names it, so that none leaks: a name without a ledger is harmless.
+ledger becomes one of the cursor's leftovers, and a new ledger is unnamed (`client.unnamed`) until
+the node names it, so that none leaks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from geminga_bookie.client.append import LedgerWriter, append_durably
 from geminga_bookie.client.read import LedgerReader
 from geminga_bookie.errors import BookkeeperError, MetadataConflict
 from geminga_broker.log.api import LogError, LogReadFailed, LogWriteFailed
-from geminga_broker.log.catalog import delete_own
 from geminga_broker.log.cursor_writer import CursorWriter
 from geminga_broker.log.options import LogOptions
 from geminga_broker.log.salvage import DAMAGE, open_salvaged
@@ -109,11 +108,8 @@ class SnapshotLog:
             if self._writer is not None and self._writer.ledger_id in gone:
                 self._writer = None
             try:
-                for ledger_id in gone:
-                    await delete_own(self._client, self._names[0], ledger_id)
-                left = tuple(n for n in self._owner.side_ledgers if n not in gone)
-                await self._owner.set_side_ledgers(left)
-            except (BookkeeperError, MetadataError, LogWriteFailed) as error:
+                await self._owner.drop_side_ledgers(gone)
+            except LogWriteFailed as error:
                 _log.warning("cursor=%s: ledgers %s are not deleted: %s", self._names, gone, error)
 
     async def _append(self, data: bytes) -> Place:

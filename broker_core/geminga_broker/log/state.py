@@ -63,15 +63,17 @@ class CursorEvent(Enum):
     REMOVE_FAILED = "its removal failed"
     REMOVED = "it is deleted"
     HANDED_OVER = "its last write is done"
+    FENCED = "another broker owns its log"
 
 
 _KEPT, _REMOVING, _RELEASED = CursorState
 
 CURSOR_TRANSITIONS: Mapping[CursorEvent, Mapping[CursorState, CursorState]] = {
     CursorEvent.REMOVE: {_KEPT: _REMOVING},
-    CursorEvent.REMOVE_FAILED: {_REMOVING: _KEPT},
-    CursorEvent.REMOVED: {_REMOVING: _RELEASED},
+    CursorEvent.REMOVE_FAILED: {_REMOVING: _KEPT, _RELEASED: _RELEASED},
+    CursorEvent.REMOVED: {_REMOVING: _RELEASED, _RELEASED: _RELEASED},
     # A removal that began during the last write continues.
     CursorEvent.HANDED_OVER: {_KEPT: _RELEASED, _REMOVING: _REMOVING, _RELEASED: _RELEASED},
+    CursorEvent.FENCED: dict.fromkeys(CursorState, _RELEASED),
 }
 """The state after each event; an event that isn't listed for a state is a defect."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import trio
 
@@ -17,6 +17,7 @@ from geminga_broker.log.api import (
 )
 from geminga_broker.log.append import LogAppender
 from geminga_broker.log.catalog import DELETED_PROPERTY
+from geminga_broker.log.claim import LogClaim
 from geminga_broker.log.context import LogContext
 from geminga_broker.log.cursor import LogCursor
 from geminga_broker.log.cursors import DirtyCursors, LogCursors
@@ -40,6 +41,7 @@ class TopicLog:
         self.name = context.name
         self.context = context
         """The state shared by its parts, for parts that others add."""
+        self.claim = LogClaim(context)
         self.closing = False
         """Whether closing has begun: the log must not be used any more."""
         self._reads = LogReads(context)
@@ -82,7 +84,7 @@ class TopicLog:
                     catalog.properties[key] = before
                 raise LogWriteFailed(f"{self.name}: {key} can't be kept: {error}") from error
             except LogFenced as error:
-                self._appender.fence(str(error))
+                self.context.fence(str(error))
                 raise
 
     async def settled(self) -> None:
@@ -99,22 +101,37 @@ class TopicLog:
         """See `ManagedLedger.terminated`."""
         return self.context.catalog.terminated is not None
 
+    def on_fenced(self, tell: Callable[[str], None]) -> None:
+        """Call `tell` once, with the cause, when another broker is found to own the log; at once if
+        that was before.
+        """
+        if self.context.state is LogState.FENCED:
+            tell(self.context.fence_cause)
+        else:
+            self.context.when_fenced.append(tell)
+
     def set_retention(self, retention: Retention) -> None:
         """Set the retention of consumed ledgers, and trim by it soon."""
         self._trimmer.retention = retention
         self._trimmer.schedule()
 
     async def start(self) -> None:
-        """Load the cursors and open a ledger. Raises LogFenced, BookkeeperError, MetadataError.
+        """Claim the log, open a ledger, and load the cursors. Raises LogFenced, BookkeeperError,
+        MetadataError.
+
+        The write that names the new ledger is the claim, as in Apache's broker; a terminated log
+        gets no ledger, and a write of its own. Cursors come last: what a former owner still made of
+        them before the claim is seen.
 
         Loading trims nothing: messages published before the first subscription are still there for
         one made right after a restart, as in Apache's broker.
         """
-        await self._cursors.load()
         if self.terminated:
+            await self.context.catalog.claim()
             self.context.enter(LogState.TERMINATED)
         else:
             await self._appender.start()
+        await self._cursors.load()
 
     async def open_cursor(
         self,
@@ -196,8 +213,9 @@ class TopicLog:
                 context.catalog.terminated = None
                 raise LogWriteFailed(f"{self.name} can't be terminated: {error}") from error
             except LogFenced as error:
-                self._appender.fence(str(error))
+                context.fence(str(error))
                 raise
+            context.check_open()  # a cursor may have found it fenced meanwhile
         self._cursors.grown()
         return self.last_position
 
@@ -255,6 +273,8 @@ class TopicLog:
         """See `ManagedLedger.delete`. Raises LogWriteFailed, LogFenced: then call it again."""
         context, catalog = self.context, self.context.catalog
         async with context.mutex:
+            if context.state is LogState.FENCED:
+                context.check_open()
             try:
                 with context.eraser.deleting(self.name):
                     if context.state is not LogState.CLOSED:
@@ -265,12 +285,16 @@ class TopicLog:
                     ledgers = [ledger.ledger_id for ledger in context.chain]
                     catalog.deleting.update(dict.fromkeys(ledgers))
                     await catalog.save([])
+                    await catalog.keep_deletion_noted()
                     for name in list(self.cursors):
                         if name in self.cursors:  # a reader's may be deleted meanwhile
                             await self._cursors.delete(name)
                     await context.eraser.erase(self.name, catalog)
             except (BookkeeperError, MetadataError) as error:
                 raise LogWriteFailed(f"{self.name} can't be deleted: {error}") from error
+            except LogFenced as error:
+                context.fence(str(error))
+                raise
             finally:
                 await self._release()  # noqa: ASYNC102
 

@@ -92,6 +92,9 @@ class LogTrimmer:
                 await self._delete_ledgers()
             except (BookkeeperError, MetadataError) as error:
                 raise LogWriteFailed(f"{context.name} can't be trimmed: {error}") from error
+            except LogFenced as error:
+                context.fence(str(error))
+                raise
         if len(gone) < len(due) and len(context.catalog.deleting) < DELETING_MAX:
             await self.trim(retention)
 
@@ -108,6 +111,7 @@ class LogTrimmer:
             # The stored chain may have one of them.
             await context.catalog.save(context.chain)
         for ledger_id in gone:
+            context.check_open()  # the log may be found fenced meanwhile
             await delete_own(context.client, context.name, ledger_id)
             context.catalog.cleared((ledger_id,))
 

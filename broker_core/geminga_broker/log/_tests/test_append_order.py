@@ -124,7 +124,7 @@ async def test_each_append_completes_once_if_the_log_is_lost() -> None:
         def done(_first: Position, count: int, error: LogError | None) -> None:
             answers.append((count, None if error is None else type(error)))
             if len(answers) == 1:
-                log._appender.fence("another broker has it")
+                log.context.fence("another broker has it")
                 log.append([(message("late"), 1)], done)
 
         bookie.grouping = True
