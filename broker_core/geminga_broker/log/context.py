@@ -1,23 +1,33 @@
-"""State shared by the parts of one log."""
+"""State shared by the parts of one log, and its claim (spec CL-04, CL-13; decision 36)."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import Protocol
 
 import trio
 
 from geminga_bookie.client import BookkeeperClient
 from geminga_bookie.client.append import LedgerWriter
-from geminga_broker.log.api import LogClosed, LogFenced
+from geminga_broker.log.api import LogClosed, LogError, LogFenced
 from geminga_broker.log.cache import LogCache
 from geminga_broker.log.catalog import LogCatalog
 from geminga_broker.log.chain import LedgerChain
 from geminga_broker.log.deletion import LogEraser
 from geminga_broker.log.options import LogOptions
 from geminga_broker.log.state import LogState, check_transition
+from geminga_runtime.background import side_by_side
+from geminga_runtime.metadata.api import MetadataError, MetadataStore
 
 _log = logging.getLogger(__name__)
+
+CHECKED_AT_ONCE_MAX = 16
+"""Logs whose claims are checked at a time."""
+
+RETRY_S = 1.0
+"""Between two attempts while the metadata store can't answer."""
 
 Spawn = Callable[[Callable[[], Awaitable[None]]], None]
 """Runs a coroutine function in the background of the log's factory."""
@@ -96,3 +106,45 @@ class LogContext:
             raise LogClosed(f"{self.name} is closed")
         if self.state is LogState.FENCED:
             raise LogFenced(f"{self.name} is owned by another broker")
+
+
+class LogClaim:
+    """A broker's claim to one log, made when it loaded it.
+
+    Changes of nodes need no question: they are compare-and-sets, which conflict. What has no change
+    of its own asks here first.
+    """
+
+    def __init__(self, context: LogContext) -> None:
+        self._context = context
+
+    async def verify(self) -> None:
+        """Returns if no other broker had claimed the log when this began. Raises LogFenced, after
+        fencing the log; LogClosed, and MetadataError if the store can't tell.
+        """
+        async with self._context.mutex:
+            await self._context.verify()
+
+
+class Claimed(Protocol):
+    """What has a claim."""
+
+    claim: LogClaim
+
+
+async def check_claims(store: MetadataStore, logs: Iterable[Claimed], epoch: int) -> None:
+    """Verify these logs' claims, until all are answered or the session of that epoch ends too."""
+
+    async def check(log: Claimed) -> None:
+        while store.session.epoch == epoch:
+            try:
+                await log.claim.verify()
+            except LogError:
+                pass  # fenced now, or closed
+            except MetadataError as error:
+                _log.debug("a claim can't be checked yet: %s", error)
+                await trio.sleep(RETRY_S)
+                continue
+            return
+
+    await side_by_side([partial(check, log) for log in logs], CHECKED_AT_ONCE_MAX)

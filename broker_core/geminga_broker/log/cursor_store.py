@@ -24,14 +24,13 @@ from geminga_bookie.client.append import LedgerWriter, append_durably, append_wh
 from geminga_bookie.errors import BookkeeperError, NoSuchLedger
 from geminga_broker.log.catalog import ROOT, is_own
 from geminga_broker.log.cursor_node import OWNER, CursorNode, Verify
-from geminga_broker.log.cursor_states import CONSEQUENCE, last_state
 from geminga_broker.log.options import CURSOR_NAME, LogOptions
 from geminga_broker.log.position_info import (
     NO_LEDGER,
     CursorSnapshot,
     read_cursor_info,
 )
-from geminga_broker.log.salvage import open_salvaged
+from geminga_broker.log.salvage import CONSEQUENCE, last_state, open_salvaged
 from geminga_protocol.ids import Position
 from geminga_protocol.managed_ledger import (
     decode_cursor_info,

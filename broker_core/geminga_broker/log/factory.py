@@ -22,8 +22,7 @@ from geminga_broker.log.catalog import (
     log_names,
 )
 from geminga_broker.log.chain import LedgerChain
-from geminga_broker.log.claim import check_claims
-from geminga_broker.log.context import LogContext
+from geminga_broker.log.context import LogContext, check_claims
 from geminga_broker.log.cursors import DirtyCursors
 from geminga_broker.log.deletion import LogEraser
 from geminga_broker.log.options import LogOptions

@@ -17,8 +17,7 @@ from geminga_broker.log.api import (
 )
 from geminga_broker.log.append import LogAppender
 from geminga_broker.log.catalog import DELETED_PROPERTY
-from geminga_broker.log.claim import LogClaim
-from geminga_broker.log.context import LogContext
+from geminga_broker.log.context import LogClaim, LogContext
 from geminga_broker.log.cursor import LogCursor
 from geminga_broker.log.cursors import DirtyCursors, LogCursors
 from geminga_broker.log.entry import LogEntry

@@ -7,7 +7,7 @@ import logging
 import pytest
 from trio.testing import MockClock
 
-from geminga_broker.log import cursor_states
+from geminga_broker.log import salvage
 from geminga_broker.log._tests.world import NAME, World, drain, numbered, publish
 from geminga_broker.log.api import Ack, EntryDamaged
 from geminga_broker.log.options import CursorOptions, LogOptions
@@ -83,7 +83,7 @@ async def test_invalid_bytes_count_as_damage(
             raise RemoteProtocolError("no state")
         return decode(bytes(view))
 
-    monkeypatch.setattr(cursor_states, "decode_position_info", once)
+    monkeypatch.setattr(salvage, "decode_position_info", once)
     assert last >= STATES - 1
     async with world.broker(IN_LEDGER) as broker:
         log = await broker.open(NAME)

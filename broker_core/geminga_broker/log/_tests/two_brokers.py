@@ -147,6 +147,8 @@ class Broker:
         await log.open_cursor(name, initial=EARLIEST)
         self.facts.made.add(name)
         await log.trim()
+        assert self.facts.made <= set(log.cursors), "a subscription isn't known to the owner"
+        assert not self.facts.removed.intersection(log.cursors)
 
 
 async def unacked(
@@ -180,8 +182,8 @@ async def roll(broker: Broker) -> None:
 
 async def trim(broker: Broker) -> None:
     log = await broker.opened()
-    await broker.ack("s", 3)
-    await broker.ack("o", 3)
+    for name in ("s", "o", "p"):
+        await broker.ack(name, 3)
     await log.trim()
 
 
@@ -192,9 +194,10 @@ async def create_subscription(broker: Broker) -> None:
 
 async def delete_subscription(broker: Broker) -> None:
     log = await broker.opened()
-    broker.facts.maybe_removed.add("o")
-    await log.delete_cursor("o")
-    broker.facts.removed.add("o")
+    for name in ("p", "o"):  # without a ledger, and with one
+        broker.facts.maybe_removed.add(name)
+        await log.delete_cursor(name)
+        broker.facts.removed.add(name)
     await log.trim()
 
 
@@ -212,7 +215,7 @@ async def keep_records(broker: Broker) -> None:
 
 
 async def delete_topic(broker: Broker) -> None:
-    broker.facts.maybe_removed.update(["s", "o", NAME])
+    broker.facts.maybe_removed.update(["s", "o", "p", NAME])
     await (await broker.opened()).delete()
     broker.facts.removed.add(NAME)
 
@@ -271,7 +274,7 @@ class TwoBrokers:
     async def begin(self, old: Broker) -> None:
         """Messages, of which each subscription has acknowledged the first, not in order."""
         log = await old.open()
-        for name in ("s", "o"):
+        for name in ("s", "o", "p"):
             await log.open_cursor(name, initial=EARLIEST)
         for first in range(0, len(STORED), 3):
             await publish(log, STORED[first : first + 3])
@@ -293,7 +296,8 @@ class TwoBrokers:
             assert gone or NAME not in facts.removed, "a deletion that was confirmed is undone"
             for name in facts.made:
                 assert gone or name in log.cursors, f"{name} is gone"
-            for name in ("s", "o"):
+            for name in ("s", "o", "p"):
+                assert name not in facts.removed or name not in log.cursors
                 assert name in log.cursors or name in facts.maybe_removed
             if "s" not in log.cursors:
                 return
