@@ -245,9 +245,10 @@ async def test_what_apaches_shell_says_of_ours(cluster: Cluster, apache: ApacheB
 
 async def _read_by_our_shell(cluster: Cluster, ledger_id: int, *options: str) -> list[str]:
     uri = f"zk+hierarchical://127.0.0.1:{cluster.zookeeper.port}/ledgers"
-    command = [sys.executable, "-m", "geminga", "bookieshell", "readledger", "-m"]
+    command = [sys.executable, "-c", "from geminga_bookie.cli import bookieshell as s; s()"]
     done = await trio.run_process(
-        [*command, "-l", str(ledger_id), "--metadata-store", uri, *options], capture_stdout=True
+        [*command, "readledger", "-m", "-l", str(ledger_id), "--metadata-store", uri, *options],
+        capture_stdout=True,
     )
     return [line for line in _lines(done.stdout.decode()) if "---" not in line]
 

@@ -11,7 +11,7 @@ from contextlib import aclosing
 
 import trio
 
-from geminga_bookie.autorecovery.fragments import holders
+from geminga_bookie.autorecovery.fragments import closed_fragments, holders
 from geminga_bookie.autorecovery.inspection import Inspector
 from geminga_bookie.autorecovery.options import AutoRecoveryOptions
 from geminga_bookie.autorecovery.pace import Pace
@@ -283,6 +283,9 @@ class Auditor:
             nonlocal found
             if fragments := misplaced(metadata, rules):
                 found += 1
+                starts = {each.first for each in closed_fragments(metadata)}
+                if self._options.moves_misplaced and starts.intersection(fragments):
+                    await self._tasks.publish(metadata.ledger_id, ())
                 if found <= MISPLACED_LINES_MAX:
                     _log.warning(
                         "ledger %d: the bookies of the fragment from entry %d on don't keep to "

@@ -7,12 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from geminga_bookie.autorecovery.options import AutoRecoveryOptions
-from geminga_bookie.client.placement_rules import PlacementOptions
+from geminga_bookie.autorecovery.options import AutoRecoveryOptions, RackConfig
 from geminga_bookie.process.address import check_id
 from geminga_bookie.process.config import MIB, HttpConfig, MetadataConfig
 from geminga_bookie.process.security import RemoteConfig
-from geminga_bookie.registered import ChoiceOptions
 from geminga_bookie.wire.options import RemoteOptions
 from geminga_runtime.settings import build, gather, setting, written
 
@@ -44,20 +42,6 @@ def _own_address() -> str:
         return socket.gethostbyname(name)
     except OSError:
         return name
-
-
-@dataclass(frozen=True, slots=True)
-class RackConfig:
-    """The rules of placement that copies keep to, and the check of them."""
-
-    min_racks: int = setting("minNumRacksPerWriteQuorum", 2, at_least=1)
-    enforce_racks: bool = setting("enforceMinNumRacksPerWriteQuorum", False)
-
-    def choice(self) -> ChoiceOptions:
-        """For the directory of bookies."""
-        return ChoiceOptions(
-            placement=PlacementOptions(min_racks=self.min_racks, enforce_racks=self.enforce_racks)
-        )
 
 
 @dataclass(frozen=True, slots=True)

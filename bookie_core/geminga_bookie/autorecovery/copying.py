@@ -12,6 +12,7 @@ import trio
 from geminga_bookie.autorecovery.fragments import Lack, share
 from geminga_bookie.autorecovery.inspection import whole
 from geminga_bookie.autorecovery.pace import Pace
+from geminga_bookie.autorecovery.stats import WORKER, RecoveryStats
 from geminga_bookie.client.api import LedgerMetadata
 from geminga_bookie.client.directory import BookieDirectory
 from geminga_bookie.client.patience import add_patiently, patiently
@@ -46,7 +47,9 @@ class Copier:
         *,
         batch_entries: int,
         pace: Pace,
+        stats: RecoveryStats | None = None,
     ) -> None:
+        self._stats = stats or RecoveryStats()
         self._metadata = metadata
         self._digest = digest
         self._bookies = bookies
@@ -85,9 +88,17 @@ class Copier:
     async def _copy_run(self, lack: Lack, first: int, end: int, target: BookiePort) -> None:
         at = first
         while at < end:
-            found = await self._read(lack, at, end)
-            await self._pace.spend(sum(map(len, found)))
-            await self._write(target, at, found)
+            stats = self._stats
+            with stats.timed(f"{WORKER}_READ_DATA_LATENCY"):
+                found = await self._read(lack, at, end)
+            size = sum(map(len, found))
+            stats.count(f"{WORKER}_NUM_ENTRIES_READ", len(found))
+            stats.observe(f"{WORKER}_NUM_BYTES_READ", size, count=len(found))
+            await self._pace.spend(size)
+            with stats.timed(f"{WORKER}_WRITE_DATA_LATENCY"):
+                await self._write(target, at, found)
+            stats.count(f"{WORKER}_NUM_ENTRIES_WRITTEN", len(found))
+            stats.observe(f"{WORKER}_NUM_BYTES_WRITTEN", size, count=len(found))
             at += len(found)
 
     async def _read(self, lack: Lack, first: int, end: int) -> Sequence[bytes]:
@@ -116,6 +127,7 @@ class Copier:
             if intact:
                 return intact
             failures.append(f"{ensemble[place]}: the copy is damaged")
+        self._stats.count(f"{WORKER}_NUM_ENTRIES_UNABLE_TO_READ_FOR_REPLICATION")
         raise NoSuchEntry(
             f"no bookie has entry {metadata.ledger_id}:{first} whole: {'; '.join(failures)}"
         )

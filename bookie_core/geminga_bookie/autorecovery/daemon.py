@@ -8,7 +8,7 @@ import trio
 
 from geminga_bookie.autorecovery.auditor import Auditor
 from geminga_bookie.autorecovery.election import run_elected, withdraw
-from geminga_bookie.autorecovery.options import AutoRecoveryOptions
+from geminga_bookie.autorecovery.options import AutoRecoveryOptions, RackConfig
 from geminga_bookie.autorecovery.stats import RecoveryStats
 from geminga_bookie.autorecovery.task_store import TaskStore
 from geminga_bookie.autorecovery.worker import ReplicationWorker
@@ -24,13 +24,20 @@ _log = logging.getLogger(__name__)
 
 
 async def run_beside(
-    store: MetadataStore, remote: RemoteOptions, options: AutoRecoveryOptions, owner: str
+    store: MetadataStore,
+    remote: RemoteOptions,
+    options: AutoRecoveryOptions,
+    owner: str,
+    *,
+    racks: RackConfig | None = None,
+    stats: RecoveryStats | None = None,
 ) -> None:
     """As `run`, for ever, in a bookie's process: its errors are logged, and end no bookie."""
+    choice = (racks or RackConfig()).choice()
     while True:
         try:
-            async with open_registered_bookies(store, remote) as bookies:
-                await run(store, bookies, options, owner=owner)
+            async with open_registered_bookies(store, remote, choice=choice) as bookies:
+                await run(store, bookies, options, owner=owner, stats=stats)
         except* MetadataError as errors:
             _log.error("auto-recovery rests for a minute: %s", errors.exceptions[0])
         await trio.sleep(RETRY_S)

@@ -15,13 +15,16 @@ from geminga_bookie.autorecovery.fragments import (
     Fragment,
     Lack,
     choose_target,
+    closed_fragments,
     needs_recovery,
     with_targets,
 )
 from geminga_bookie.autorecovery.inspection import Inspector
 from geminga_bookie.autorecovery.options import AutoRecoveryOptions
 from geminga_bookie.autorecovery.pace import Pace
+from geminga_bookie.autorecovery.placement_check import misplaced, moves
 from geminga_bookie.autorecovery.registrations import Registered, read_registered
+from geminga_bookie.autorecovery.stats import WORKER, RecoveryStats
 from geminga_bookie.client.api import LedgerMetadata
 from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.client.directory import BookieDirectory
@@ -58,9 +61,11 @@ class Repairer:
         options: AutoRecoveryOptions,
         *,
         lost: Collection[str] = (),
+        stats: RecoveryStats | None = None,
     ) -> None:
         """Bookies in `lost` are taken for lost, registered or not."""
         self._lost = frozenset(lost)
+        self._stats = stats or RecoveryStats()
         self._store = store
         self._ledgers = LedgerMetadataStore(store)
         self._bookies = bookies
@@ -107,6 +112,7 @@ class Repairer:
             registered,
             batch_entries=self._options.batch_entries,
             pace=self._pace,
+            stats=self._stats,
         )
         for lacks in by_fragment.values():
             targets, is_copied = await self._copy(copier, metadata, lacks, registered, attempt)
@@ -117,7 +123,47 @@ class Repairer:
             return Outcome.LACKING, bool(findings.lacks)
         if needs_recovery(metadata, registered):
             return Outcome.OPEN, bool(findings.lacks)
+        if self._options.moves_misplaced and not findings.lacks:
+            return await self._move(copier, metadata, registered)
         return Outcome.WHOLE, bool(findings.lacks)
+
+    async def _move(
+        self, copier: Copier, metadata: LedgerMetadata, registered: Registered
+    ) -> tuple[Outcome, bool]:
+        """Give fragments other bookies where they don't keep to the rules. They are whole,
+        and stay so: metadata name the new ones once they have everything.
+        """
+        rules = self._bookies.rules()
+        wrong = set(misplaced(metadata, rules))
+        is_done = True
+        moved = 0
+        writable = [each for each in self._bookies.writable() if each in registered.writable]
+        for fragment in closed_fragments(metadata):
+            if fragment.first not in wrong:
+                continue
+            targets = moves(metadata, fragment.first, writable, rules)
+            if targets is None:
+                _log.warning(
+                    "ledger %d: no other bookies keep entries %d to %d to the placement rules",
+                    metadata.ledger_id,
+                    fragment.first,
+                    fragment.end - 1,
+                )
+                is_done = False
+                continue
+            try:
+                for place, target in targets.items():
+                    await copier.copy(Lack(fragment, place, None), target)
+            except BookkeeperError as error:
+                _log.warning("entries can't be moved: %s", error)
+                is_done = False
+                continue
+            is_replaced = await self._replace(metadata.ledger_id, fragment, targets)
+            is_done &= is_replaced
+            moved += is_replaced
+        if moved:
+            self._stats.count(f"{WORKER}_NUM_NOT_ADHERING_PLACEMENT_LEDGERS_REPLICATED")
+        return Outcome.WHOLE if is_done else Outcome.LACKING, moved > 0
 
     async def _registered(self) -> Registered:
         return (await read_registered(self._store)).without(self._lost)

@@ -19,6 +19,10 @@ COUNTERS = (
     f"{AUDITOR}_NUM_DELAYED_BOOKIE_AUDITS_CANCELLED",
     f"{WORKER}_NUM_FULL_OR_PARTIAL_LEDGERS_REPLICATED",
     f"{WORKER}_NUM_DEFER_LEDGER_LOCK_RELEASE_OF_FAILED_LEDGER",
+    f"{WORKER}_NUM_NOT_ADHERING_PLACEMENT_LEDGERS_REPLICATED",
+    f"{WORKER}_NUM_ENTRIES_READ",
+    f"{WORKER}_NUM_ENTRIES_WRITTEN",
+    f"{WORKER}_NUM_ENTRIES_UNABLE_TO_READ_FOR_REPLICATION",
 )
 GAUGES = (
     f"{AUDITOR}_NUM_LEDGERS_NOT_ADHERING_TO_PLACEMENT_POLICY",
@@ -31,6 +35,10 @@ SUMMARIES = (
     f"{AUDITOR}_CHECK_ALL_LEDGERS_TIME",
     f"{AUDITOR}_PLACEMENT_POLICY_CHECK_TIME",
     f"{WORKER}_rereplicate",
+    f"{WORKER}_NUM_BYTES_READ",
+    f"{WORKER}_NUM_BYTES_WRITTEN",
+    f"{WORKER}_READ_DATA_LATENCY",
+    f"{WORKER}_WRITE_DATA_LATENCY",
 )
 """Of each event's value; times are in milliseconds. Apache's have quantiles too."""
 
@@ -57,10 +65,10 @@ class RecoveryStats:
         """Add to a counter."""
         self.values[name] += amount
 
-    def observe(self, name: str, value: float, *, success: bool = True) -> None:
-        """An event of a summary."""
+    def observe(self, name: str, value: float, *, success: bool = True, count: int = 1) -> None:
+        """An event of a summary, or several, of which `value` is the sum."""
         summary = self._by_name[name, success]
-        summary.count += 1
+        summary.count += count
         summary.total += value
 
     @contextmanager

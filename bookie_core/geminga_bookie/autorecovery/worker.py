@@ -59,7 +59,7 @@ class ReplicationWorker:
         self._store = store
         self._tasks = tasks
         self._options = options
-        self._repairer = Repairer(store, bookies, options)
+        self._repairer = Repairer(store, bookies, options, stats=self._stats)
         self._backoffs: dict[int, _Backoff] = {}
         self._deferred = 0
 

@@ -92,6 +92,25 @@ def change_ensemble(
     )
 
 
+def with_places_replaced(
+    metadata: LedgerMetadata,
+    first: int,
+    places: Sequence[int],
+    candidates: Collection[str],
+    rules: PlacementRules,
+) -> tuple[str, ...] | None:
+    """The ensemble of the fragment from entry `first` on with other bookies at these places, as
+    near to the rules as there are bookies for it; None if there are too few.
+    """
+    before = metadata.ensembles[first]
+    quorums = Quorums(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
+    usable = rules.usable({*candidates, *before}, len(before), metadata.custom_metadata)
+    spare = [each for each in candidates if each in usable and each not in before]
+    if len(spare) < len(places):
+        return None
+    return _replaced(before, places, rules.in_order(spare, metadata.ledger_id), rules, quorums)
+
+
 def _largest_first(wanting: Sequence[int], spare: int) -> Iterator[tuple[int, ...]]:
     """Places to fill: all of them, then fewer."""
     for count in range(min(len(wanting), spare), 0, -1):

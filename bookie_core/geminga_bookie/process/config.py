@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from geminga_bookie.autorecovery.options import AutoRecoveryOptions
+from geminga_bookie.autorecovery.options import AutoRecoveryOptions, RackConfig
 from geminga_bookie.options import BookieOptions, DiskOptions, GcOptions, JournalOptions
 from geminga_bookie.process.address import Endpoint, resolve
 from geminga_bookie.process.security import RemoteConfig, SecurityConfig
@@ -239,6 +239,7 @@ class BookieConfig:
     remote: RemoteConfig = field(default_factory=RemoteConfig)
     daemon: DaemonConfig = field(default_factory=DaemonConfig)
     auto_recovery: AutoRecoveryOptions = field(default_factory=AutoRecoveryOptions)
+    racks: RackConfig = field(default_factory=RackConfig)
     integrity: IntegrityConfig = field(default_factory=IntegrityConfig)
     http: HttpConfig = field(default_factory=HttpConfig)
 

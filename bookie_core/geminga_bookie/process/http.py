@@ -28,6 +28,9 @@ Answer = tuple[int, str, str]
 _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed"}
 
 
+Metrics = Callable[[], str]
+
+
 def _state(bookie: InProcessBookie) -> str:
     read_only = bookie.health.error is not None
     return json.dumps(
@@ -40,12 +43,14 @@ def _state(bookie: InProcessBookie) -> str:
     )
 
 
-def answer(bookie: InProcessBookie, shared: Shared, method: str, path: str) -> Answer:
+def answer(
+    bookie: InProcessBookie, shared: Shared, more: Metrics | None, method: str, path: str
+) -> Answer:
     """What is said to one request."""
     if method != "GET":
         return 405, TEXT, "only GET\n"
     routes: dict[str, Callable[[], Answer]] = {
-        "/metrics": lambda: (200, TEXT, metrics(bookie, shared)),
+        "/metrics": lambda: (200, TEXT, metrics(bookie, shared) + (more() if more else "")),
         "/heartbeat": lambda: (200, TEXT, "OK\n"),
         "/api/v1/bookie/is_ready": lambda: (200, TEXT, ""),
         "/api/v1/bookie/state": lambda: (200, _JSON, _state(bookie)),
@@ -54,9 +59,11 @@ def answer(bookie: InProcessBookie, shared: Shared, method: str, path: str) -> A
     return route() if route else (404, TEXT, "not found\n")
 
 
-async def handle_http(bookie: InProcessBookie, shared: Shared, stream: FramedStream) -> None:
-    """Serve one connection. Raises ConnectionLost."""
-    await respond_once(partial(answer, bookie, shared), stream)
+async def handle_http(
+    bookie: InProcessBookie, shared: Shared, stream: FramedStream, *, more: Metrics | None = None
+) -> None:
+    """Serve one connection; `more` metrics stand behind the bookie's. Raises ConnectionLost."""
+    await respond_once(partial(answer, bookie, shared, more), stream)
 
 
 async def respond_once(respond: Callable[[str, str], Answer], stream: FramedStream) -> None:

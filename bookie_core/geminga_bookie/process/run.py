@@ -13,6 +13,7 @@ from typing import NamedTuple
 import trio
 
 from geminga_bookie.autorecovery.daemon import run_beside
+from geminga_bookie.autorecovery.stats import RecoveryStats
 from geminga_bookie.host import Host
 from geminga_bookie.inprocess import open_on_disk
 from geminga_bookie.options import BookieOptions
@@ -84,7 +85,10 @@ async def run_bookie(
             health.set(FORCED, {part: FORCED for part, _ in parts(options)})
         shared = shared_by(bookie, server)
         _: list[Bound] = await nursery.start(partial(serve_bookie, bookie, server, shared=shared))
-        http_port = await _serve_http(config, partial(handle_http, bookie, shared), nursery)
+        stats = RecoveryStats()
+        more = stats.text if config.daemon.auto_recovery else None
+        handler = partial(handle_http, bookie, shared, more=more)
+        http_port = await _serve_http(config, handler, nursery)
         registration = Registration(
             store,
             endpoint.bookie_id,
@@ -104,7 +108,8 @@ async def run_bookie(
         await stack.enter_async_context(registered(registration, patience_s))
         nursery.start_soon(end_doubts, store, remote, config.auto_recovery, bookie)
         if config.daemon.auto_recovery:
-            nursery.start_soon(run_beside, store, remote, config.auto_recovery, endpoint.bookie_id)
+            beside = partial(run_beside, racks=config.racks, stats=stats)
+            nursery.start_soon(beside, store, remote, config.auto_recovery, endpoint.bookie_id)
         task_status.started(RunningBookie(endpoint, options, bookie, http_port))
         await refused.wait()
         raise ReadOnlyRefused(f"readOnlyModeEnabled is false, and the bookie is: {health.error}")

@@ -13,6 +13,7 @@ import trio
 from prometheus_client.parser import text_string_to_metric_families
 
 from geminga_bookie._tests.support import add, small_options
+from geminga_bookie.autorecovery.stats import RecoveryStats
 from geminga_bookie.inprocess import open_bookie
 from geminga_bookie.process import http
 from geminga_bookie.process.http import HEAD_BYTES_MAX, handle_http
@@ -86,6 +87,17 @@ async def test_metrics(port: Port) -> None:
     port.bookie.health.set("the test", {Part("ledgers", 0): "full"})
     values = await port.values()
     assert (values["bookie_SERVER_STATUS"], values["bookie_ledger_writable_dirs"]) == (0, 0)
+
+
+async def test_metrics_of_auto_recovery_beside(port: Port, nursery: trio.Nursery) -> None:
+    stats = RecoveryStats()
+    stats.count("replication_worker_NUM_ENTRIES_WRITTEN", 7)
+    name = "replication_worker_NUM_ENTRIES_WRITTEN_total"
+    assert name not in await port.values()
+    handler = partial(handle_http, port.bookie, Shared(port.bookie), more=stats.text)
+    bound = await nursery.start(partial(serve, handler, host="127.0.0.1", port=0))
+    values = await Port(port.bookie, bound[0].port).values()
+    assert (values[name], values["bookie_SERVER_STATUS"]) == (7, 1)
 
 
 async def test_probes(port: Port) -> None:
