@@ -8,6 +8,7 @@ from functools import partial
 
 from geminga_bookie._tests import power_canaries
 from geminga_bookie._tests.planted import planted
+from geminga_bookie.autorecovery.repair import Repairer
 from geminga_bookie.client import confirmed, ensemble_change, ledger_recovery, placement
 from geminga_bookie.client.append import LedgerWriter
 from geminga_bookie.client.ledger_recovery import _Recovery
@@ -220,6 +221,12 @@ CANARIES: dict[str, Canary] = {
     "a bookie in doubt takes a first entry for a new ledger": _plant(
         LedgerTable.open, "(fresh and ledger_id > self.doubtful_to)", "fresh"
     ),
+    "a doubt ends at once": _plant(
+        DataCheck.check, "trio.current_time() >= self._quiet_at", "True"
+    ),
+    "a doubt ends while the ledger is open": _plant(
+        DataCheck._heal, "if own in open_ensemble(metadata):", "if False:"
+    ),
     "a doubt ends before the copies": _plant(
         DataCheck._heal,
         "        if not is_quiet:\n"
@@ -230,6 +237,13 @@ CANARIES: dict[str, Canary] = {
         "        await self._complete(metadata)\n",
     ),
     "a doubt ends without copies": _plant(DataCheck._complete, "if not missing:", "if True:"),
+    # ---- auto-recovery ----
+    "a worker names bookies that lack copies": _plant(
+        Repairer._copy,
+        "error)\n                is_copied = False\n                continue",
+        "error)\n                is_copied = False",
+    ),
+    # ---- disks ----
     "a bookie's journal is not synced": power_canaries.CANARIES["journal not synced"],
     "a bookie's mark moves before its flush": power_canaries.CANARIES[
         "mark moved before the flush"
@@ -266,11 +280,13 @@ FOUND_BY: dict[str, int] = {
     "recovery forgets its new bookies": 200,
     "a fence is answered before it is durable": 239,
     "a bookie in doubt denies entries": 1,
-    "a bookie in doubt takes adds": 59,
+    "a bookie in doubt takes adds": 9,
     "a bookie in doubt takes any ledger for new": 9,
     "a bookie in doubt takes a first entry for a new ledger": 359,
     "a fence refuses nothing": 1,
     "a fence is not kept": 3,
+    "a doubt ends at once": 9,
+    "a doubt ends while the ledger is open": 79,
     "a doubt ends before the copies": 987,
     "a doubt ends without copies": 86,
 }

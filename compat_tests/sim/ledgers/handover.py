@@ -21,9 +21,12 @@ KINDS = ("any", "overtaken", "forgotten", "changed")
 """Each message as late as may be; a fence that comes behind adds, and reads before them; a fence
 that was not durable when it was answered, if there is such a one; a change of the ensemble whose
 answer is late, while bookies answer adds."""
-DOUBTFUL_KINDS = ("doubted", "doubted", "overtaken")
-"""With journals that are not synced: a bookie is in doubt once it has answered."""
-ROUND_S = 30.0
+DOUBTFUL_KINDS = ("doubted", "doubted", "overtaken", "copied", "copied", "left")
+"""With journals that are not synced: a bookie is in doubt once it has answered a fence; one that
+gets copies, before the metadata name it; one of a ledger that is left open until the doubt ends."""
+LEFT_S = 250.0
+"""So long a doubt is waited for."""
+ROUND_S = 300.0
 """A round ends then, whatever it waits for."""
 
 
@@ -56,7 +59,7 @@ class Handovers:
         kind = self._kind(sizes)
         places = list(writer._metadata.ensembles[0])
         chance.shuffle(places)
-        if kind == "doubted":
+        if self._world.plan.is_unsynced:
             # Only so many may be in doubt: rather one that is already.
             places.sort(key=lambda each: self._world.bookies[each].is_hurt)
             places[1], places[-1] = places[-1], places[1]
@@ -64,6 +67,8 @@ class Handovers:
         self._write_adds(self._new_script(here.name, kind), kind, places)
         async with trio.open_nursery() as nursery:
             is_alone = kind in ("forgotten", "doubted")
+            if kind == "left":
+                await self._leave(here.name, writer, book, places)
             for number in range(1 if is_alone else chance.choice((1, 1, 2))):
                 heir = f"heir{number}.{self._count}"
                 nursery.start_soon(self._take_over, book, heir, kind, places)
@@ -84,8 +89,23 @@ class Handovers:
     def _kind(self, sizes: tuple[int, int, int]) -> str:
         plan = self._world.plan
         if plan.is_unsynced:
-            return self._chance.choice(DOUBTFUL_KINDS)
+            kind = self._chance.choice(DOUBTFUL_KINDS)
+            return "doubted" if kind == "copied" and sizes[0] == plan.bookies else kind
         return self._chance.choice(KINDS if sizes[0] < plan.bookies else KINDS[:-1])
+
+    async def _leave(
+        self, name: str, writer: LedgerWriter, book: LedgerBook, places: list[str]
+    ) -> None:
+        """The last bookie lacks an entry, the one between forgets it; the writer is away."""
+        network, forgets = self._world.network, self._world.bookies[places[1]]
+        network.scripts[name].set(places[-1], "add", None)
+        self._append(writer, book, 1)
+        await trio.sleep(0.1)
+        network.pause(name, LEFT_S)
+        self._doubt(places[1])
+        with trio.move_on_after(LEFT_S):
+            while forgets.is_hurt:  # noqa: ASYNC110 - as the last checks
+                await trio.sleep(1)
 
     async def _created(self, here: Process, sizes: tuple[int, int, int]) -> LedgerWriter:
         while True:
@@ -135,6 +155,14 @@ class Handovers:
             # Fences come behind the adds, reads before; what the first bookie has comes last.
             script.set(places[-1], "fence", (0.5 + 0.2 * chance.random()) * late_s)
             script.set(places[0], "read answer", 0.3 * late_s)
+        elif kind == "copied":
+            # Another bookie takes the place of the first one, and is named only later.
+            script.set(places[0], "add again", None)
+            script.set(KEEPER, "put", (0.6 + 0.3 * chance.random()) * CALL_S)
+            for bookie_id in {*self._world.bookies}.difference(places):
+                script.follows(bookie_id, "add again", partial(self._doubt_soon, bookie_id))
+        elif kind == "left":
+            script.set(places[0], "read answer", 0.3 * late_s)
         elif kind == "changed":
             script.set(places[-1], "fence", chance.choice((0.0, 0.3)) * late_s)
             script.set(places[-1], "read answer", 0.3 * late_s)
@@ -164,6 +192,11 @@ class Handovers:
             self._world.bookies[bookie_id].kill, power=True, steps=steps, down_s=self._late_s / 20
         )
         script.follows(bookie_id, "fence", kill)
+
+    def _doubt_soon(self, bookie_id: str) -> None:
+        """Once it has answered."""
+        at_s = trio.current_time() + 0.1
+        self._world.timeline.at(at_s, partial(self._doubt, bookie_id))
 
     def _doubt(self, bookie_id: str) -> None:
         """It loses what it has not synced, or its disk."""
