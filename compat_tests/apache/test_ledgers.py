@@ -139,6 +139,37 @@ async def test_a_bookie_that_is_killed_loses_and_stops_nothing(
     assert found == ["2999", *numbers(3_000)]
 
 
+async def test_a_reader_follows_by_long_poll(cluster: Cluster, client: BookkeeperClient) -> None:
+    """Past a bookie that is killed and replaced, to the end of the ledger."""
+    publisher = Publisher(await client.create(OPTIONS))
+    await publisher.write(10)
+    ledger_id = publisher.writer.ledger_id
+    reader = await client.open(ledger_id, PASSWORD, recover=False)
+    found: list[str] = []
+    caught_up = trio.Event()
+
+    async def follow() -> None:
+        while len(found) < 300:
+            last = await reader.wait_last_add_confirmed(30)
+            if last >= len(found):
+                found.extend(bytes(each).decode() for each in await reader.read(len(found), last))
+            if len(found) >= 190:
+                caught_up.set()
+
+    with trio.fail_after(90):
+        async with trio.open_nursery() as following:
+            following.start_soon(follow)
+            for end in range(20, 301, 20):
+                await publisher.write(end)
+                if end == 100:
+                    ensemble = (await client.metadata(ledger_id)).ensembles[0]
+                    cluster.by_id(ensemble[0]).kill()
+                if end == 200:
+                    await caught_up.wait()
+            await publisher.writer.close()
+    assert found == numbers(300)
+
+
 async def test_each_recovers_what_the_other_left(
     cluster: Cluster, client: BookkeeperClient
 ) -> None:

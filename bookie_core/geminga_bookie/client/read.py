@@ -28,6 +28,12 @@ from geminga_runtime.metadata.api import MetadataError
 
 READ_ENTRIES_MAX = 4096
 """Bound of the entries of one request to a bookie."""
+POLL_S = 5.0
+"""While a reader waits for entries, metadata are read so often: the ledger may have been closed, or
+have other bookies.
+"""
+WAIT_AGAIN_S = 0.5
+"""Wait after a bookie failed to say that there is an entry."""
 STRIPES_MAX = 64
 """Stripes that are read at once, if a ledger's entries are striped."""
 
@@ -95,6 +101,51 @@ class LedgerReader:
             await self._ask_bookies()
             await self._learn_length()
         return self.last_add_confirmed
+
+    async def wait_last_add_confirmed(self, timeout_s: float) -> int:
+        """Wait by long poll until an entry above the LAC is confirmed, or the ledger is closed, or
+        the time is over; returns the LAC. Whatever fails meanwhile is tried again (Apache's
+        ReadLastConfirmedAndEntryOp).
+        """
+        known = self.last_add_confirmed
+        await trio.lowlevel.checkpoint()
+        with trio.move_on_after(timeout_s):
+            while self._metadata.state is not LedgerState.CLOSED:
+                with trio.move_on_after(POLL_S):
+                    await self._wait_on_bookies(known)
+                if self.last_add_confirmed > known:
+                    break
+                await self._learn_metadata()
+            if self._metadata.state is not LedgerState.CLOSED:
+                await self._learn_length()
+        return self.last_add_confirmed
+
+    async def _wait_on_bookies(self, known: int) -> None:
+        """Return when the LAC is above that. What one bookie says of it counts only with a packet
+        of the ledger's writer.
+        """
+        last = max(self._metadata.ensembles)
+        self.last_add_confirmed = max(self.last_add_confirmed, last - 1)
+        if self.last_add_confirmed > known:
+            return
+
+        async def wait(bookie_id: str) -> None:
+            while True:
+                try:
+                    port = self._bookies.port(bookie_id)
+                    await port.wait_entry(self.ledger_id, known + 1, known)
+                    lac = await self._lac_of(bookie_id)
+                except BookkeeperError:
+                    lac = -1
+                if lac > known:
+                    self.last_add_confirmed = max(self.last_add_confirmed, lac)
+                    nursery.cancel_scope.cancel()
+                    return
+                await trio.sleep(WAIT_AGAIN_S)
+
+        async with trio.open_nursery() as nursery:
+            for bookie_id in self._metadata.ensembles[last]:
+                nursery.start_soon(wait, bookie_id)
 
     async def _ask_bookies(self) -> None:
         metadata = self._metadata
