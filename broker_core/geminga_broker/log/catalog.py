@@ -79,6 +79,8 @@ class LogCatalog:
         self._store = store
         self._version = MUST_NOT_EXIST
         self._uncertain: bytes | None = None
+        self._saves = 0
+        """Begun and ended saves: odd while one is under way."""
         self._info = ManagedLedgerInfo()
 
     @property
@@ -125,6 +127,17 @@ class LogCatalog:
         if version != self._version:
             raise LogFenced(f"{self.path} was changed by another broker")
 
+    async def verify_beside_saves(self) -> None:
+        """As `verify`, at any time. If a save is under way, or one's outcome is unknown, that one
+        finds out instead.
+        """
+        saves = self._saves
+        node = await self._store.get(self.path)
+        if saves % 2 or saves != self._saves or self._uncertain is not None:
+            return
+        if (MUST_NOT_EXIST if node is None else node.stat.version) != self._version:
+            raise LogFenced(f"{self.path} was changed by another broker")
+
     async def note_deletion(self) -> None:
         """Make a later start continue the deletion, should it be interrupted."""
         await self._store.put(self._deletion, b"")
@@ -151,6 +164,13 @@ class LogCatalog:
         """Write these ledgers and the other fields to the node. Raises LogFenced if another broker
         wrote meanwhile, StoreUnavailable if the outcome is unknown.
         """
+        self._saves += 1
+        try:
+            await self._save(ledgers)
+        finally:
+            self._saves += 1
+
+    async def _save(self, ledgers: Iterable[LedgerInfo]) -> None:
         if self._uncertain is not None:
             await self._settle(self._uncertain)
         info = self._build(ledgers)

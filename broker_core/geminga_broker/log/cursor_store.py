@@ -75,8 +75,12 @@ class CursorStore:
         store: MetadataStore,
         options: LogOptions,
         owner: str | None = None,
+        verify: Verify | None = None,
     ) -> None:
-        """`owner` is the log's (`LogCatalog.owner`)."""
+        """`owner` is the log's (`LogCatalog.owner`). `verify` raises if the log isn't ours; it is
+        asked before the node gets a new ledger or properties, since Apache's broker that takes a
+        log over changes the log's node, not yet those of cursors.
+        """
         self.key = key
         self.cursor_properties: dict[str, str] = {}
         self.side_ledgers: tuple[int, ...] = ()
@@ -91,6 +95,7 @@ class CursorStore:
         self._client = client
         self._store = store
         self._node = CursorNode(key.path, store, owner)
+        self._verify = verify
         self._read: ManagedCursorInfo | None = None
         self._options = options
         self._ledger_id = NO_LEDGER
@@ -205,6 +210,7 @@ class CursorStore:
         info = infos[-1]
         # Until both writes are known to be done, it is uncertain whether the node names it.
         self._leftovers[ledger_id] = True
+        await self._ask()
         await self._put(
             ManagedCursorInfo(
                 cursorsLedgerId=ledger_id,
@@ -232,6 +238,7 @@ class CursorStore:
 
     async def write_properties(self, mark_delete: Position) -> None:
         """Write `cursor_properties` to the node, not the state. Raises LogFenced, MetadataError."""
+        await self._ask()
         await self._put(
             ManagedCursorInfo(
                 cursorsLedgerId=self._ledger_id,
@@ -324,6 +331,10 @@ class CursorStore:
             await self.delete_leftovers()
         except MetadataError as error:
             _log.warning("cursor=%s: ledger %d is not deleted yet: %s", self.key, old, error)
+
+    async def _ask(self) -> None:
+        if self._verify is not None:
+            await self._verify()
 
     async def _put(self, info: ManagedCursorInfo) -> None:
         info.lastActive = self.last_active_ms

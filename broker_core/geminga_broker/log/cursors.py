@@ -157,7 +157,11 @@ class LogCursors:
         self._dirty.pop(cursor, None)
 
     async def persist_to_nodes(self) -> None:
-        """Write every state for a quick next opening. Raises LogFenced, LogWriteFailed."""
+        """Write every state for a quick next opening. The caller holds the mutex. Raises LogFenced,
+        LogWriteFailed, MetadataError.
+        """
+        if self.by_name:
+            await self._context.catalog.verify()
         for cursor in list(self.by_name.values()):
             await cursor.writer.persist_to_node()
 
@@ -285,6 +289,7 @@ class LogCursors:
             self._store,
             context.options,
             context.catalog.owner,
+            context.catalog.verify_beside_saves,
         )
 
     def _fenced(self, why: str) -> None:

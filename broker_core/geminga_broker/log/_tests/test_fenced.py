@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
 import pytest
@@ -25,9 +25,11 @@ from geminga_broker.log._tests.two_brokers import (
     set_properties,
     switch_ledgers_of_cursor,
     trim,
+    unload,
 )
 from geminga_broker.log._tests.world import NAME, World, drain, numbered, publish
 from geminga_broker.log.api import Ack, LogError, LogFenced
+from geminga_broker.log.catalog import ROOT
 from geminga_broker.log.cursors import CURSORS_LOADED_MAX
 from geminga_broker.log.state import LogState
 from geminga_protocol.ids import EARLIEST
@@ -177,3 +179,22 @@ async def test_cursors_are_loaded_side_by_side(autojump_clock: MockClock) -> Non
         per_cursor = (store.calls - calls) / cursors
         assert per_cursor < 8.5
         assert took_s < 0.001 * (8.5 * cursors / CURSORS_LOADED_MAX + 40)
+
+
+@pytest.mark.parametrize("write", [switch_ledgers_of_cursor, set_properties, unload])
+async def test_a_cursor_is_not_written_once_its_log_is_claimed(
+    write: Callable[[Broker], Awaitable[None]], autojump_clock: MockClock
+) -> None:
+    """Apache's broker claims the log's node, and writes a cursor's with its first state only."""
+    world = TwoBrokers()
+    async with world.broker(first=True) as old:
+        await world.begin(old)
+        assert old.log is not None
+        before = await world.first.get(f"{ROOT}/{NAME}/s")
+        node = await world.first.get(f"{ROOT}/{NAME}")
+        assert node is not None
+        await world.first.put(f"{ROOT}/{NAME}", node.value, node.stat.version)
+        with suppress(LogError):
+            await write(old)
+        assert await world.first.get(f"{ROOT}/{NAME}/s") == before
+        assert write is unload or old.log.context.state is LogState.FENCED

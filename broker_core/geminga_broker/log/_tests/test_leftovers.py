@@ -226,16 +226,16 @@ async def test_writes_of_unknown_outcome_leave_few_ledgers(
 
 async def test_a_write_under_way_when_its_cursor_is_removed() -> None:
     world = TroubledWorld()
-    async with world.troubled(lambda _: None) as broker:
+    async with world.broker(world.options, crash=True) as broker:
         await (await broker.open(NAME)).open_cursor("s", initial=EARLIEST)
         key = CursorKey(NAME, "s")
         writes, removes = (
             CursorStore(key, broker.client, world.store, world.options) for _ in range(2)
         )
+        await removes.load()
         await writes.load()
         state = [PositionInfo(ledgerId=0, entryId=1)]
         await writes.write_to_new_ledger(state)
-        await removes.load()
         told: list[list[int]] = []
 
         async def listed(ledger_ids: Sequence[int]) -> None:
