@@ -45,6 +45,7 @@ class BookiesConfig:
     reorder_reads: bool = setting("bookkeeperClientReorderReadSequenceEnabled", True)
     sticky_reads: bool = setting("bookkeeperEnableStickyReads", True)
     speculative_ms: int = setting("bookkeeperClientSpeculativeReadTimeoutInMillis", 0)
+    adds_by_v2: bool = setting("bookkeeperUseV2WireProtocol", True)
     delay_change: bool = setting("bookkeeper_delayEnsembleChange", False)
 
     auth_plugin: str = setting("bookkeeperClientAuthenticationPlugin", "")
@@ -65,6 +66,7 @@ class BookiesConfig:
             add_timeout_s=timeout_s,
             read_timeout_s=timeout_s,
             frame_bytes_max=frame_bytes_max,
+            adds_by_v2=self.adds_by_v2,
             tls=self._tls(),
             auth=load_client_auth(
                 "bookkeeperClientAuthenticationPlugin", self.auth_plugin, parameters

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -44,9 +45,10 @@ def other_storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheBo
     running.kill()
 
 
-@pytest.fixture
-async def bookie(apache: ApacheBookie) -> AsyncIterator[BookiePort]:
-    async with open_remote("bookie-1:3181", "127.0.0.1", apache.port, OPTIONS) as port:
+@pytest.fixture(params=["v3", "v2"])
+async def bookie(apache: ApacheBookie, request: pytest.FixtureRequest) -> AsyncIterator[BookiePort]:
+    options = replace(OPTIONS, adds_by_v2=request.param == "v2")
+    async with open_remote("bookie-1:3181", "127.0.0.1", apache.port, options) as port:
         yield port
 
 

@@ -71,6 +71,40 @@ class AddRun:
         self.answered: bytearray | None = None
         """A byte for each entry, once answers came in another order."""
 
+    def unanswered(self, first: int, stop: int) -> bool:
+        """Whether none of its entries `first` to `stop` is answered."""
+        if self.answered is None:
+            return first >= self.next
+        return self.answered.find(1, first, stop) < 0
+
+    def match(self, begin: int, end: int, found: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Add the transaction ids of those entries `begin` to `end` of the ledger that wait here
+        to `found`; returns the other entries.
+        """
+        first, stop = begin - self.first_entry_id, end - self.first_entry_id
+        lower, upper = max(first, 0), min(stop, self.entries)
+        if lower >= upper:
+            return [(begin, end)]
+        if self.unanswered(lower, upper):
+            found.append((self.first_txn + lower, upper - lower))
+            others = [(first, lower), (upper, stop)]
+        elif upper - lower == 1:
+            return [(begin, end)]
+        else:
+            # Some were answered, so an entry was sent twice: one by one.
+            others = [(first, lower), (upper, stop)]
+            for each in range(lower, upper):
+                entry_id = self.first_entry_id + each
+                others += [
+                    (low - self.first_entry_id, high - self.first_entry_id)
+                    for low, high in self.match(entry_id, entry_id + 1, found)
+                ]
+        return [
+            (self.first_entry_id + low, self.first_entry_id + high)
+            for low, high in others
+            if low < high
+        ]
+
     def answer(self, first: int, count: int, error: BookkeeperError | None) -> list[Completion]:
         """Entries `first` to `first + count` of the run are answered; returns what is new."""
         if self.answered is None:
@@ -109,6 +143,7 @@ class AddTable:
         # Sorted by transaction id.
         self._runs: list[AddRun] = []
         self._first_txns: list[int] = []
+        self._of_ledger: dict[int, list[AddRun]] = {}
         self._sent_bytes = 0
         self._sent_entries = 0
 
@@ -160,6 +195,7 @@ class AddTable:
         run.first_txn = txn
         self._runs.append(run)
         self._first_txns.append(txn)
+        self._of_ledger.setdefault(run.ledger_id, []).append(run)
         return run
 
     def answered(
@@ -182,11 +218,30 @@ class AddTable:
         self._remove(finished, at)
         return found
 
+    def txns_of(self, ledger_id: int, first_entry_id: int, count: int) -> list[tuple[int, int]]:
+        """First transaction ids and counts of entries that wait for answers: of an entry that was
+        sent twice, those of the earlier one.
+        """
+        found: list[tuple[int, int]] = []
+        parts = [(first_entry_id, first_entry_id + count)]
+        for run in self._of_ledger.get(ledger_id, ()):
+            left: list[tuple[int, int]] = []
+            for begin, end in parts:
+                left += run.match(begin, end, found)
+            parts = left
+            if not parts:
+                break
+        return found
+
     def _remove(self, begin: int, end: int) -> int:
         """Remove runs that are answered, all at once; returns how many."""
         for run in self._runs[begin:end]:
             self._sent_bytes -= run.bytes
             self._sent_entries -= run.entries
+            others = self._of_ledger[run.ledger_id]
+            others.remove(run)
+            if not others:
+                del self._of_ledger[run.ledger_id]
         del self._runs[begin:end]
         del self._first_txns[begin:end]
         return end - begin

@@ -1,6 +1,7 @@
 """The connection to one bookie: opened by the first request, and by the next one after a loss.
 
-All requests of a bookie share it. Transaction ids go on over losses.
+All requests of a bookie share it, but for adds by v2, which have one of their own: a connection
+speaks one version for ever. Transaction ids go on over losses.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from geminga_bookie.port import Completion, complete
 from geminga_bookie.wire.adds import AddLimits, AddRun, AddTable
 from geminga_bookie.wire.options import RemoteOptions
 from geminga_bookie.wire.status import error_of
-from geminga_protocol.bookkeeper import v3
+from geminga_protocol.bookkeeper import v2, v3
 from geminga_protocol.bookkeeper.framing import FrameCutter, WireError
 from geminga_protocol.buffers import Buffer
-from geminga_protocol.pb.bookkeeper_protocol_pb2 import ADD_ENTRY, EOK, Response
+from geminga_protocol.pb.bookkeeper_protocol_pb2 import ADD_ENTRY, EIO, EOK, Response
 from geminga_runtime.backoff import Backoff
 from geminga_runtime.errors import ConnectFailed, ConnectionLost
 from geminga_runtime.stream import FramedStream
@@ -44,11 +45,15 @@ RECOVERY_PRIORITY = v3.HIGH_PRIORITY
 class BookieLink:
     """The owner runs `run` in a task; when that ends, all requests fail.
 
-    Requests may come at any time: those before the connection is open wait for it.
+    Requests may come at any time: those before the connection is open wait for it. By v2 it takes
+    adds only, with master keys of 20 bytes, and none for recovery.
     """
 
-    def __init__(self, name: str, dial: Dial, options: RemoteOptions) -> None:
+    def __init__(
+        self, name: str, dial: Dial, options: RemoteOptions, *, by_v2: bool = False
+    ) -> None:
         self._name = name
+        self._by_v2 = by_v2
         self._dial = dial
         self._options = options
         self._adds = AddTable(
@@ -215,15 +220,10 @@ class BookieLink:
     def _send_adds(self, stream: FramedStream) -> None:
         while (run := self._adds.next_to_send(self._next_txn)) is not None:
             self._next_txn += run.entries
-            frames: list[Buffer] = v3.encode_adds(
-                run.ledger_id,
-                run.master_key,
-                run.first_entry_id,
-                run.packets,
-                run.first_txn,
-                recovery=run.recovery,
-                priority=RECOVERY_PRIORITY if run.recovery else 0,
-            )
+            if self._by_v2:
+                frames = v2.encode_adds(run.master_key, run.packets)
+            else:
+                frames = _by_v3(run)
             run.packets = ()
             stream.write(*frames)
             run.sent_upto = stream.sent_bytes + stream.pending_bytes
@@ -233,11 +233,29 @@ class BookieLink:
         self._heard_at = trio.current_time()
         while data := await stream.receive():
             self._heard_at = trio.current_time()
-            self._take(v3.decode_answers(*cutter.feed(data)))
+            frames = cutter.feed(data)
+            if self._by_v2:
+                self._take_adds(v2.decode_add_answers(*frames))
+            else:
+                self._take(v3.decode_answers(*frames))
             if cutter.failure is not None:
                 raise cutter.failure
             self._send_adds(stream)
         raise ConnectionLost(f"{stream.name}: the bookie closed the connection")
+
+    def _take_adds(self, answers: Sequence[v2.AddAnswers]) -> None:
+        """Pass on the answers of one read. Those of adds that wait for none are passed over: of
+        runs that were given up."""
+        completions: list[Completion] = []
+        for ledger_id, first_entry_id, entries, code in answers:
+            error = None
+            if code:
+                error = error_of(v2.CODES.get(code, EIO), f"{self._name}: adding entries")
+            for first_txn, count in self._adds.txns_of(ledger_id, first_entry_id, entries):
+                completions += self._adds.answered(first_txn, count, error)
+        if answers:
+            self._backoff.reset()
+        self._complete(completions)
 
     def _take(self, answers: Sequence[v3.Added | Response]) -> None:
         """Pass on the answers of one read. Raises WireError."""
@@ -297,6 +315,18 @@ class BookieLink:
         for txn, handler in handlers.items():
             handler(txn, error)
         self._complete(completions)
+
+
+def _by_v3(run: AddRun) -> list[Buffer]:
+    return v3.encode_adds(
+        run.ledger_id,
+        run.master_key,
+        run.first_entry_id,
+        run.packets,
+        run.first_txn,
+        recovery=run.recovery,
+        priority=RECOVERY_PRIORITY if run.recovery else 0,
+    )
 
 
 class _Refused:

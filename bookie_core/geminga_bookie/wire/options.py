@@ -39,6 +39,11 @@ class RemoteOptions:
     queued_entries_max: int = 50_000
     requests_max: int = 10_000
     """Requests but adds that are not answered; above it they fail with TooManyRequests."""
+    adds_by_v2: bool = False
+    """Entries that a writer adds go by version 2 of the protocol, on a connection of their own
+    (`bookkeeperUseV2WireProtocol`): cheaper for Apache's bookies. Not with TLS or authentication,
+    which are of version 3.
+    """
     tls: TlsContexts | None = None
     """For start-TLS, by which every connection then begins."""
     auth: ClientAuth | None = None

@@ -1,5 +1,7 @@
-"""A bookie behind TCP: a `BookiePort` by BookKeeper's wire protocol v3, for Apache's bookies and
-ours (spec BK-08; Apache's PerChannelBookieClient).
+"""A bookie behind TCP: a `BookiePort` by BookKeeper's wire protocol, for Apache's bookies and ours
+(spec BK-08; Apache's PerChannelBookieClient).
+
+All is v3, but for what a writer adds if `adds_by_v2` is wanted, on a second connection.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from geminga_bookie.wire.link import RECOVERY_PRIORITY, BookieLink, Dial
 from geminga_bookie.wire.options import RemoteOptions
 from geminga_bookie.wire.range_read import RangeRead
 from geminga_bookie.wire.status import error_of
-from geminga_protocol.bookkeeper import v3
+from geminga_protocol.bookkeeper import v2, v3
 from geminga_protocol.bookkeeper.availability import decode_entries
 from geminga_protocol.bookkeeper.framing import WireError
 from geminga_protocol.pb.bookkeeper_protocol_pb2 import (
@@ -91,11 +93,17 @@ class RemoteBookie:
         self.bookie_id = bookie_id
         self._options = options
         self._link = BookieLink(f"bookie {bookie_id}", dial, options)
+        self._add_link = self._link
+        if options.adds_by_v2 and options.tls is None and options.auth is None:
+            self._add_link = BookieLink(f"bookie {bookie_id}", dial, options, by_v2=True)
         self._entry_bytes = 1024.0
 
     async def run(self) -> None:
         """Connect when there are requests, for ever."""
-        await self._link.run()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._link.run)
+            if self._add_link is not self._link:
+                nursery.start_soon(self._add_link.run)
 
     def add(
         self,
@@ -118,7 +126,10 @@ class RemoteBookie:
             self._link.complete_later(Completion(done, first_entry_id, run.entries, error))
             return
         if run.entries:
-            self._link.add(run)
+            # By v2 an answer names the entry only: one that the writer adds and one that a recovery
+            # adds must not be mistaken for each other.
+            is_plain = not recovery and len(master_key) == v2.MASTER_KEY_BYTES
+            (self._add_link if is_plain else self._link).add(run)
         else:
             self._link.complete_later(Completion(done, first_entry_id, 0, None))
 
@@ -271,6 +282,8 @@ class RemoteBookie:
         """See `BookiePort.force`."""
         check_ledger(ledger_id)
         await self._link.wait_for_adds(ledger_id)
+        if self._add_link is not self._link:
+            await self._add_link.wait_for_adds(ledger_id)
         request = v3.request(FORCE_LEDGER, 0)
         request.forceLedgerRequest.ledgerId = ledger_id
         answer = await self._call(request)

@@ -58,6 +58,7 @@ def test_each_key_counts(tmp_path: Path) -> None:
         bookkeeperEnableStickyReads=false
         bookkeeperClientSpeculativeReadTimeoutInMillis=250
         bookkeeper_delayEnsembleChange=true
+        bookkeeperUseV2WireProtocol=false
     """
     bookies = load_cluster_config(written(tmp_path, text), {}).bookies
     assert bookies.timeout_s == 7
@@ -76,6 +77,8 @@ def test_each_key_counts(tmp_path: Path) -> None:
     assert bookies.health() == HealthOptions(False, 61, 6, 1801, 0.5)
     assert bookies.client() == ClientOptions(ReadOptions(False, 0.25), delay_change=True)
     assert not bookies.reorder_reads
+    assert not bookies.connections(1 << 20).adds_by_v2
+    assert load_cluster_config(written(tmp_path, ""), {}).bookies.connections(1 << 20).adds_by_v2
 
 
 def test_authentication_at_bookies(tmp_path: Path) -> None:

@@ -215,11 +215,23 @@ class TestV2:
         assert [each.packets for each in found[3:6]] == [[b"packet"], [], [b"one", b"three"]]
         assert (found[5].request_id, found[6].auth) == (99, auth)
 
+    def test_answers_to_adds_come_by_neighbours(self) -> None:
+        data = (
+            v2.encode_add_answers(7, range(3))
+            + v2.encode_add_answers(7, [3, 5], code=104)
+            + v2.encode_add_answers(8, [6, 5])
+        )
+        assert v2.decode_add_answers(*cut(data)) == [
+            (7, 0, 3, 0), (7, 3, 1, 104), (7, 5, 1, 104), (8, 6, 1, 0), (8, 5, 1, 0)
+        ]  # fmt: skip
+        with pytest.raises(WireError, match="operation 2 on a connection for adds"):
+            v2.decode_add_answers(*cut(b"".join(v2.encode_answer(v2.READ, 0, 7, 5))))
+
     @given(st.binary(max_size=100), st.integers(0, 8))
     def test_garbage(self, body: bytes, operation: int) -> None:
         body = struct.pack(">I", 2 << 24 | operation << 16) + body
         frame = struct.pack(">I", len(body)) + body
-        for decode in (v2.decode_answers, v2.decode_requests):
+        for decode in (v2.decode_answers, v2.decode_add_answers, v2.decode_requests):
             try:
                 decode(*cut(frame))
             except WireError:

@@ -221,6 +221,40 @@ def _request(buffer: bytes, start: int, stop: int) -> V2Request:
     )  # fmt: skip
 
 
+class AddAnswers(NamedTuple):
+    """The same answer to adds of consecutive entries of a ledger."""
+
+    ledger_id: int
+    first_entry_id: int
+    entries: int
+    code: int
+
+
+def decode_add_answers(buffer: bytes, bounds: Sequence[int]) -> list[AddAnswers]:
+    """A bookie's answers to adds, in order, neighbours as one. Raises WireError, also for an answer
+    to anything else.
+    """
+    found: list[AddAnswers] = []
+    first_entry_id = next_entry_id = ledger_id = code = -1
+    start = bounds[0]
+    for stop in bounds[1:]:
+        if stop - start < _ANSWER.size:
+            raise WireError(f"answer of {stop - start} bytes")
+        _, word, code_here, ledger_here, entry_id = _ANSWER.unpack_from(buffer, start)
+        if word >> 16 & 0xFF != ADD:
+            raise WireError(f"answer of operation {word >> 16 & 0xFF} on a connection for adds")
+        if entry_id != next_entry_id or ledger_here != ledger_id or code_here != code:
+            if next_entry_id > first_entry_id:
+                entries = next_entry_id - first_entry_id
+                found.append(AddAnswers(ledger_id, first_entry_id, entries, code))
+            ledger_id, first_entry_id, code = ledger_here, entry_id, code_here
+        next_entry_id = entry_id + 1
+        start = stop
+    if next_entry_id > first_entry_id:
+        found.append(AddAnswers(ledger_id, first_entry_id, next_entry_id - first_entry_id, code))
+    return found
+
+
 def decode_answers(buffer: bytes, bounds: Sequence[int]) -> list[V2Answer]:
     """A bookie's answers, in order. Raises WireError."""
     found: list[V2Answer] = []

@@ -120,3 +120,34 @@ def test_the_queue_is_bounded_in_entries_and_bytes() -> None:
     for first in (0, 4):
         assert table.submit(run_of(first, 4)) is None
     assert table.submit(run_of(8, 1)) is not None
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 8), st.integers(1, 5)), min_size=1, max_size=6),
+    st.lists(st.tuples(st.integers(-2, 12), st.integers(1, 6)), max_size=30),
+)
+def test_entries_are_found_in_the_order_sent(
+    runs: list[tuple[int, int]], answers: list[tuple[int, int]]
+) -> None:
+    """Runs that share entries: an answer is for the earliest that waits for it."""
+    table = AddTable(LIMITS._replace(unanswered_entries_max=100))
+    waiting: dict[int, list[int]] = {}  # entry -> transaction ids, in order
+    txn = 0
+    for first, count in runs:
+        table.submit(run_of(first, count))
+        assert table.next_to_send(txn) is not None
+        for entry in range(first, first + count):
+            waiting.setdefault(entry, []).append(txn)
+            txn += 1
+    for first, count in answers:
+        expected = [
+            waiting[each].pop(0) for each in range(first, first + count) if waiting.get(each)
+        ]
+        found = table.txns_of(7, first, count)
+        assert sorted(txn + at for txn, many in found for at in range(many)) == sorted(expected)
+        for begin, many in found:
+            assert sum(each.entries for each in table.answered(begin, many)) == many
+    assert table.txns_of(8, 0, 100) == []
+    left = entries(table.fail_all(BookieUnavailable()))
+    assert sorted(left) == sorted(each for each, txns in waiting.items() for _ in txns)
+    assert not table._of_ledger

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ REMOTE = RemoteOptions(frame_bytes_max=FRAME_BYTES_MAX, add_timeout_s=60, read_t
 SERVER = BookieServerOptions("127.0.0.1", 0, SessionLimits(frame_bytes_max=FRAME_BYTES_MAX))
 
 
-@pytest.fixture(params=["memory", "disk"])
+@pytest.fixture(params=["memory", "disk", "disk, adds by v2"])
 async def bookie(
     request: pytest.FixtureRequest, tmp_path: Path, nursery: trio.Nursery
 ) -> AsyncIterator[BookiePort]:
@@ -36,9 +37,10 @@ async def bookie(
         if request.param == "memory"
         else small_options(tmp_path)
     )
+    remote = replace(REMOTE, adds_by_v2="v2" in request.param)
     async with open_bookie(options) as local:
         bound = await nursery.start(serve_bookie, local, SERVER)
-        async with open_remote("bookie-1:3181", *bound[0], REMOTE) as port:
+        async with open_remote("bookie-1:3181", *bound[0], remote) as port:
             yield port
         nursery.cancel_scope.cancel()
 
