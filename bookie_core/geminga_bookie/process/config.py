@@ -134,6 +134,8 @@ class StorageConfig:
     journal_file_mb: int = setting("journalMaxSizeMB", 64, at_least=1)
     journal_backups: int = setting("journalMaxBackups", 5)
     journal_drops_cached: bool = setting("journalRemovePagesFromCache", True)
+    journal_drops_from_cache: bool = setting("journalRemoveFromPageCache", True)
+    """The key that BookKeeper reads; the one above is in the files that come with it."""
     write_cache_mb: int = setting("dbStorage_writeCacheMaxSizeMb", 64, at_least=1)
     read_cache_mb: int = setting("dbStorage_readAheadCacheMaxSizeMb", 32, at_least=1)
     read_ahead_entries: int = setting("dbStorage_readAheadCacheBatchSize", 4096, at_least=1)
@@ -295,7 +297,7 @@ class BookieConfig:
                 sync_data=storage.journal_sync,
                 segment_bytes=storage.journal_file_mb * MIB,
                 backups_max=storage.journal_backups,
-                drops_cached=storage.journal_drops_cached,
+                drops_cached=storage.journal_drops_cached and storage.journal_drops_from_cache,
             ),
             gc=storage.gc(),
             disk=where.disk(),

@@ -265,7 +265,7 @@ async def begun_deletions(store: MetadataStore) -> list[str]:
 
 async def delete_own(client: BookkeeperClient, log_name: str, ledger_id: int) -> None:
     """Delete a ledger of the log, of its cursors or of its compaction; another one stays, with a
-    warning. Idempotent. Raises MetadataError.
+    warning, and so does one whose metadata can't be decoded. Idempotent. Raises MetadataError.
 
     Apache's broker, which serves the same topics before or after ours, keeps the properties of a
     topic beside `DELETING_PROPERTY`, and lets clients choose their names: without a look at the
@@ -275,8 +275,12 @@ async def delete_own(client: BookkeeperClient, log_name: str, ledger_id: int) ->
         about = (await client.metadata(ledger_id)).custom_metadata
     except NoSuchLedger:
         return
-    except RemoteProtocolError:
-        about = {}  # nobody can read it, and nobody else made it so
+    except RemoteProtocolError as error:
+        # Whose it is can't be told. One that stays costs room, another one's is lost for good.
+        _log.warning(
+            "log=%s: ledger %d has no valid metadata, and stays: %s", log_name, ledger_id, error
+        )
+        return
     if is_own(about, log_name):
         await client.delete(ledger_id)
     else:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+import trio
+
 from geminga_bookie.errors import BookkeeperError
 from geminga_broker.log.api import LogFenced, LogWriteFailed
 from geminga_broker.log.catalog import DELETING_MAX, delete_own
@@ -17,6 +19,10 @@ from geminga_protocol.ids import Position
 from geminga_runtime.metadata.api import MetadataError
 
 _log = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+RETRY_S_MAX = 960.0
+"""Wait after failed trims in a row: each of many logs tries less often while deletions fail."""
 
 
 def ledgers_to_trim(
@@ -50,13 +56,17 @@ class LogTrimmer:
         self._context = context
         self._cursors: LogCursors | None = None
         self._scheduled = False
+        self._failures = 0
+        self._retry_at = 0.0
 
     def watch(self, cursors: LogCursors) -> None:
         """Keep entries that these cursors have not passed. Called once, before the first trim."""
         self._cursors = cursors
 
     def schedule(self) -> None:
-        """Trim soon, in the background. The next trim retries failures."""
+        """Trim soon, in the background. A later one retries failures, after a wait that doubles."""
+        if trio.current_time() < self._retry_at:
+            return
         if not self._scheduled and self._context.state is not LogState.CLOSED:
             self._scheduled = True
             self._context.spawn(self._trim_quietly)
@@ -121,5 +131,9 @@ class LogTrimmer:
             await self.trim()
             if self._cursors is not None:
                 await self._cursors.delete_leftovers()
+            self._failures = 0
         except (LogWriteFailed, LogFenced) as error:
+            wait_s = min(RETRY_S * 2.0 ** min(self._failures, 20), RETRY_S_MAX)
+            self._failures += 1
+            self._retry_at = trio.current_time() + wait_s
             _log.warning("log=%s: %s", self._context.name, error)

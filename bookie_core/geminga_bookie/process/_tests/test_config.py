@@ -128,6 +128,12 @@ def test_indexes_beside_their_ledgers_are_the_default() -> None:
     assert (options.ledger_dirs, options.index_dirs) == ([Path("/l1"), Path("/l2")], [])
 
 
+@pytest.mark.parametrize("key", ["journalRemovePagesFromCache", "journalRemoveFromPageCache"])
+def test_journals_stay_in_memory_by_either_key(key: str) -> None:
+    assert config().bookie_options("b").journal.drops_cached
+    assert not config(**{key: "false"}).bookie_options("b").journal.drops_cached
+
+
 def test_adds_that_wait() -> None:
     def waiting(**values: str) -> int | None:
         return config(**values).bookie_options("b").waiting_adds_max

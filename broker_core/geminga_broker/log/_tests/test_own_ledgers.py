@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 
 import pytest
-from trio.testing import wait_all_tasks_blocked
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from geminga_bookie.client import BookkeeperClient
 from geminga_bookie.client.api import LedgerOptions
+from geminga_bookie.client.directory import KnownBookies
 from geminga_broker.log._tests.world import NAME, World, numbered, publish
+from geminga_broker.log.api import LogWriteFailed
 from geminga_broker.log.catalog import (
     COMPACTED,
     COMPACTED_TOPIC,
     DELETED_PROPERTY,
     DELETING_PROPERTY,
     ROOT,
+    delete_own,
     is_own,
 )
 from geminga_broker.log.cursor_store import LEFTOVERS, SIDE_LEDGERS
 from geminga_broker.log.factory import ManagedLedgerFactory
 from geminga_broker.log.options import COMPONENT, LOG_NAME, LedgerDurability, LogOptions
 from geminga_broker.log.snapshot_log import SnapshotLog
+from geminga_broker.log.trim import RETRY_S_MAX, LogTrimmer
+from geminga_protocol.bookkeeper import paths
 from geminga_protocol.ids import EARLIEST
 from geminga_protocol.managed_ledger import (
     decode_cursor_info,
@@ -29,6 +36,7 @@ from geminga_protocol.managed_ledger import (
     encode_cursor_info,
     encode_ledger_info,
 )
+from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 OTHERS = "rich/vault/persistent/t"
 OF_A_SCHEMA = {COMPONENT: b"schema", "pulsar/schemaId": b"rich/vault/t"}
@@ -147,3 +155,43 @@ async def test_listed_ledgers_of_others_stay(
 )
 def test_whose_it_is(about: dict[str, bytes], expected: bool) -> None:
     assert is_own(about, NAME) is expected
+
+
+async def test_a_ledger_without_valid_metadata_stays(caplog: pytest.LogCaptureFixture) -> None:
+    """Whose it is can't be told; the deletion of others goes on."""
+    store = MemoryMetadataStore()
+    client = BookkeeperClient(KnownBookies(), store)
+    await store.put(paths.ledger(7), b"?")
+    await delete_own(client, NAME, 7)
+    assert await store.exists(paths.ledger(7))
+    assert "ledger 7 has no valid metadata, and stays" in caplog.text
+
+
+async def test_failed_trims_are_tried_less_and_less_often(autojump_clock: MockClock) -> None:
+    world = World()
+    tried: list[float] = []
+    fails = True
+
+    async def trim(_: LogTrimmer, retention: object = None) -> None:
+        tried.append(trio.current_time())
+        if fails:
+            raise LogWriteFailed("the store is away")
+
+    async with world.broker() as broker:
+        log = await broker.open(NAME)
+        with pytest.MonkeyPatch.context() as failing:
+            failing.setattr(LogTrimmer, "trim", trim)
+            for _ in range(4 * 3600):
+                log._trimmer.schedule()
+                await trio.sleep(0.5)
+            waits = [after - before for before, after in pairwise(tried)]
+            assert waits[:4] == pytest.approx([1, 2, 4, 8], abs=0.6)
+            assert len(tried) < 20
+            assert max(waits) == pytest.approx(RETRY_S_MAX, abs=1)
+            fails = False
+            await trio.sleep(RETRY_S_MAX)
+            tried.clear()
+            for _ in range(4):
+                log._trimmer.schedule()
+                await trio.sleep(0.5)
+            assert len(tried) == 4
