@@ -120,15 +120,18 @@ class LogCursors:
                 if len(self._unborn) > UNBORN_MAX:
                     self._unborn.popitem(last=False)
                 raise
+            fenced: LogFenced | None = None
             try:
                 # A broker that claimed the log before the node was there doesn't know it.
                 await self._context.verify()
-            except LogFenced:
-                await cursor.writer.take_back()
-                raise
+            except LogFenced as error:
+                fenced = error
             except MetadataError as error:
                 self._unborn[name] = store
                 raise LogWriteFailed(f"{self._context.name}: cursor {name}: {error}") from error
+            if fenced is not None:
+                await cursor.writer.take_back()
+                raise fenced
         self.by_name[name] = cursor
         return cursor
 

@@ -51,20 +51,20 @@ class LogReads:
             try:
                 return await self._fetch(ledger, entry_id, last, bytes_max)
             except (BookkeeperError, MetadataError) as error:
-                if chain.get(ledger_id) is ledger:
-                    damaged = isinstance(error, DAMAGE)
-                    if damaged:
-                        await self._verify()
-                    if damaged and last > entry_id:
-                        # One of the entries is damaged; those before it are readable.
-                        entries_max = (last - entry_id + 1) // 2
-                        continue
-                    kind = EntryDamaged if damaged else LogReadFailed
-                    raise kind(
-                        f"{self._context.name}: {ledger_id}:{entry_id}: "
-                        f"{type(error).__name__}: {error}"
-                    ) from error
-                # Trimmed during the read: the next entry is in a later ledger.
+                failure = error
+            if chain.get(ledger_id) is not ledger:
+                continue  # trimmed during the read: the next entry is in a later ledger
+            damaged = isinstance(failure, DAMAGE)
+            if damaged:
+                await self._verify()
+            if damaged and last > entry_id:
+                # One of the entries is damaged; those before it are readable.
+                entries_max = (last - entry_id + 1) // 2
+                continue
+            kind = EntryDamaged if damaged else LogReadFailed
+            raise kind(
+                f"{self._context.name}: {ledger_id}:{entry_id}: {type(failure).__name__}: {failure}"
+            ) from failure
 
     async def _verify(self) -> None:
         """What is gone may have been trimmed by another broker. Raises LogFenced, LogClosed."""
