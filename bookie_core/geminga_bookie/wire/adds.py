@@ -6,7 +6,7 @@ answers are counted by runs and parts of runs.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -132,6 +132,50 @@ class AddRun:
         return self.answer(first, self.entries - first, error)
 
 
+class _OfLedger:
+    """A ledger's runs that were sent, in that order."""
+
+    __slots__ = ("_ascending", "_firsts", "_runs")
+
+    def __init__(self) -> None:
+        self._runs: list[AddRun] = []
+        self._firsts: list[int] = []
+        self._ascending = True
+        """Whether each begins behind the one before: no entry was sent twice."""
+
+    def append(self, run: AddRun) -> None:
+        if self._runs:
+            last = self._runs[-1]
+            self._ascending &= last.first_entry_id + last.entries <= run.first_entry_id
+        self._runs.append(run)
+        self._firsts.append(run.first_entry_id)
+
+    def remove(self, run: AddRun) -> bool:
+        """Returns whether it was the only one."""
+        at = bisect_left(self._firsts, run.first_entry_id) if self._ascending else 0
+        at = self._runs.index(run, at)
+        del self._runs[at], self._firsts[at]
+        return not self._runs
+
+    def match(self, first_entry_id: int, count: int) -> list[tuple[int, int]]:
+        """See `AddTable.txns_of`. A binary search, unless an entry was sent twice."""
+        found: list[tuple[int, int]] = []
+        parts = [(first_entry_id, first_entry_id + count)]
+        at = 0
+        if self._ascending:
+            at = max(bisect_right(self._firsts, first_entry_id) - 1, 0)
+        while at < len(self._runs) and parts:
+            run = self._runs[at]
+            if self._ascending and run.first_entry_id >= parts[-1][1]:
+                break
+            left: list[tuple[int, int]] = []
+            for begin, end in parts:
+                left += run.match(begin, end, found)
+            parts = left
+            at += 1
+        return found
+
+
 class AddTable:
     """The runs of one bookie: those that wait to be sent, and those that wait for answers."""
 
@@ -143,7 +187,7 @@ class AddTable:
         # Sorted by transaction id.
         self._runs: list[AddRun] = []
         self._first_txns: list[int] = []
-        self._of_ledger: dict[int, list[AddRun]] = {}
+        self._of_ledger: dict[int, _OfLedger] = {}
         self._sent_bytes = 0
         self._sent_entries = 0
 
@@ -195,7 +239,10 @@ class AddTable:
         run.first_txn = txn
         self._runs.append(run)
         self._first_txns.append(txn)
-        self._of_ledger.setdefault(run.ledger_id, []).append(run)
+        ledger = self._of_ledger.get(run.ledger_id)
+        if ledger is None:
+            ledger = self._of_ledger[run.ledger_id] = _OfLedger()
+        ledger.append(run)
         return run
 
     def answered(
@@ -222,25 +269,15 @@ class AddTable:
         """First transaction ids and counts of entries that wait for answers: of an entry that was
         sent twice, those of the earlier one.
         """
-        found: list[tuple[int, int]] = []
-        parts = [(first_entry_id, first_entry_id + count)]
-        for run in self._of_ledger.get(ledger_id, ()):
-            left: list[tuple[int, int]] = []
-            for begin, end in parts:
-                left += run.match(begin, end, found)
-            parts = left
-            if not parts:
-                break
-        return found
+        ledger = self._of_ledger.get(ledger_id)
+        return [] if ledger is None else ledger.match(first_entry_id, count)
 
     def _remove(self, begin: int, end: int) -> int:
         """Remove runs that are answered, all at once; returns how many."""
         for run in self._runs[begin:end]:
             self._sent_bytes -= run.bytes
             self._sent_entries -= run.entries
-            others = self._of_ledger[run.ledger_id]
-            others.remove(run)
-            if not others:
+            if self._of_ledger[run.ledger_id].remove(run):
                 del self._of_ledger[run.ledger_id]
         del self._runs[begin:end]
         del self._first_txns[begin:end]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -151,3 +153,18 @@ def test_entries_are_found_in_the_order_sent(
     left = entries(table.fail_all(BookieUnavailable()))
     assert sorted(left) == sorted(each for each, txns in waiting.items() for _ in txns)
     assert not table._of_ledger
+
+
+def test_answers_from_the_end_are_found_at_once() -> None:
+    """As of a bookie that refuses the latest adds first: not by looking through all others."""
+    count = 20_000
+    table = AddTable(AddLimits(1 << 30, count, 1 << 30, count))
+    for entry_id in range(count):
+        table.submit(run_of(entry_id, 1, size=1))
+        assert table.next_to_send(entry_id) is not None
+    began_s = time.process_time()
+    for entry_id in range(count - 1, -1, -1):
+        assert table.txns_of(7, entry_id, 1) == [(entry_id, 1)]
+        table.answered(entry_id, 1)
+    assert time.process_time() - began_s < 1.0
+    assert table.is_empty
