@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
 from geminga_bookie.autorecovery.tools import Cluster, ToolFailed
 from geminga_bookie.errors import DataDirError
 from geminga_bookie.process.identity import encode_cookie, listed_directories, parse_cookie
+from geminga_bookie.storage.disk import Disk, OsDisk, replace_file
 from geminga_protocol.bookkeeper import paths
 from geminga_protocol.pb.bookkeeper_metadata_pb2 import CookieFormat
 from geminga_runtime.metadata.api import ANY_VERSION, MUST_NOT_EXIST, BadVersion, NoNode
@@ -100,9 +100,10 @@ async def generate(
     index_dirs: str | None,
     instance_id: str | None,
     output: Path,
+    disk: Disk | None = None,
 ) -> int:
-    """Write a cookie into a file, whole or not at all. It names no directories of ours: with it,
-    directories that hold entries are taken, empty ones are not.
+    """Write a cookie into a file, whole or not at all, and durably. It names no directories of
+    ours: with it, directories that hold entries are taken, empty ones are not.
     """
     _path(bookie_id)
     if instance_id is None:
@@ -117,10 +118,8 @@ async def generate(
         cookie.instanceId = instance_id
     if index_dirs:
         cookie.indexDirs = listed_directories(index_dirs.split(","))
-    draft = output.with_name(f"{output.name}.tmp")
     try:
-        draft.write_bytes(encode_cookie(cookie, ""))
-        os.replace(draft, output)
+        replace_file(disk or OsDisk(), output, encode_cookie(cookie, ""))
     except OSError as error:
         raise ToolFailed(f"{output} can't be written: {error.strerror}") from None
     at.say(f"Successfully saved the generated cookie to {output}")

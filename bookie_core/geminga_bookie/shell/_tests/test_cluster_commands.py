@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from geminga_bookie._tests.sim_disk import SimDisk
+from geminga_bookie._tests.sim_nodes import Loss
 from geminga_bookie.autorecovery._tests.world import World
 from geminga_bookie.autorecovery.tools import Cluster, ToolFailed
 from geminga_bookie.cli import bookieshell
@@ -15,6 +17,7 @@ from geminga_bookie.errors import BookieUnavailable
 from geminga_bookie.port import BookieInfo
 from geminga_bookie.shell import cookies, free_space
 from geminga_bookie.shell.free_space import readable
+from geminga_bookie.storage.disk import read_file
 from geminga_protocol.bookkeeper import paths
 
 COOKIE = """5
@@ -41,7 +44,9 @@ class Terminal:
         return None if node is None else node.value.decode()
 
 
-async def _generate(terminal: Terminal, output: Path, **changes: str) -> None:
+async def _generate(
+    terminal: Terminal, output: Path, disk: SimDisk | None = None, **changes: str
+) -> None:
     values: dict[str, str | None] = {"index_dirs": None, "instance_id": None, **changes}
     await cookies.generate(
         terminal.at,
@@ -51,7 +56,15 @@ async def _generate(terminal: Terminal, output: Path, **changes: str) -> None:
         values["index_dirs"],
         values["instance_id"],
         output,
+        disk,
     )
+
+
+async def test_a_generated_cookie_outlives_a_loss_of_power() -> None:
+    disk, output = SimDisk(), Path("/cookie")
+    await _generate(Terminal(), output, disk, instance_id="cluster-1")
+    disk.start_after_power_loss(Loss(0.0, 0.0))
+    assert read_file(disk, output) == COOKIE.encode()
 
 
 async def test_a_cookie_from_its_making_to_its_end(tmp_path: Path) -> None:
