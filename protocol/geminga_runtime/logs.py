@@ -7,7 +7,10 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
+
+import trio
 
 SHOWN_CHARACTERS_MAX = 300
 """Characters of a peer's text that are logged."""
@@ -62,6 +65,44 @@ class LineBudget:
         self._written += 1
         left_out, self.left_out = self.left_out, 0
         return left_out
+
+
+class FewLines:
+    """Lines of what may fail again and again: at most LINES in PERIOD_S of one text about one
+    thing. The next one tells how many were left out.
+    """
+
+    LINES = 10
+    PERIOD_S = 60.0
+    THINGS_MAX = 64
+    """Texts and things that are counted apart; more share a budget."""
+
+    def __init__(
+        self, logger: logging.Logger, clock: Callable[[], float] = trio.current_time
+    ) -> None:
+        self._logger = logger
+        self._clock = clock
+        self._budgets: dict[tuple[str, str], LineBudget] = {}
+
+    def warning(self, text: str, *args: object, about: str = "") -> None:
+        """As `Logger.warning`."""
+        self._log(logging.WARNING, text, args, about)
+
+    def error(self, text: str, *args: object, about: str = "") -> None:
+        """As `Logger.error`."""
+        self._log(logging.ERROR, text, args, about)
+
+    def _log(self, level: int, text: str, args: tuple[object, ...], about: str) -> None:
+        key = text, about
+        if key not in self._budgets and len(self._budgets) >= self.THINGS_MAX:
+            key = "", ""
+        budget = self._budgets.setdefault(key, LineBudget(self.LINES, self.PERIOD_S))
+        left_out = budget.take(self._clock())
+        if left_out is None:
+            return
+        if left_out:
+            text, args = f"{text} (and %d like it left out)", (*args, left_out)
+        self._logger.log(level, text, *args)
 
 
 class Seldom(logging.Filter):

@@ -28,6 +28,7 @@ from geminga_protocol.bookkeeper import underreplication as tree
 from geminga_protocol.bookkeeper.digest import Digest
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_runtime.clock import wall_clock_ms
+from geminga_runtime.logs import FewLines
 from geminga_runtime.metadata.api import MetadataError, MetadataStore
 from geminga_runtime.waiters import Wakeup
 
@@ -70,6 +71,7 @@ class Auditor:
     ) -> None:
         self._bookies = bookies
         self._stats = stats or RecoveryStats()
+        self._lines = FewLines(_log)
         self._store = store
         self._tasks = tasks
         self._options = options
@@ -214,7 +216,7 @@ class Auditor:
                 except NoSuchLedger:
                     pass
                 except RemoteProtocolError as error:
-                    _log.error("ledger %d has no valid metadata: %s", ledger_id, error)
+                    self._lines.error("ledger %d has no valid metadata: %s", ledger_id, error)
                 except MetadataError as error:
                     failures.append(error)
                     nursery.cancel_scope.cancel()
@@ -309,5 +311,5 @@ class Auditor:
         digest = Digest(metadata.digest_type.value, metadata.password)
         findings = await self._inspector.inspect(metadata, digest, registered)
         for error in findings.unknown:
-            _log.warning("ledger %d can't be checked: %s", metadata.ledger_id, error)
+            self._lines.warning("ledger %d can't be checked: %s", metadata.ledger_id, error)
         return {lack.bookie_id for lack in findings.lacks if lack.bookie_id in registered}

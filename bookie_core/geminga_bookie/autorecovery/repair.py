@@ -31,6 +31,7 @@ from geminga_bookie.client.directory import BookieDirectory
 from geminga_bookie.client.metadata_store import LedgerMetadataStore, VersionedMetadata
 from geminga_bookie.errors import BookkeeperError, MetadataConflict, NoSuchLedger
 from geminga_protocol.bookkeeper.digest import Digest
+from geminga_runtime.logs import FewLines
 from geminga_runtime.metadata.api import MetadataStore
 
 _log = logging.getLogger(__name__)
@@ -66,6 +67,7 @@ class Repairer:
         """Bookies in `lost` are taken for lost, registered or not."""
         self._lost = frozenset(lost)
         self._stats = stats or RecoveryStats()
+        self._lines = FewLines(_log)
         self._store = store
         self._ledgers = LedgerMetadataStore(store)
         self._bookies = bookies
@@ -100,7 +102,7 @@ class Repairer:
         registered = await self._registered()
         findings = await self._inspector.inspect(metadata, digest, registered, suspects)
         for error in findings.unknown:
-            _log.warning("ledger %d can't be checked: %s", metadata.ledger_id, error)
+            self._lines.warning("ledger %d can't be checked: %s", metadata.ledger_id, error)
         is_whole = not findings.unknown
         by_fragment: dict[int, list[Lack]] = {}
         for lack in findings.lacks:
@@ -143,7 +145,7 @@ class Repairer:
                 continue
             targets = moves(metadata, fragment.first, writable, rules)
             if targets is None:
-                _log.warning(
+                self._lines.warning(
                     "ledger %d: no other bookies keep entries %d to %d to the placement rules",
                     metadata.ledger_id,
                     fragment.first,
@@ -155,7 +157,7 @@ class Repairer:
                 for place, target in targets.items():
                     await copier.copy(Lack(fragment, place, None), target)
             except BookkeeperError as error:
-                _log.warning("entries can't be moved: %s", error)
+                self._lines.warning("entries can't be moved: %s", error)
                 is_done = False
                 continue
             is_replaced = await self._replace(metadata.ledger_id, fragment, targets)
@@ -193,7 +195,7 @@ class Repairer:
                     attempt,
                 )
             if target is None:
-                _log.warning(
+                self._lines.warning(
                     "bookie %s of entries %d to %d can't be replaced: no other bookie is writable",
                     lack.bookie_id,
                     lack.fragment.first,
@@ -204,7 +206,9 @@ class Repairer:
             try:
                 await copier.copy(lack, target)
             except BookkeeperError as error:
-                _log.warning("entries can't be copied to bookie %s: %s", target, error)
+                self._lines.warning(
+                    "entries can't be copied to bookie %s: %s", target, error, about=target
+                )
                 is_copied = False
                 continue
             if target != lack.bookie_id:
@@ -246,4 +250,4 @@ class Repairer:
         except NoSuchLedger:
             pass
         except BookkeeperError as error:
-            _log.warning("ledger %d can't be recovered: %s", ledger_id, error)
+            self._lines.warning("ledger %d can't be recovered: %s", ledger_id, error)

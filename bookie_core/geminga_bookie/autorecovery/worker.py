@@ -17,6 +17,7 @@ from geminga_bookie.autorecovery.task_store import Task, TaskStore
 from geminga_bookie.client.directory import BookieDirectory
 from geminga_protocol.bookkeeper import underreplication as tree
 from geminga_protocol.errors import RemoteProtocolError
+from geminga_runtime.logs import FewLines
 from geminga_runtime.metadata.api import (
     MetadataError,
     MetadataStore,
@@ -56,6 +57,7 @@ class ReplicationWorker:
         stats: RecoveryStats | None = None,
     ) -> None:
         self._stats = stats or RecoveryStats()
+        self._lines = FewLines(_log)
         self._store = store
         self._tasks = tasks
         self._options = options
@@ -141,7 +143,7 @@ class ReplicationWorker:
             with self._stats.timed("replication_worker_rereplicate"):
                 outcome = await self._repairer.repair(task.ledger_id, suspects, attempts)
         except RemoteProtocolError as error:
-            _log.error("ledger %d has no valid metadata: %s", task.ledger_id, error)
+            self._lines.error("ledger %d has no valid metadata: %s", task.ledger_id, error)
             outcome = Outcome.LACKING
         if outcome is Outcome.WHOLE:
             self._backoffs.pop(task.ledger_id, None)
@@ -178,7 +180,7 @@ class ReplicationWorker:
             if await self._tasks.is_enabled():
                 await self._repairer.recover(ledger_id)
         except (MetadataError, RemoteProtocolError) as error:
-            _log.warning("ledger %d can't be recovered: %s", ledger_id, error)
+            self._lines.warning("ledger %d can't be recovered: %s", ledger_id, error)
         finally:
             self._deferred -= 1
         try:

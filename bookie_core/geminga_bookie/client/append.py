@@ -38,6 +38,7 @@ from geminga_bookie.port import AddDone
 from geminga_protocol.bookkeeper import digest as packets
 from geminga_protocol.bookkeeper.digest import Digest
 from geminga_protocol.buffers import Buffer
+from geminga_runtime.logs import FewLines
 from geminga_runtime.waiters import Promise
 
 _log = logging.getLogger(__name__)
@@ -76,9 +77,12 @@ class LedgerWriter(LedgerReader):
         store: LedgerMetadataStore,
         nursery: trio.Nursery | None,
         options: ClientOptions,
+        lines: FewLines,
     ) -> None:
+        """Warnings of bookies that fail go to `lines`, which a client's ledgers share."""
         super().__init__(known.metadata, digest, bookies, store, options.reads)
         self._options = options
+        self._lines = lines
         self._known = known
         self._nursery = nursery
         metadata = known.metadata
@@ -243,17 +247,17 @@ class LedgerWriter(LedgerReader):
         if self._replacing is not None:
             self._failed_again.set()
         elif self._options.delay_change and self._replicas.can_confirm():
-            _log.warning(
-                "ledger %d goes on without bookie %s: %s", self.ledger_id, replica.bookie_id, error
-            )
+            self._warn("ledger %d goes on without bookie %s: %s", replica, error)
         elif self._nursery is None or not (self._replicas.can_confirm() or self._has_spare()):
             self._fail(error)
         else:
-            _log.warning(
-                "ledger %d: gives up bookie %s: %s", self.ledger_id, replica.bookie_id, error
-            )
+            self._warn("ledger %d: gives up bookie %s: %s", replica, error)
             self._replacing = trio.CancelScope()
             self._nursery.start_soon(self._replace_failed, self._replacing, error)
+
+    def _warn(self, text: str, replica: Replica, error: BookkeeperError) -> None:
+        bookie_id = replica.bookie_id
+        self._lines.warning(text, self.ledger_id, bookie_id, error, about=bookie_id)
 
     def _has_spare(self) -> bool:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 
@@ -18,7 +19,10 @@ from geminga_bookie.client.unnamed import UnnamedLedgers
 from geminga_bookie.errors import BookkeeperError, MetadataConflict, UnauthorizedAccess
 from geminga_protocol.bookkeeper.digest import Digest
 from geminga_runtime.clock import wall_clock_ms
+from geminga_runtime.logs import FewLines
 from geminga_runtime.metadata.api import MetadataStore
+
+_log = logging.getLogger(__name__)
 
 _ID_ATTEMPTS_MAX = 8
 """Attempts to find a free id; ids of ledgers that others put into the store are taken."""
@@ -55,6 +59,7 @@ class BookkeeperClient:
         self._describe = describe
         self._store = LedgerMetadataStore(store)
         self._now_ms = now_ms
+        self._lines = FewLines(_log)
         self.unnamed = UnnamedLedgers(store, self._store.delete, owner)
         """Ledgers made by `create` with `unnamed` that no owner has named yet."""
         self._digests: dict[tuple[int, bytes], Digest] = {}
@@ -82,9 +87,14 @@ class BookkeeperClient:
                 if isinstance(error, MetadataConflict):
                     continue
                 raise
-            digest = self._digest(known.metadata)
             return LedgerWriter(
-                known, digest, self._bookies, self._store, self._nursery, self._options
+                known,
+                self._digest(known.metadata),
+                self._bookies,
+                self._store,
+                self._nursery,
+                self._options,
+                self._lines,
             )
         raise MetadataConflict(f"{_ID_ATTEMPTS_MAX} ledger ids in a row were taken")
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 
+import pytest
+
 from geminga_runtime.logs import (
     LINE_CHARACTERS_MAX,
     TRACEBACK_CHARACTERS_MAX,
+    FewLines,
     LineBudget,
     LineFormatter,
     Seldom,
@@ -52,6 +55,27 @@ def test_one_peer_causes_few_lines() -> None:
         None,
     ]
     assert budget.left_out == 1
+
+
+def test_warnings_about_one_thing_are_few(caplog: pytest.LogCaptureFixture) -> None:
+    now_s = 0.0
+    few = FewLines(logging.getLogger("geminga_runtime.few"), lambda: now_s)
+    for number in range(1000):
+        few.warning("bookie %s fails: %d", "b0", number, about="b0")
+    few.warning("bookie %s fails: %d", "b1", 0, about="b1")
+    assert len(caplog.messages) == FewLines.LINES + 1
+    assert caplog.messages[-1] == "bookie b1 fails: 0"
+    now_s = FewLines.PERIOD_S
+    few.warning("bookie %s fails: %d", "b0", 7, about="b0")
+    assert caplog.messages[-1] == "bookie b0 fails: 7 (and 990 like it left out)"
+
+
+def test_warnings_about_many_things_are_few_too(caplog: pytest.LogCaptureFixture) -> None:
+    few = FewLines(logging.getLogger("geminga_runtime.few"), lambda: 0.0)
+    for number in range(100_000):
+        few.warning("bookie %d fails", number, about=f"b{number}")
+    assert len(caplog.messages) == FewLines.THINGS_MAX + FewLines.LINES
+    assert len(few._budgets) == FewLines.THINGS_MAX + 1
 
 
 def test_a_long_traceback_keeps_its_end() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from geminga_bookie.autorecovery._tests.world import Bookie, Mute, World
 from geminga_bookie.client.api import LedgerMetadata, LedgerOptions, LedgerState
 from geminga_bookie.client.append import append_durably
 from geminga_bookie.client.metadata_store import encode
+from geminga_bookie.errors import StorageFailed
 from geminga_protocol.bookkeeper import paths
 from geminga_protocol.bookkeeper import underreplication as tree
 
@@ -139,6 +141,32 @@ async def test_a_bookie_that_does_not_answer_is_not_taken_for_empty(autojump_clo
     await world.work()
     assert await world.marked() == [before.ledger_id]
     assert await world.client.metadata(before.ledger_id) == before
+
+
+async def test_lines_about_many_ledgers_are_few(
+    autojump_clock: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of bookies that don't answer, of entries that can't be copied, of invalid metadata."""
+    world = World(4)
+    await world.register()
+    made = [await world.ledger((3, 3, 2), 2) for _ in range(60)]
+    for each in made[:30]:
+        await world.store.put(paths.ledger(each.ledger_id), b"nonsense")
+    for each in made[30:]:
+        world.peer(each.ensembles[0][0]).lose(each.ledger_id, 1)
+    for peer in world.peers:
+        peer.is_gone = True
+    auditor = world.auditor()
+    await auditor.check_ledgers()
+    for peer in world.peers:
+        peer.is_gone = False
+        peer.failure = StorageFailed("no space")
+    await auditor.check_ledgers()
+    await world.work()
+    told = Counter(str(each.msg).partition(" (and ")[0] for each in caplog.records)
+    for text in ("be checked: %s", "no valid metadata: %s", "be copied to bookie %s: %s"):
+        [count] = [told[each] for each in told if each.endswith(text)]
+        assert 5 <= count <= 40, told
 
 
 async def test_an_open_ledger_with_a_lost_bookie_is_closed_after_the_grace_period(
