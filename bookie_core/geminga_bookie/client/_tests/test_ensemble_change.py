@@ -10,7 +10,7 @@ import trio
 
 from geminga_bookie.client._tests.cluster import DISK, Cluster, Heard, Peer, append
 from geminga_bookie.client._tests.test_client import settle
-from geminga_bookie.client.api import ClientOptions, LedgerMetadata, LedgerState
+from geminga_bookie.client.api import LedgerMetadata, LedgerState
 from geminga_bookie.client.append import CHANGE_WAIT_S, CLOSE_WAIT_S, SPARE_POLL_S
 from geminga_bookie.errors import (
     BookieUnavailable,
@@ -19,7 +19,6 @@ from geminga_bookie.errors import (
     StorageFailed,
     UnknownLedgerState,
 )
-from geminga_runtime.logs import FewLines
 
 
 async def test_another_bookie_takes_its_place(nursery: trio.Nursery) -> None:
@@ -389,30 +388,6 @@ async def test_a_recovery_needs_ack_quorums_of_copies() -> None:
     first.failure = None
     reader = await cluster.client.open(writer.ledger_id, b"", recover=True)
     assert reader.last_add_confirmed == 1
-
-
-@pytest.mark.parametrize("options", [ClientOptions(), ClientOptions(delay_change=True)])
-async def test_a_bookie_that_refuses_every_ledger_is_told_of_seldom(
-    options: ClientOptions,
-    caplog: pytest.LogCaptureFixture,
-    autojump_clock: object,
-    nursery: trio.Nursery,
-) -> None:
-    """A broker without credentials makes ledgers without end where they are asked for."""
-    cluster = Cluster(3, nursery, options)
-    for peer in cluster.peers[:2]:
-        peer.failure = BookieUnavailable(f"{peer.bookie_id}: not authenticated")
-    for _ in range(100):
-        writer, _ = await cluster.writer(3, 3, 1)
-        append(writer, 1, Heard())
-        await settle()
-    told = [line for line in caplog.messages if "not authenticated" in line]
-    assert 2 <= len(told) <= 20
-    await trio.sleep(FewLines.PERIOD_S)
-    writer, _ = await cluster.writer(3, 3, 1)
-    append(writer, 1, Heard())
-    await settle()
-    assert any("like it left out" in line for line in caplog.messages)
 
 
 def _with(metadata: LedgerMetadata, ensembles: dict[int, Sequence[str]]) -> LedgerMetadata:
