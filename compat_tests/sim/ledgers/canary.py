@@ -240,8 +240,8 @@ CANARIES: dict[str, Canary] = {
     # ---- auto-recovery ----
     "a worker names bookies that lack copies": _plant(
         Repairer._copy,
-        "about=target\n                )\n                is_copied = False\n                continue",
-        "about=target\n                )\n                is_copied = False",
+        "target\n                )\n                is_copied = False\n                continue",
+        "target\n                )\n                is_copied = False",
     ),
     # ---- disks ----
     "a bookie's journal is not synced": power_canaries.CANARIES["journal not synced"],
