@@ -32,6 +32,8 @@ CONNECTIONS_MAX = 2048
 REQUEST_BYTES_MAX = 1 << 20
 PATH_BYTES_MAX = 16 * 1024
 """Escaped; the longest names fit. Each route's pattern looks at all of it."""
+IDLE_S = 30
+"""Time without a request after which a connection is closed: Jetty's, so Apache's brokers'."""
 DRAIN_S = 0.5
 """Time for running requests when the broker stops."""
 
@@ -85,6 +87,7 @@ async def serve_web(
     config.bind, config.insecure_bind = (secure, plain) if secure else (plain, [])
     config.accesslog = None
     config.errorlog = None
+    config.keep_alive_timeout = IDLE_S
     config.graceful_timeout = DRAIN_S
     config.shutdown_timeout = DRAIN_S
     config.ssl_handshake_timeout = HANDSHAKE_TIMEOUT_S

@@ -6,7 +6,9 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from http import HTTPStatus
+from typing import Any, cast
 
 import h11
 import hypercorn.protocol
@@ -15,10 +17,11 @@ import hypercorn.trio.run
 import hypercorn.trio.tcp_server
 import trio
 from hypercorn.config import Config
-from hypercorn.events import Closed, Event, RawData
-from hypercorn.protocol.events import Body, Data, Request, StreamClosed
+from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.protocol.events import Body, Data, EndBody, Request, Response, StreamClosed
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.h11 import H11Protocol
+from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.protocol.ws_stream import WSStream
 from hypercorn.trio.task_group import TaskGroup, _handle
 from hypercorn.trio.tcp_server import TCPServer
@@ -36,6 +39,8 @@ WEBSOCKET_BYTES = 4 * 1024
 """Bytes of a WebSocket that are handled in one turn: some hundred small frames."""
 CLOSE_S = 1.0
 """Time for a client to learn that its message was too large."""
+REST_BYTES_MAX = 1 << 20
+"""Bytes of a request that are read after its response; the connection closes when more come."""
 QUEUE_MAX = 2
 """Reads of a body, or messages of a WebSocket, that wait for the application."""
 
@@ -58,11 +63,21 @@ class Connection(TCPServer):
     client could cause that by ending a body early while its response is being closed.
     """
 
+    _has_ended = False
+
+    async def _read_data(self) -> None:
+        await super()._read_data()
+        # Hypercorn lets an ended connection wait for its idle time too, and it counts so long.
+        self._has_ended = True
+        await self.idle_task.stop()
+
     async def protocol_send(self, event: Event) -> None:
         """Handle an event of the protocol."""
         try:
             if isinstance(event, RawData):
                 await self._send(memoryview(event.data))
+            elif isinstance(event, Updated) and self._has_ended:
+                await trio.lowlevel.checkpoint()
             else:
                 await super().protocol_send(event)
         except trio.BusyResourceError:
@@ -116,9 +131,19 @@ class Connection(TCPServer):
 
 
 class _Http1(H11Protocol):
-    """Refuses HTTP/2, whose streams have no bounds here. Ignores upgrades (RFC 9110, 7.8)."""
+    """Refuses HTTP/2, whose streams have no bounds here. Ignores upgrades (RFC 9110, 7.8). Keeps a
+    connection whose request was answered before its end: in hypercorn it closes without a word,
+    and the client's next request is lost.
+    """
 
     _is_refused = False
+
+    async def stream_send(self, event: StreamEvent) -> None:
+        """Send an event of the response."""
+        if isinstance(event, Response) and event.status_code == HTTPStatus.REQUEST_TIMEOUT:
+            headers = [*event.headers, (b"connection", b"close")]
+            event = replace(event, headers=headers)
+        await super().stream_send(event)
 
     async def _check_protocol(self, event: h11.Request) -> None:
         if event.http_version not in (b"1.0", b"1.1"):
@@ -129,6 +154,39 @@ class _Http1(H11Protocol):
     async def _create_stream(self, request: h11.Request) -> None:
         if not self._is_refused:
             await super()._create_stream(request)
+
+    async def _maybe_recycle(self) -> None:
+        is_early = (
+            self.connection.our_state is h11.DONE and self.connection.their_state is h11.SEND_BODY
+        )
+        if not is_early or self.context.terminated.is_set():
+            await super()._maybe_recycle()
+            return
+        await self._close_stream()
+        rest = _RestOfBody(super()._maybe_recycle, partial(self.send, Closed()))
+        self.stream = cast(HTTPStream, rest)
+        # Its time is that of an idle connection.
+        await self.send(Updated(idle=True))
+
+
+class _RestOfBody:
+    """In place of a stream: reads what comes of a request after its response."""
+
+    def __init__(
+        self, recycle: Callable[[], Awaitable[None]], close: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._left = REST_BYTES_MAX
+        self._recycle = recycle
+        self._close = close
+
+    async def handle(self, event: StreamEvent) -> None:
+        """Handle an event of the request."""
+        if isinstance(event, Body):
+            self._left -= len(event.data)
+            if self._left < 0:
+                await self._close()
+        elif isinstance(event, EndBody):
+            await self._recycle()
 
 
 class _WebSocket(WSStream):

@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from geminga_broker import web_connection
+from geminga_broker import web, web_connection
 from geminga_broker.admin import rest
 from geminga_broker.admin.rest import EXCEPTION_HANDLERS, ok, read_body
 from geminga_broker.metrics.exposition import SharedPage
@@ -108,14 +108,83 @@ async def test_http_2_is_refused() -> None:
         await until_none(count)
 
 
+async def hello_from(stream: trio.SocketStream) -> None:
+    found = b""
+    with trio.fail_after(60):
+        while not found.endswith(b"hello"):
+            piece = await stream.receive_some()
+            assert piece, "closed"
+            found += bytes(piece)
+    assert found.count(b"HTTP/1.1") == 1
+    assert b"close" not in found
+
+
+async def test_a_connection_outlives_an_answer_before_the_body() -> None:
+    """Else the client's next request is lost: nothing has told it that the connection ends."""
+    body = b"x" * 100_000
+    head = b"POST / HTTP/1.1\r\nHost: p\r\nContent-Length: %d\r\n\r\n" % len(body)
+    async with (
+        served(ConnectionCount(10)) as port,
+        await trio.open_tcp_stream("127.0.0.1", port) as stream,
+    ):
+        for at in (0, 1, len(body) // 2):
+            await stream.send_all(head + body[:at])
+            await hello_from(stream)
+            await stream.send_all(body[at:])
+        await stream.send_all(b"GET / HTTP/1.1\r\nHost: p\r\n\r\n")
+        await hello_from(stream)
+
+
+async def test_a_closed_connection_does_not_wait_for_its_idle_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would count as open so long: a monitor's probes would take all the room."""
+    monkeypatch.setattr(web, "IDLE_S", 1000)
+    count = ConnectionCount(10)
+    async with served(count) as port:
+        for request in (b"", b"GET / HTTP/1.1\r\nHost: p\r\n\r\n"):
+            async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+                if request:
+                    await stream.send_all(request)
+                    await hello_from(stream)
+            await until_none(count)
+
+
+async def test_the_rest_of_a_body_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_connection, "REST_BYTES_MAX", 1000)
+    count = ConnectionCount(10)
+    async with served(count) as port:
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        await stream.send_all(b"POST / HTTP/1.1\r\nHost: p\r\nContent-Length: 10000\r\n\r\n")
+        await hello_from(stream)
+        await stream.send_all(b"x" * 1000)
+        await trio.testing.wait_all_tasks_blocked(0.1)
+        assert count.open == 1
+        await stream.send_all(b"x")
+        await until_none(count)
+        await stream.aclose()
+
+
+async def test_the_rest_of_a_body_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web, "IDLE_S", 0.5)
+    count = ConnectionCount(10)
+    async with served(count) as port:
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        await stream.send_all(b"POST / HTTP/1.1\r\nHost: p\r\nContent-Length: 10000\r\n\r\n")
+        await hello_from(stream)
+        await until_none(count)
+        await stream.aclose()
+
+
 @pytest.mark.parametrize("chunks", [5, 12, 500])
 async def test_an_unread_body_leaves_no_task_behind(chunks: int) -> None:
     count = ConnectionCount(10)
     async with served(count) as port:
         head = b"POST / HTTP/1.1\r\nHost: p\r\nTransfer-Encoding: chunked\r\n\r\n"
         for _ in range(3):
-            answer = await ask(port, head + b"2\r\nxx\r\n" * chunks)
-            assert answer.endswith(b"hello")
+            async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+                await stream.send_all(head + b"2\r\nxx\r\n" * chunks)
+                await hello_from(stream)
         await until_none(count)
 
 
