@@ -34,7 +34,15 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def create_app(service: BrokerService) -> ASGIApp:
-    """All routes of a broker."""
+    """All routes of a broker, guarded."""
+    handlers = EXCEPTION_HANDLERS | {HTTPException: unknown_to(service)}
+    app = Starlette(routes=guard(service, routes_of(service)), exception_handlers=handlers)
+    app.router.redirect_slashes = False
+    return _by_kind(service, app)
+
+
+def routes_of(service: BrokerService) -> list[Route]:
+    """All routes of a broker, not guarded."""
     routes = [*clusters.routes(service.namespaces), *tenants.routes(service)]
     routes += [*namespace_routes.routes(service), *broker_routes.routes(service)]
     routes += [*policy_routes.routes(service), *quota_routes.routes(service, DOMAINS)]
@@ -51,11 +59,7 @@ def create_app(service: BrokerService) -> ASGIApp:
         *schema_routes.routes(service.schemas, service.namespaces),
         *schema_policy_routes.routes(service),
     ]
-    routes += [*bookies.routes(service), *_plain_routes(service)]
-    handlers = EXCEPTION_HANDLERS | {HTTPException: unknown_to(service)}
-    app = Starlette(routes=guard(service, routes), exception_handlers=handlers)
-    app.router.redirect_slashes = False
-    return _by_kind(service, app)
+    return [*routes, *bookies.routes(service), *_plain_routes(service)]
 
 
 def _plain_routes(service: BrokerService) -> list[Route]:

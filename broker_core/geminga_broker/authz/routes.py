@@ -133,7 +133,6 @@ TOPICS: dict[str, Need] = {
     "GET /{topic}/lastMessageId": Need(Scope.TOPIC, "PEEK_MESSAGES"),
     "GET /{topic}/stats": Need(Scope.TOPIC, "GET_STATS"),
     "GET /{topic}/internalStats": Need(Scope.TOPIC, "GET_STATS"),
-    "GET /{topic}/internal-stats": Need(Scope.TOPIC, "GET_STATS"),
     "GET /{topic}/partitioned-stats": Need(Scope.TOPIC, "GET_STATS"),
     "GET /{topic}/partitioned-internalStats": Need(Scope.TOPIC, "GET_STATS"),
     "GET /{topic}/subscriptions": Need(Scope.TOPIC, "GET_SUBSCRIPTIONS"),

@@ -11,11 +11,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from starlette.routing import Route
 from starlette.types import ASGIApp, Message
 
 from geminga_broker._tests.wire import open_broker
-from geminga_broker.admin.app import create_app
+from geminga_broker.admin.app import create_app, routes_of
 from geminga_broker.authz.needs import Scope
 from geminga_broker.authz.routes import need_of, rule_of
 from geminga_broker.config import load_config
@@ -106,20 +105,11 @@ async def secured(**settings: str) -> AsyncIterator[tuple[BrokerService, ASGIApp
 
 
 def _routes(service: BrokerService) -> list[tuple[str, str]]:
-    app = create_app(service)
-    found: list[tuple[str, str]] = []
-
-    def collect(inner: object) -> None:
-        for route in getattr(inner, "routes", ()):
-            assert isinstance(route, Route)
-            found.extend(
-                (method, route.path) for method in sorted((route.methods or set()) - {"HEAD"})
-            )
-
-    for cell in getattr(app, "__closure__", None) or ():
-        collect(cell.cell_contents)
-    assert found
-    return found
+    return [
+        (method, route.path)
+        for route in routes_of(service)
+        for method in sorted((route.methods or set()) - {"HEAD"})
+    ]
 
 
 async def test_every_route_has_a_need() -> None:

@@ -140,7 +140,6 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
     return [
         route("GET", one + "/stats", stats),
         route("GET", one + "/internalStats", internal_stats),
-        route("GET", one + "/internal-stats", internal_stats),
         route("GET", one + "/partitioned-stats", partitioned_stats),
         route("GET", one + "/partitioned-internalStats", partitioned_internal_stats),
     ]

@@ -1,0 +1,116 @@
+"""Apache's REST paths, and which of them are served (spec OP-03): makes docs/ADMIN.md.
+
+`python -m compat_tests.apache.admin_paths` writes the page. With `--list` it first asks Apache's
+classes for their paths, which stand in admin_paths.txt.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import trio
+
+from compat_tests.apache.jars import PULSAR_VERSION, run_java
+from geminga_broker._tests.wire import open_broker
+from geminga_broker.admin.app import routes_of
+
+LIST = Path(__file__).parent / "admin_paths.txt"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "ADMIN.md"
+_BROKER = "org.apache.pulsar.broker"
+_V2 = (
+    "Bookies", "BrokerStats", "Brokers", "Clusters", "ExtNonPersistentTopics",
+    "ExtPersistentTopics", "Namespaces", "NonPersistentTopics", "PersistentTopics",
+    "ResourceGroups", "ResourceQuotas", "SchemasResource", "Tenants",
+)  # fmt: skip
+CLASSES = (
+    *(f"{_BROKER}.admin.v2.{name}=/admin/v2" for name in _V2),
+    f"{_BROKER}.admin.v3.Transactions=/admin/v3",
+    f"{_BROKER}.lookup.v2.TopicLookup=/lookup",
+    f"{_BROKER}.rest.Topics=/",
+)
+"""Apache's resource classes, each with the path under which its server has it."""
+
+_INTRODUCTION = """# The REST interface
+
+The paths of Apache Pulsar {version}'s broker, from the annotations of its classes, and what \
+Geminga's broker serves of them: {served} of {of} operations. The others answer 404 or 405. \
+A path under `/admin/v2/non-persistent/` has a line of its own where it differs from the \
+one under `/admin/v2/persistent/`. Functions, sinks, sources, packages and the paths of version 1 \
+are not listed. Who may call what: [SECURITY.md](SECURITY.md).
+
+Made by `python -m compat_tests.apache.admin_paths`; a test compares this page with the broker's \
+routes, and the list with Apache's classes.
+"""
+
+Served = Mapping[str, set[str]]
+"""The methods of each path; a path's parameters are `{}`."""
+
+
+def paths_of_apache() -> str:
+    """A line for each operation, from the annotations of Apache's classes; takes some seconds."""
+    return run_java("AdminPaths", CLASSES)
+
+
+async def served() -> Served:
+    """What our broker serves."""
+    found = defaultdict[str, set[str]](set)
+    async with open_broker() as broker:
+        for route in routes_of(broker.service):
+            found[_shape(route.path)] |= route.methods or set()
+    return found
+
+
+def page(paths: str, ours: Served) -> str:
+    """The text of docs/ADMIN.md."""
+    theirs = defaultdict[str, set[str]](set)
+    for line in paths.splitlines():
+        path, method = line.split(" ")
+        theirs[path].add(method)
+    groups = defaultdict[str, list[str]](list)
+    all_count = served_count = 0
+    for path, methods in theirs.items():
+        is_open = path.startswith("/admin/v2/non-persistent/")
+        has = methods & ours.get(_shape(path), set())
+        all_count += len(methods)
+        served_count += len(has)
+        twin = path.replace("/non-persistent/", "/persistent/")
+        if is_open and (theirs.get(twin), ours.get(_shape(twin), set()) & methods) == (
+            methods,
+            has,
+        ):
+            continue
+        groups[_group(path)].append(f"| `{path}` | {_list(has)} | {_list(methods - has)} |")
+    parts = [_INTRODUCTION.format(version=PULSAR_VERSION, served=served_count, of=all_count)]
+    for name, lines in sorted(groups.items()):
+        parts.append(f"## {name}\n\n| Path | Served | Missing |\n|---|---|---|")
+        parts.append("\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
+def _group(path: str) -> str:
+    parts = path.strip("/").split("/")
+    depth = 3 if parts[0] == "admin" else 1
+    return "/" + "/".join(parts[:depth])
+
+
+def _list(methods: Iterable[str]) -> str:
+    return ", ".join(sorted(methods))
+
+
+def _shape(path: str) -> str:
+    return re.sub(r"\{[^}]*\}", "{}", path)
+
+
+def main() -> None:
+    """Write the page."""
+    if sys.argv[1:] == ["--list"]:
+        LIST.write_text(paths_of_apache())
+    PAGE.write_text(page(LIST.read_text(), trio.run(served)))
+
+
+if __name__ == "__main__":
+    main()
