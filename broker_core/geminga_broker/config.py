@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from geminga_broker.admin.peer_settings import PeerSettings
 from geminga_broker.authz.settings import AuthorizationSettings
 from geminga_broker.bookies_config import BookiesConfig
 from geminga_broker.websocket.settings import WebSocketSettings
@@ -263,6 +264,7 @@ class BrokerConfig:
     tls: TlsConfig = field(default_factory=TlsConfig)
     auth: AuthSettings = field(default_factory=AuthSettings)
     authorization: AuthorizationSettings = field(default_factory=AuthorizationSettings)
+    peers: PeerSettings = field(default_factory=PeerSettings)
     websockets: WebSocketSettings = field(default_factory=WebSocketSettings)
     topics: TopicConfig = field(default_factory=TopicConfig)
     clients: ClientLimits = field(default_factory=ClientLimits)

@@ -9,6 +9,7 @@ from typing import Protocol
 import trio
 
 from geminga_bookie.client import BookkeeperClient
+from geminga_broker.admin.peers import Peers
 from geminga_broker.authz.authorizer import Authorizer
 from geminga_broker.authz.settings import check_settings
 from geminga_broker.cluster.bookie_racks import BookieRacks
@@ -80,6 +81,8 @@ class BrokerService:
         self.racks = BookieRacks(store)
         self.bookies = logs.client.bookies
         """Ids of the cluster's bookies."""
+        refresh_s = config.tls.refresh_check_s
+        self.peers = Peers(store, config.peers, refresh_check_s=refresh_s)
         self.authorizer = Authorizer(config.authorization, self.namespaces)
         self.catalog = TopicCatalog(store, self.namespaces, config.topics)
         self.lookup = Lookup(self.namespaces, config.topics.lookups_max)

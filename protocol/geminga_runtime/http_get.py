@@ -1,4 +1,4 @@
-"""One GET or POST by HTTP/1.1 over a new stream: enough for lookups and tokens, no more.
+"""One request by HTTP/1.1 over a new stream: enough for lookups, tokens and admin calls.
 
 A body ends by its length, its last chunk, or the end of the connection (RFC 9112). All that the
 peer sends is bounded.
@@ -6,7 +6,7 @@ peer sends is bounded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import trio
@@ -154,30 +154,33 @@ async def get(
 
     Raises BadHttpAnswer and ConnectionLost; deadlines are the caller's.
     """
-    return await _ask(stream, lambda: _head("GET", host, target, headers))
+    return await ask(stream, "GET", host, target, headers)
 
 
 async def post(
     stream: FramedStream, host: str, target: str, headers: Mapping[str, str], body: bytes
 ) -> HttpAnswer:
     """The same with a body to send; its type is the caller's header."""
-    sized = {**headers, "Content-Length": str(len(body))}
-    return await _ask(stream, lambda: _head("POST", host, target, sized) + body)
+    return await ask(stream, "POST", host, target, headers, body)
 
 
-def _head(method: str, host: str, target: str, headers: Mapping[str, str]) -> bytes:
-    lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", "Connection: close", "Accept: */*"]
-    lines += [f"{name}: {value}" for name, value in headers.items()]
-    if any("\r" in line or "\n" in line for line in lines):
-        raise BadHttpAnswer("line break in the request")
-    return "\r\n".join([*lines, "", ""]).encode("latin-1")
-
-
-async def _ask(stream: FramedStream, request: Callable[[], bytes]) -> HttpAnswer:
-    reader = AnswerReader()
+async def ask(
+    stream: FramedStream,
+    method: str,
+    host: str,
+    target: str,
+    headers: Mapping[str, str],
+    body: bytes = b"",
+    *,
+    body_bytes_max: int = BODY_BYTES_MAX,
+) -> HttpAnswer:
+    """The same with any method (but HEAD). `body_bytes_max` bounds the response's body."""
+    reader = AnswerReader(body_bytes_max)
     failure: BadHttpAnswer | ConnectionLost | None = None
     try:
-        written = request()
+        if body or method in _METHODS_WITH_BODY:
+            headers = {**headers, "Content-Length": str(len(body))}
+        written = _head(method, host, target, headers) + body
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stream.run_writer)
             stream.write(written)
@@ -196,3 +199,14 @@ async def _ask(stream: FramedStream, request: Callable[[], bytes]) -> HttpAnswer
     if failure is not None:
         raise failure
     return reader.answer
+
+
+_METHODS_WITH_BODY = ("POST", "PUT")
+
+
+def _head(method: str, host: str, target: str, headers: Mapping[str, str]) -> bytes:
+    lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", "Connection: close", "Accept: */*"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    if any("\r" in line or "\n" in line for line in lines):
+        raise BadHttpAnswer("line break in the request")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")

@@ -11,9 +11,9 @@ import trio
 
 from geminga_proxy.addresses import Address, BadAddress, parse_url, parse_urls
 from geminga_proxy.config import ProxyConfig
-from geminga_proxy.credentials import OwnCredentials, own_credentials
 from geminga_proxy.discovery import BrokerRecord
 from geminga_proxy.trust import CredentialPolicy, Targets
+from geminga_runtime.auth.own import OwnCredentials, own_credentials
 from geminga_runtime.settings import ConfigError
 from geminga_runtime.tls import ClientTls, TlsConfigError, TlsContexts
 

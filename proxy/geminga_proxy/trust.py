@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from geminga_protocol.commands.connection import Original
 from geminga_proxy.addresses import Address
-from geminga_proxy.credentials import OwnCredentials
 from geminga_runtime.auth.api import Identity
+from geminga_runtime.auth.own import OwnCredentials
 from geminga_runtime.settings import ConfigError, listed
 
 LEARNED_MAX = 10_000

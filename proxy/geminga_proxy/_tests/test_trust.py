@@ -6,9 +6,9 @@ import pytest
 
 from geminga_protocol.commands.connection import Original
 from geminga_proxy.addresses import Address
-from geminga_proxy.credentials import OwnCredentials, own_credentials
 from geminga_proxy.trust import CredentialPolicy, HttpCredentials, Targets, WebBrokers
 from geminga_runtime.auth.api import Identity
+from geminga_runtime.auth.own import OwnCredentials, own_credentials
 from geminga_runtime.settings import ConfigError
 
 A, B = Address("a", 6650), Address("b", 6650)

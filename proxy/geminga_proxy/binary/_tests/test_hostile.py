@@ -30,7 +30,7 @@ from geminga_proxy.binary._tests.played import (
     until,
 )
 from geminga_proxy.bounds import RequestBudget
-from geminga_proxy.credentials import own_credentials
+from geminga_runtime.auth.own import own_credentials
 
 FORWARDS = AUTH | {
     "forwardAuthorizationCredentials": "true",

@@ -13,7 +13,6 @@ import pytest
 import trio
 
 from geminga_protocol import tokens
-from geminga_proxy.credentials import own_credentials
 from geminga_proxy.http import session
 from geminga_proxy.http._tests.played import (
     Answer,
@@ -27,6 +26,7 @@ from geminga_proxy.http._tests.played import (
 )
 from geminga_proxy.relay import relay
 from geminga_runtime._tests.certificates import Authority
+from geminga_runtime.auth.own import own_credentials
 from geminga_runtime.settings import ConfigError
 
 SECRET = bytes(range(32))

@@ -1,4 +1,6 @@
-"""The proxy's own credentials, by Apache's plug-in names (spec PX-04, PX-23)."""
+"""The credentials of a process of its own, which a proxy or a broker shows to brokers, by Apache's
+plug-in names (spec PX-04, PX-23).
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,198 @@
+"""Calls to the admin API of other brokers of the cluster (Apache's `PulsarService.getAdminClient`).
+
+Each call shows the broker's own credentials. So it goes only to addresses under which a broker is
+registered now, also after a redirect (spec PX-23).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import urlsplit
+from weakref import WeakValueDictionary
+
+import msgspec
+import trio
+
+from geminga_broker.admin.peer_settings import PeerSettings
+from geminga_broker.cluster.registration import BROKERS_PATH
+from geminga_runtime.connect import connect
+from geminga_runtime.errors import ConnectFailed, ConnectionLost
+from geminga_runtime.http_get import BadHttpAnswer, HttpAnswer, ask
+from geminga_runtime.logs import shown
+from geminga_runtime.metadata.api import MetadataError, MetadataStore
+from geminga_runtime.tls import REFRESH_CHECK_S
+
+CONNECTIONS_MAX = 64
+"""Connections to all brokers at a time; each call has its own."""
+CONNECTIONS_PER_BROKER_MAX = 16
+"""Fewer than all: a broker that doesn't answer holds up the calls to itself only."""
+BODY_BYTES_MAX = 16 * 1024 * 1024
+"""Largest response."""
+REDIRECTS_MAX = 5
+"""A bundle may move between the question who owns it and the call."""
+REDIRECTS = frozenset({302, 307, 308})
+
+
+class PeerUnreachable(Exception):
+    """The call was not answered: the broker isn't registered, isn't reachable, is too slow, or
+    answers no HTTP. A change may have taken effect.
+    """
+
+
+class PeerAnswer(NamedTuple):
+    """A response of another broker, whatever its status."""
+
+    status: int
+    body: bytes
+
+    @property
+    def reason(self) -> str:
+        """The `reason` of an error; the status if there is none."""
+        try:
+            return msgspec.json.decode(self.body, type=_Error).reason
+        except msgspec.MsgspecError:
+            return f"HTTP status {self.status}"
+
+
+class _Error(msgspec.Struct):
+    reason: str
+
+
+class _Record(msgspec.Struct, rename="camel"):
+    """The addresses in a broker's record, whichever load manager wrote it."""
+
+    web_service_url: str | None = None
+    web_service_url_tls: str | None = None
+
+
+class _WebService(NamedTuple):
+    """The address of a registered broker."""
+
+    host: str
+    port: int
+    authority: str
+
+
+class Peers:
+    """Calls other brokers. The constructor raises ConfigError for invalid settings."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        settings: PeerSettings,
+        *,
+        refresh_check_s: float = REFRESH_CHECK_S,
+    ) -> None:
+        self._store = store
+        self._timeout_s = float(settings.timeout_s)
+        self._credentials = settings.credentials()
+        self._tls = settings.contexts(refresh_check_s)
+        self._turns = trio.Semaphore(CONNECTIONS_MAX)
+        self._turns_of: WeakValueDictionary[str, trio.Semaphore] = WeakValueDictionary()
+
+    async def call(
+        self,
+        broker_id: str,
+        method: str,
+        path_and_query: str,
+        body: bytes = b"",
+        *,
+        timeout_s: float | None = None,
+    ) -> PeerAnswer:
+        """One call of a registered broker, which may redirect it to others; `body` is JSON.
+
+        `timeout_s` is by default `metadataStoreOperationTimeoutSeconds`, as in Apache's broker.
+        Raises PeerUnreachable.
+        """
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        try:
+            with trio.fail_after(limit_s):
+                service = await self._registered(broker_id)
+                for _ in range(REDIRECTS_MAX + 1):
+                    answer = await self._ask(service, method, path_and_query, body)
+                    if answer.status not in REDIRECTS:
+                        return PeerAnswer(answer.status, answer.body)
+                    service, path_and_query = await self._redirected(
+                        service, answer.headers.get("location", "")
+                    )
+        except trio.TooSlowError:
+            text = f"broker {broker_id} did not answer within {limit_s:g} s"
+            raise PeerUnreachable(text) from None
+        except MetadataError as error:
+            text = f"where broker {broker_id} is can't be read: {error}"
+            raise PeerUnreachable(text) from error
+        raise PeerUnreachable(f"broker {broker_id} redirected the call too often")
+
+    async def _ask(self, service: _WebService, method: str, target: str, body: bytes) -> HttpAnswer:
+        headers = {"Content-Type": "application/json"} if body else {}
+        if (credential := self._credentials.header()) is not None:
+            headers["Authorization"] = credential
+        authority = service.authority
+        turns = self._turns_of.setdefault(authority, trio.Semaphore(CONNECTIONS_PER_BROKER_MAX))
+        try:
+            async with turns, self._turns:
+                stream = await connect(service.host, service.port, tls=self._tls)
+                return await ask(
+                    stream, method, authority, target, headers, body, body_bytes_max=BODY_BYTES_MAX
+                )
+        except (ConnectFailed, ConnectionLost, BadHttpAnswer) as error:
+            raise PeerUnreachable(f"broker {authority}: {error}") from error
+
+    async def _registered(self, broker_id: str) -> _WebService:
+        """Raises PeerUnreachable, MetadataError."""
+        if not broker_id or "/" in broker_id:
+            raise PeerUnreachable(f"{shown(broker_id)} is no broker's id")
+        service = await self._service_of(broker_id)
+        if service is None:
+            raise PeerUnreachable(f"broker {broker_id} is not registered")
+        return service
+
+    async def _service_of(self, broker_id: str) -> _WebService | None:
+        """Raises PeerUnreachable for a record without the address, MetadataError."""
+        node = await self._store.get(f"{BROKERS_PATH}/{broker_id}")
+        if node is None:
+            return None
+        try:
+            record = msgspec.json.decode(node.value, type=_Record)
+        except msgspec.MsgspecError:
+            record = _Record()
+        url = record.web_service_url if self._tls is None else record.web_service_url_tls
+        if (service := _parsed(url or "", self._scheme)) is not None:
+            return service
+        kind = "without TLS" if self._tls is None else "with TLS"
+        text = f"broker {broker_id} has registered no web service {kind}"
+        if self._tls is None and record.web_service_url_tls:
+            text += ": set brokerClientTlsEnabled=true"
+        raise PeerUnreachable(text)
+
+    @property
+    def _scheme(self) -> str:
+        return "http" if self._tls is None else "https"
+
+    async def _redirected(self, origin: _WebService, location: str) -> tuple[_WebService, str]:
+        """Where a redirect leads, if a broker is registered there. Raises PeerUnreachable."""
+        wanted = _parsed(location, self._scheme)
+        if wanted is None:
+            raise PeerUnreachable(f"broker {origin.authority} redirects to {shown(location)!r}")
+        for broker_id in await self._store.children(BROKERS_PATH):
+            try:
+                service = await self._service_of(broker_id)
+            except PeerUnreachable:
+                continue
+            if service is not None and service[:2] == wanted[:2]:
+                parts = urlsplit(location)
+                return service, f"{parts.path}?{parts.query}" if parts.query else parts.path
+        text = f"broker {origin.authority} redirects to {wanted.authority}, which is no broker"
+        raise PeerUnreachable(text)
+
+
+def _parsed(url: str, scheme: str) -> _WebService | None:
+    """The address in a URL of that scheme with a port; None for others."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return None
+    if parts.scheme != scheme or not host or not port:
+        return None
+    return _WebService(host, port, parts.netloc)
