@@ -190,7 +190,7 @@ class LoadReport(
 
 Report = LocalBrokerData | LoadReport
 
-_either = msgspec.json.Decoder(Report, strict=False)
+_either: msgspec.json.Decoder[Report] = msgspec.json.Decoder(Report, strict=False)
 _local = msgspec.json.Decoder(LocalBrokerData, strict=False)
 _encoder = msgspec.json.Encoder()
 
