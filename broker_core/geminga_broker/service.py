@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Protocol
 
@@ -11,9 +11,11 @@ import trio
 from geminga_bookie.client import BookkeeperClient
 from geminga_broker.admin.peers import Peers
 from geminga_broker.authz.authorizer import Authorizer
+from geminga_broker.authz.needs import Place
 from geminga_broker.authz.settings import check_settings
 from geminga_broker.cluster.bookie_racks import BookieRacks
 from geminga_broker.cluster.catalog import TopicCatalog
+from geminga_broker.cluster.changes import PolicyChanges
 from geminga_broker.cluster.inactivity import delete_inactive
 from geminga_broker.cluster.loader import Logs, TopicLoader, broker_options
 from geminga_broker.cluster.lookup import Addresses, Lookup
@@ -94,22 +96,29 @@ class BrokerService:
             SchemaRegistry(storage), self.namespaces, self.policies.store, config.schemas
         )
         environment = TopicEnvironment(nursery, unacked_limit=broker_unacked_limit(config.clients))
+        self.connections = Connections(config.network.publish_buffer_mb_max << 20)
+        loader = TopicLoader(
+            config, self.catalog, self.namespaces, logs, environment, self.policies
+        )
+        self.changes = PolicyChanges(store, loader.applier.apply, self._recheck)
         self.topics = Topics(
-            TopicLoader(config, self.catalog, self.namespaces, logs, environment, self.policies),
+            loader,
             self.catalog,
             self.namespaces,
             self.policies.store,
             self.schemas,
-            self.permissions_changed,
+            self.changes,
         )
         logs.eraser.forget = self.topics.forget_log
-        self.connections = Connections(config.network.publish_buffer_mb_max << 20)
         self.producer_names = ProducerNames(config.network.cluster_name)
 
     async def permissions_changed(self, tenant: str, namespace: str | None = None) -> None:
-        """Grants were revoked: close producers and consumers that lost their right."""
+        """This broker has revoked grants: close producers and consumers that lost their right."""
+        await self.changes.grants_changed(tenant, namespace)
+
+    async def _recheck(self, concerned: Callable[[Place], bool]) -> None:
         if self.authorizer.enabled:
-            await self.connections.recheck(tenant, namespace)
+            await self.connections.recheck(concerned)
 
     async def start(self, addresses: Addresses, *, is_whole_cluster: bool = True) -> None:
         """Publish these addresses to clients. A standalone is the whole cluster, and creates its
@@ -147,6 +156,7 @@ class BrokerService:
         """Background work, until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(delete_inactive, self.topics, self.config.topics)
+            nursery.start_soon(self.changes.run)
             nursery.start_soon(self.schemas.run)
             nursery.start_soon(TopicMaintenance(self.topics.loaded, self.config.policies).run)
 

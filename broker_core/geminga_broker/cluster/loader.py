@@ -13,9 +13,10 @@ import trio
 
 from geminga_broker.cluster.catalog import TopicCatalog
 from geminga_broker.cluster.namespaces import Namespaces
+from geminga_broker.cluster.policy_applier import PolicyApplier
 from geminga_broker.config import MIB, BrokerConfig
 from geminga_broker.errors import BrokerError
-from geminga_broker.log.api import LogError, LogFenced, LogNotFound, ManagedLedger
+from geminga_broker.log.api import LogFenced, LogNotFound, ManagedLedger
 from geminga_broker.log.options import Retention
 from geminga_broker.log.topic_log import TopicLog
 from geminga_broker.policies.apply import apply_common_policies, apply_policies, broker_limits
@@ -29,7 +30,6 @@ from geminga_broker.topic.topic import Topic
 from geminga_protocol.pb.pulsar_api_pb2 import CommandSubscribe, ServerError
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.background import run_guarded
-from geminga_runtime.settings import ConfigError
 from geminga_runtime.waiters import Promise
 
 _log = logging.getLogger(__name__)
@@ -94,6 +94,8 @@ class TopicLoader:
         log = config.log
         self._retention = Retention(log.retention_minutes * 60, log.retention_mb * MIB)
         self._limits = broker_limits(config.policies)
+        self.applier = PolicyApplier(self.topics, policies, self._limits)
+        """Brings changed policies to the topics."""
         self._loads: dict[str, _Load] = {}
         self._turns = trio.Semaphore(config.topics.loads_max)
         self._leaving: dict[str, Promise[None]] = {}
@@ -165,6 +167,12 @@ class TopicLoader:
         self._loads.pop(key).reject(error)
 
     async def _load(self, name: TopicName, create: Creation) -> Topic:
+        changes = self.applier.changes
+        topic = await self._open(name, create)
+        await self.applier.catch_up(name, topic, changes)
+        return topic
+
+    async def _open(self, name: TopicName, create: Creation) -> Topic:
         stored = await self._check(name, create)
         effective = await self.policies.resolve(name)
         if not name.is_persistent:
@@ -187,28 +195,6 @@ class TopicLoader:
         if isinstance(log, TopicLog):
             log.on_fenced(lambda why: start_soon(run_guarded, _log_fenced, topic, why))
         return topic
-
-    async def apply_policies(self, concerns: Callable[[TopicName], bool]) -> None:
-        """Apply the current policies to the loaded topics that `concerns` selects."""
-        for key, topic in list(self.topics.items()):
-            name = TopicName.parse(key)
-            if not concerns(name):
-                continue
-            try:
-                await self._apply(name, topic)
-            except (LogError, ConfigError) as error:
-                _log.warning("topic=%s policies not applied: %s", key, error)
-
-    async def _apply(self, name: TopicName, topic: Topic) -> None:
-        policies, options = await self.policies.resolve(name)
-        if isinstance(topic, PersistentTopic):
-            if isinstance(topic.log, TopicLog):
-                topic.log.set_retention(policies.retention)
-            topic.set_options(options)
-            await apply_policies(topic, policies, self._limits)
-        elif isinstance(topic, NonPersistentTopic):
-            topic.set_options(options)
-            apply_common_policies(topic, policies, self._limits)
 
     async def _give_up(self, key: str) -> None:
         """Another broker took the topic's log: close the topic here."""

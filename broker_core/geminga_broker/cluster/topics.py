@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from geminga_broker.authz import granting
 from geminga_broker.cluster.catalog import TopicCatalog
+from geminga_broker.cluster.changes import PolicyChanges
 from geminga_broker.cluster.loader import TopicLoader, close_topic
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.errors import BrokerError
@@ -19,9 +20,7 @@ from geminga_runtime.metadata.api import MetadataError
 
 
 class Topics:
-    """Operations of clients and administrators on topics. `revoked` is awaited with a tenant and a
-    namespace whose grants were revoked.
-    """
+    """Operations of clients and administrators on topics."""
 
     def __init__(
         self,
@@ -30,7 +29,7 @@ class Topics:
         namespaces: Namespaces,
         records: TopicPoliciesStore,
         schemas: TopicSchemas,
-        revoked: Callable[[str, str], Awaitable[None]],
+        changes: PolicyChanges,
     ) -> None:
         self.loaded = loader.topics
         """Loaded topics by full name."""
@@ -40,7 +39,7 @@ class Topics:
         self._namespaces = namespaces
         self._records = records
         self._schemas = schemas
-        self._revoked = revoked
+        self._changes = changes
 
     async def create(self, name: TopicName) -> Topic:
         """The topic, created `by_hand` if missing. See `TopicLoader.get`."""
@@ -166,12 +165,12 @@ class Topics:
             await self._namespaces.tenants.update(
                 name.namespace, lambda old: granting.forget_topic(old, str(name))
             )
-            await self._revoked(name.tenant, name.namespace)
+            await self._changes.grants_changed(name.tenant, name.namespace)
 
     async def namespace_policies_changed(self, namespace: str) -> None:
-        """Apply a namespace's changed policies to its loaded topics."""
-        await self._loader.apply_policies(lambda name: name.namespace == namespace)
+        """Apply a namespace's policies, which this broker has changed, to its loaded topics."""
+        await self._changes.namespace_changed(namespace)
 
     async def topic_policies_changed(self, topic: TopicName) -> None:
-        """Apply a topic's changed policies to it, or to its loaded partitions."""
-        await self._loader.apply_policies(lambda name: name.partitioned_base == topic)
+        """Apply a topic's policies, which this broker has changed, to it or to its partitions."""
+        await self._changes.topic_changed(topic)

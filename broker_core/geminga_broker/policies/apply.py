@@ -68,7 +68,9 @@ def broker_unacked_limit(clients: ClientLimits) -> BrokerUnackedLimit | None:
 async def apply_policies(
     topic: PersistentTopic, policies: TopicPolicies, limits: BrokerLimits = BrokerLimits()
 ) -> None:
-    """Apply the policies and the broker's limits to a loaded topic. Raises LogError."""
+    """Apply the policies and the broker's limits to a loaded topic. Once clients may use it, its
+    `policies_lock` must be held since before they were read. Raises LogError.
+    """
     apply_common_policies(topic, policies, limits)
     topic.dispatch_limits = limits.dispatch + limit_of(
         topic.dispatch_limits,
@@ -78,11 +80,10 @@ async def apply_policies(
     )
     for subscription in topic.subscriptions.values():
         subscription.apply_policies()
-    async with topic.policies_lock:
-        await _deduplicate(topic, topic.policies.deduplication)
-        if topic.policies.compaction.threshold_bytes > 0:
-            # From now on the log retains entries until they are compacted.
-            await topic.compaction.ensure_cursor()
+    await _deduplicate(topic, topic.policies.deduplication)
+    if topic.policies.compaction.threshold_bytes > 0:
+        # From now on the log retains entries until they are compacted.
+        await topic.compaction.ensure_cursor()
 
 
 def admission(policies: TopicPolicies, now_ms: Callable[[], int]) -> Admission | None:

@@ -7,6 +7,8 @@ from typing import Protocol
 
 import trio
 
+from geminga_broker.authz.needs import Place
+
 REQUEST_BYTES_MAX = 256 << 20
 """Total size of running commands of all connections; above it, connections with more than their
 share are not read.
@@ -22,7 +24,7 @@ class ClientSession(Protocol):
     def require_recheck(self) -> None:
         """Grants were revoked: check the client's right again for what it is opening now."""
 
-    async def recheck(self, tenant: str, namespace: str | None) -> None:
+    async def recheck(self, concerned: Callable[[Place], bool]) -> None:
         """Close producers and consumers for which the client lost the right."""
 
 
@@ -66,15 +68,15 @@ class Connections:
         else:
             callback()
 
-    async def recheck(self, tenant: str, namespace: str | None) -> None:
-        """Grants of a tenant (or of one of its namespaces) were revoked: close producers and
-        consumers whose clients lost the right.
+    async def recheck(self, concerned: Callable[[Place], bool]) -> None:
+        """Grants may have been revoked: close producers and consumers whose clients lost the right
+        to a place that `concerned` selects. Raises MetadataError.
         """
         sessions = list(self.sessions)
         for session in sessions:
             session.require_recheck()
         for session in sessions:
-            await session.recheck(tenant, namespace)
+            await session.recheck(concerned)
 
     def stop(self) -> None:
         """End all sessions."""

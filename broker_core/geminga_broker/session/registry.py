@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 from geminga_broker.authz.needs import Place
@@ -83,13 +83,9 @@ class Registry(Generic[T]):
         self._places[key] = place
         return True
 
-    def places(self, tenant: str, namespace: str | None) -> list[tuple[int, Place]]:
-        """Ids and places of those open in a tenant, or in one of its namespaces."""
-        return [
-            (key, place)
-            for key, place in self._places.items()
-            if place.tenant == tenant and namespace in (None, place.namespace)
-        ]
+    def places(self, concerned: Callable[[Place], bool]) -> list[tuple[int, Place]]:
+        """Ids and places of those open in places that `concerned` selects."""
+        return [(key, place) for key, place in self._places.items() if concerned(place)]
 
     def require_recheck(self) -> None:
         """Grants were revoked: check the client's right again for all being opened."""

@@ -12,12 +12,14 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+import msgspec
 import trio
 
 from geminga_bookie.errors import BookkeeperError
 from geminga_broker.authz.authorizer import Caller
 from geminga_broker.authz.commands import COMMANDS
 from geminga_broker.authz.grants import SubscriptionRefused
+from geminga_broker.authz.needs import Place
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import LogError
 from geminga_broker.service import BrokerService
@@ -189,20 +191,20 @@ class Session:
         self.producers.require_recheck()
         self.consumers.require_recheck()
 
-    async def recheck(self, tenant: str, namespace: str | None) -> None:
-        """After a grant was revoked, close the client's producers and consumers of a tenant (or of
-        one of its namespaces) for which it lost the right.
+    async def recheck(self, concerned: Callable[[Place], bool]) -> None:
+        """After a grant was revoked, close the client's producers and consumers for which it lost
+        the right, of those in places that `concerned` selects. Raises MetadataError.
         """
         for kind, registry, drop in (
             (BaseCommand.Type.PRODUCER, self.producers, self.drop_producer),
             (BaseCommand.Type.SUBSCRIBE, self.consumers, self.drop_consumer),
         ):
-            for key, place in registry.places(tenant, namespace):
+            for key, place in registry.places(concerned):
                 try:
                     allowed = await self.service.authorizer.allows(
                         self.caller, COMMANDS[kind], place
                     )
-                except SubscriptionRefused:
+                except (SubscriptionRefused, msgspec.DecodeError):  # a broken record grants nothing
                     allowed = False
                 opened = registry.get(key)
                 if not allowed and opened is not None:

@@ -47,6 +47,8 @@ class TopicBase(Generic[S]):
         self.idle_since_s = trio.current_time()
         self.deduplication: Deduplication | None = None
         self.policies = TopicPolicies()
+        self.policies_lock = trio.Lock()
+        """Held while policies are read and applied, so that older ones don't come last."""
         self.publish_limits: tuple[RateLimit, ...] = ()
         self.subscribe_limit: SubscribeLimit | None = None
         self.admission: Admission | None = None

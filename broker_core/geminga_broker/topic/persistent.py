@@ -68,7 +68,6 @@ class PersistentTopic(TopicBase[Subscription]):
         """Age of the oldest unacknowledged message at the last check; -1: unknown."""
         self.evictions = dict.fromkeys(QuotaType, 0)
         """How often a backlog was cut because a quota was exceeded."""
-        self.policies_lock = trio.Lock()
         self.dispatch_limits: tuple[RateLimit, ...] = ()
         self._creating = trio.Lock()
         self._registry.epoch = stored_epoch(log.properties)
