@@ -7,7 +7,6 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 from typing import NamedTuple
 
 import trio
@@ -15,12 +14,12 @@ import trio
 from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.registered import ChoiceOptions, open_registered_bookies
 from geminga_broker.cluster.bookie_affinity import BookieAffinity
-from geminga_broker.cluster.lookup import Addresses
-from geminga_broker.cluster.registration import BROKERS_PATH, registered
+from geminga_broker.cluster.registration import registered
 from geminga_broker.config import ClusterBrokerConfig, ClusterConfig
 from geminga_broker.log.factory import ManagedLedgerFactory
 from geminga_broker.log.unnamed import ledger_owner
-from geminga_broker.process import Running, addresses_of, log_options, serving, web_sockets
+from geminga_broker.ownership.records import OWNERS_PATH
+from geminga_broker.process import Running, log_options, serving, web_sockets
 from geminga_broker.service import BrokerService, open_service
 from geminga_protocol.bookkeeper import paths
 from geminga_runtime.lasting import open_lasting_nursery
@@ -37,6 +36,9 @@ RECORDS = "/admin"
 """Clusters, tenants, namespaces and policies. They are read with each lookup, check and load, and
 change seldom: what was read is remembered until it changes.
 """
+
+LOAD_BALANCE = "/loadbalance"
+"""The leader, and the brokers with their load."""
 
 FRAME_PADDING_BYTES = 10 * 1024
 """Beside a message of the largest size, as Apache's broker sets it for its bookies."""
@@ -59,21 +61,17 @@ async def run_broker(
         timeout_s = config.cluster.session_timeout_ms / 1000
         opened = {url: await _open(stack, key, url, timeout_s) for url, key in urls.keys.items()}
         for url in {urls.own, urls.configuration}:
-            opened[url] = await CachedMetadataStore.open(opened[url], RECORDS)
-            stack.push_async_callback(opened[url].aclose)
-        store = opened[urls.own]
+            opened[url] = await _remembering(stack, opened[url], RECORDS)
+        store = await _remembering(stack, opened[urls.own], OWNERS_PATH)
+        store = await _remembering(stack, store, LOAD_BALANCE)
         if urls.configuration != urls.own:
             store = RoutedMetadataStore(store, opened[urls.configuration])
         await _check_cluster(store, config.network.cluster_name)
-        ports = config.network.broker_service_port, config.tls.broker_service_port
         await _check_bookies(opened[urls.ledgers])
-        # Before anything of the cluster is touched; again when it registers, for a race.
-        await _check_alone(store, addresses_of(config, web, *ports))
         service = await stack.enter_async_context(_open_broker(config, store, opened[urls.ledgers]))
         served = serving(config, service, web, is_whole_cluster=False)
         running = await stack.enter_async_context(served)
-        alone = partial(_check_alone, store, running.addresses)
-        await stack.enter_async_context(registered(store, running.addresses, alone))
+        await stack.enter_async_context(registered(store, running.addresses))
         task_status.started(running)
         await trio.sleep_forever()
 
@@ -132,6 +130,12 @@ async def _open(stack: AsyncExitStack, key: str, url: str, timeout_s: float) -> 
     return store
 
 
+async def _remembering(stack: AsyncExitStack, store: MetadataStore, subtree: str) -> MetadataStore:
+    cached = await CachedMetadataStore.open(store, subtree)
+    stack.push_async_callback(cached.aclose)
+    return cached
+
+
 async def _check_cluster(store: MetadataStore, name: str) -> None:
     if not await store.exists(f"/admin/clusters/{name}"):
         names = await store.children("/admin/clusters")
@@ -149,18 +153,6 @@ async def _check_bookies(store: MetadataStore) -> None:
             f"bookkeeperMetadataServiceUri: the metadata store has no {paths.INSTANCE_ID}, so no "
             "bookies: check its path, or prepare it by `geminga initialize-cluster-metadata`"
         )
-
-
-async def _check_alone(store: MetadataStore, addresses: Addresses) -> None:
-    """Raises ConfigError beside another broker: topics are not shared yet. After a lost session
-    this ends the process: another broker may have begun to serve meanwhile.
-    """
-    for broker_id in await store.children(BROKERS_PATH):
-        if broker_id != addresses.broker_id:
-            raise ConfigError(
-                f"broker {broker_id} serves this cluster; topics can't be shared among brokers "
-                "yet: stop it, or wait for the end of its session if it was killed"
-            )
 
 
 def warn_of_too_few(writable: Sequence[str], ensemble_size: int) -> None:

@@ -82,6 +82,7 @@ class TopicConfig:
     loads_max: int = setting("maxConcurrentTopicLoadRequest", 5000, at_least=1)
     load_timeout_s: int = setting("topicLoadTimeoutSeconds", 60, at_least=1)
     lookups_max: int = setting("maxConcurrentLookupRequest", 50_000, at_least=1)
+    bundle_unload_timeout_ms: int = setting("namespaceBundleUnloadingTimeoutMs", 60_000, at_least=1)
     delete_inactive: bool = setting("brokerDeleteInactiveTopicsEnabled", True)
     delete_inactive_period_s: int = setting(
         "brokerDeleteInactiveTopicsFrequencySeconds", 60, at_least=1

@@ -10,6 +10,7 @@ from geminga_broker.cluster.records import ResourceExists
 from geminga_broker.errors import BrokerError
 from geminga_broker.service import BrokerService
 from geminga_broker.topic.api import ProducerRequest, PublishItem
+from geminga_broker.topic.moving import Moving
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.frames import FrameReader
 from geminga_protocol.payload import build
@@ -62,6 +63,12 @@ class _Probe:
     def drop_consumer(self, consumer_id: int) -> None:
         self.answered.set()
 
+    def move_producer(self, producer_id: int, moving: Moving) -> None:
+        self.answered.set()
+
+    def move_consumer(self, consumer_id: int, moving: Moving) -> None:
+        self.answered.set()
+
 
 class SharedCheck:
     """The check for unauthenticated clients: stores at most one message in `CHECK_KEPT_S`."""
@@ -90,7 +97,7 @@ async def check_health(service: BrokerService) -> None:
     """Publish to the heartbeat namespace `pulsar/{broker id}` and wait for the receipt. Raises
     BrokerError if it is refused, trio.TooSlowError if it takes longer than `HEALTH_S`.
     """
-    namespace = f"pulsar/{service.lookup.addresses.broker_id}"
+    namespace = f"pulsar/{service.addresses.broker_id}"
     with trio.fail_after(HEALTH_S):
         if not await service.namespaces.exists(namespace):
             cluster = service.config.network.cluster_name

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import trio
 
 from geminga_bookie.client.api import DigestType
-from geminga_broker.cluster.lookup import Addresses
+from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.config import MIB, BrokerConfig
 from geminga_broker.log.options import (
     CursorOptions,

@@ -13,18 +13,30 @@ from geminga_broker.admin.peers import Peers
 from geminga_broker.authz.authorizer import Authorizer
 from geminga_broker.authz.needs import Place
 from geminga_broker.authz.settings import check_settings
+from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.cluster.bookie_racks import BookieRacks
 from geminga_broker.cluster.catalog import TopicCatalog
 from geminga_broker.cluster.changes import PolicyChanges
 from geminga_broker.cluster.inactivity import delete_inactive
-from geminga_broker.cluster.loader import Logs, TopicLoader, broker_options
-from geminga_broker.cluster.lookup import Addresses, Lookup
+from geminga_broker.cluster.loader import Logs, TopicLoader
+from geminga_broker.cluster.lookup import Lookup
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.topics import Topics
 from geminga_broker.config import BrokerConfig
 from geminga_broker.log.deletion import LogEraser
 from geminga_broker.log.options import LogOptions
+from geminga_broker.ownership.alone import EvenPlacement
+from geminga_broker.ownership.brokers import ActiveBrokers
+from geminga_broker.ownership.bundle import BundleId
+from geminga_broker.ownership.election import Election
+from geminga_broker.ownership.finder import OwnerFinder
+from geminga_broker.ownership.gate import BundleGate
+from geminga_broker.ownership.hold_over import HoldOver
+from geminga_broker.ownership.owned import BundleOwnership
+from geminga_broker.ownership.splitting import BundleSplitter
+from geminga_broker.ownership.unloading import BundleUnloader
 from geminga_broker.policies.apply import broker_unacked_limit
+from geminga_broker.policies.broker_options import broker_options
 from geminga_broker.policies.maintenance import TopicMaintenance
 from geminga_broker.policies.resolve import MetadataTopicPolicies, PolicyResolver
 from geminga_broker.schema.registry import SchemaRegistry
@@ -33,6 +45,7 @@ from geminga_broker.schema.topic_schemas import TopicSchemas
 from geminga_broker.session.connections import Connections
 from geminga_broker.topic.api import TopicEnvironment
 from geminga_runtime.auth.service import load_authenticator
+from geminga_runtime.background import run_guarded
 from geminga_runtime.metadata.api import MetadataStore
 
 _COUNTER = "/counters/producer-name"
@@ -87,7 +100,14 @@ class BrokerService:
         self.peers = Peers(store, config.peers, refresh_check_s=refresh_s)
         self.authorizer = Authorizer(config.authorization, self.namespaces)
         self.catalog = TopicCatalog(store, self.namespaces, config.topics)
-        self.lookup = Lookup(self.namespaces, config.topics.lookups_max)
+        self._nursery = nursery
+        self.ownership = BundleOwnership(store, self._bundles_lost)
+        self.election = Election(store)
+        self.brokers = ActiveBrokers(store)
+        self.finder = OwnerFinder(
+            self.ownership, self.election, self.brokers, EvenPlacement(self.ownership, self.brokers)
+        )
+        self.lookup = Lookup(self.namespaces, self.finder, config.topics.lookups_max)
         self.policies = PolicyResolver(
             MetadataTopicPolicies(store), self.namespaces, config, broker_options(config)
         )
@@ -98,8 +118,19 @@ class BrokerService:
         environment = TopicEnvironment(nursery, unacked_limit=broker_unacked_limit(config.clients))
         self.connections = Connections(config.network.publish_buffer_mb_max << 20)
         loader = TopicLoader(
-            config, self.catalog, self.namespaces, logs, environment, self.policies
+            config,
+            self.catalog,
+            self.namespaces,
+            logs,
+            environment,
+            self.policies,
+            BundleGate(self.namespaces, self.finder, self.ownership),
         )
+        self.unloader = BundleUnloader(
+            self.ownership, loader, timeout_s=config.topics.bundle_unload_timeout_ms / 1000
+        )
+        self.splitter = BundleSplitter(self.namespaces, self.ownership, self.unloader)
+        self._hold_over = HoldOver(store, self.ownership, self.brokers, self.unloader)
         self.changes = PolicyChanges(store, loader.applier.apply, self._recheck)
         self.topics = Topics(
             loader,
@@ -111,6 +142,14 @@ class BrokerService:
         )
         logs.eraser.forget = self.topics.forget_log
         self.producer_names = ProducerNames(config.network.cluster_name)
+
+    @property
+    def addresses(self) -> Addresses:
+        """This broker's; empty until it serves."""
+        return self.ownership.addresses
+
+    def _bundles_lost(self, bundles: list[BundleId]) -> None:
+        self._nursery.start_soon(run_guarded, self._hold_over.lost, bundles)
 
     async def permissions_changed(self, tenant: str, namespace: str | None = None) -> None:
         """This broker has revoked grants: close producers and consumers that lost their right."""
@@ -124,10 +163,12 @@ class BrokerService:
         """Publish these addresses to clients. A standalone is the whole cluster, and creates its
         records; brokers of a cluster leave them as the set-up made them.
         """
-        self.lookup.addresses = addresses
+        self.ownership.addresses = addresses
         if is_whole_cluster:
             await self._bootstrap(addresses)
         await self.producer_names.start(self.store)
+        await self._nursery.start(self.election.run, addresses)
+        self.lookup.is_open = True
 
     async def _bootstrap(self, addresses: Addresses) -> None:
         urls = {
@@ -148,7 +189,10 @@ class BrokerService:
         return self.config.network.shutdown_timeout_ms / 1000
 
     async def shutdown(self) -> None:
-        """Unload all topics, notify the clients, and end their sessions. Idempotent."""
+        """Give up all bundles, unload all topics, notify the clients, and end their sessions.
+        Idempotent.
+        """
+        await self.unloader.unload_all()
         await self.topics.shut_down()
         self.connections.stop()
 
@@ -158,6 +202,8 @@ class BrokerService:
             nursery.start_soon(delete_inactive, self.topics, self.config.topics)
             nursery.start_soon(self.changes.run)
             nursery.start_soon(self.schemas.run)
+            nursery.start_soon(self.ownership.run)
+            nursery.start_soon(self._hold_over.run)
             nursery.start_soon(TopicMaintenance(self.topics.loaded, self.config.policies).run)
 
 

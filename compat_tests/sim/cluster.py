@@ -11,7 +11,7 @@ from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.client.metadata_store import LedgerMetadataStore
 from geminga_bookie.inprocess import open_bookie
-from geminga_broker.cluster.lookup import Addresses
+from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.config import BrokerConfig
 from geminga_broker.log.factory import ManagedLedgerFactory
 from geminga_broker.process import log_options

@@ -12,7 +12,7 @@ from trio.testing import memory_stream_pair
 from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.memory import MemoryBookie
-from geminga_broker.cluster.lookup import Addresses
+from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.config import BrokerConfig
 from geminga_broker.log.factory import ManagedLedgerFactory
 from geminga_broker.process import log_options

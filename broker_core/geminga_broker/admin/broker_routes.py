@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
+
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from geminga_broker.admin.rest import RestError, ok, parameter, route, topic_of
-from geminga_broker.cluster.lookup import Addresses, NoSuchListener
+from geminga_broker.admin.rest import RestError, flag, ok, parameter, route, topic_of
+from geminga_broker.cluster.addresses import Addresses
+from geminga_broker.cluster.lookup import NoSuchListener
 from geminga_broker.health import check_health
+from geminga_broker.ownership.finder import Located
 from geminga_broker.service import BrokerService
 
 PULSAR_VERSION = "4.0.7"
@@ -31,8 +35,8 @@ def routes(service: BrokerService) -> list[Route]:
     async def leader(_request: Request) -> Response:
         return ok(
             {
-                "serviceUrl": service.lookup.addresses.web_url,
-                "brokerId": service.lookup.addresses.broker_id,
+                "serviceUrl": service.addresses.web_url,
+                "brokerId": service.addresses.broker_id,
             }
         )
 
@@ -40,7 +44,7 @@ def routes(service: BrokerService) -> list[Route]:
         cluster = parameter(request, "cluster")
         if cluster != service.config.network.cluster_name:
             raise RestError(404, f"Cluster {cluster} is not this broker's")
-        return ok([service.lookup.addresses.broker_id])
+        return ok([service.addresses.broker_id])
 
     async def runtime_configuration(_request: Request) -> Response:
         return ok(service.config.values())
@@ -59,7 +63,7 @@ def routes(service: BrokerService) -> list[Route]:
 
 
 async def _all_brokers(service: BrokerService) -> Response:
-    return ok([service.lookup.addresses.broker_id])
+    return ok([service.addresses.broker_id])
 
 
 def _lookup_data(addresses: Addresses) -> dict[str, str]:
@@ -74,6 +78,15 @@ def _lookup_data(addresses: Addresses) -> dict[str, str]:
     return {name: url for name, url in found.items() if url} | {"brokerUrlSsl": ""}
 
 
+def _to_other_broker(request: Request, found: Located) -> Response:
+    """307 to the same path there."""
+    base = found.addresses.web_url
+    if request.url.scheme == "https" or not base:
+        base = found.addresses.web_url_tls or base
+    query = dict(request.query_params) | {"authoritative": str(found.authoritative).lower()}
+    return RedirectResponse(f"{base}{request.url.path}?{urlencode(query)}", status_code=307)
+
+
 def _lookup_routes(service: BrokerService) -> list[Route]:
     async def lookup(request: Request) -> Response:
         topic = topic_of(request, parameter(request, "domain"))
@@ -82,11 +95,15 @@ def _lookup_routes(service: BrokerService) -> list[Route]:
         listener = request.query_params.get("listenerName", "")
         try:
             found = await service.lookup.locate(
-                topic, listener or request.headers.get("x-pulsar-listenername", "")
+                topic,
+                listener or request.headers.get("x-pulsar-listenername", ""),
+                authoritative=flag(request, "authoritative"),
             )
         except NoSuchListener as error:
             raise RestError(500, str(error)) from None  # Apache's status for it
-        return ok(_lookup_data(found))
+        if found.redirect:
+            return _to_other_broker(request, found)
+        return ok(_lookup_data(found.addresses))
 
     async def bundle(request: Request) -> Response:
         topic = topic_of(request, parameter(request, "domain"))

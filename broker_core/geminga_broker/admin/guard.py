@@ -162,7 +162,7 @@ async def identify(
 async def _check(service: BrokerService, need: Need, place: Place, caller: Caller) -> None:
     """Raises RestError with Apache's text."""
     if need.scope is Scope.BROKER:
-        place = place._replace(name=service.lookup.addresses.broker_id)
+        place = place._replace(name=service.addresses.broker_id)
     try:
         allowed = await service.authorizer.allows(caller, need, place)
     except SubscriptionRefused as error:

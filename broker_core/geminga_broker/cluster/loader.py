@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import IntEnum
 from functools import partial
 from typing import Protocol
 
 import trio
 
+from geminga_broker.cluster.bundle_index import BundleIndex
 from geminga_broker.cluster.catalog import TopicCatalog
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.policy_applier import PolicyApplier
@@ -19,15 +20,15 @@ from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import LogFenced, LogNotFound, ManagedLedger
 from geminga_broker.log.options import Retention
 from geminga_broker.log.topic_log import TopicLog
+from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.policies.apply import apply_common_policies, apply_policies, broker_limits
-from geminga_broker.policies.model import TopicOptions
 from geminga_broker.policies.resolve import PolicyResolver
-from geminga_broker.subscription.entry_filters import load_filters
 from geminga_broker.topic.api import TopicEnvironment
+from geminga_broker.topic.moving import Moving
 from geminga_broker.topic.nonpersistent import NonPersistentTopic
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_broker.topic.topic import Topic
-from geminga_protocol.pb.pulsar_api_pb2 import CommandSubscribe, ServerError
+from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.background import run_guarded
 from geminga_runtime.waiters import Promise
@@ -61,13 +62,26 @@ class Creation(IntEnum):
     """By an explicit request."""
 
 
+class Gate(Protocol):
+    """Says which topics may be here: those of bundles that this broker owns."""
+
+    async def admit(self, topic: TopicName) -> BundleId:
+        """The topic's bundle, which this broker owns. Raises BrokerError ServiceNotReady, and
+        MetadataError while it is being unloaded; MetadataError of the store.
+        """
+
+    def holds(self, bundle: BundleId) -> bool:
+        """Whether the bundle is owned now."""
+
+
 class _Load(Promise[Topic]):
     """A running load."""
 
-    __slots__ = ("create",)
+    __slots__ = ("create", "name")
 
-    def __init__(self, create: Creation) -> None:
+    def __init__(self, name: TopicName, create: Creation) -> None:
         super().__init__()
+        self.name = name
         self.create = create
 
 
@@ -82,6 +96,7 @@ class TopicLoader:
         logs: Logs,
         environment: TopicEnvironment,
         policies: PolicyResolver,
+        gate: Gate,
     ) -> None:
         self.topics: dict[str, Topic] = {}
         self.closed = False
@@ -90,6 +105,8 @@ class TopicLoader:
         self._namespaces = namespaces
         self._logs = logs
         self._environment = environment
+        self._gate = gate
+        self._bundles = BundleIndex()
         self.policies = policies
         log = config.log
         self._retention = Retention(log.retention_minutes * 60, log.retention_mb * MIB)
@@ -137,7 +154,7 @@ class TopicLoader:
     def _start(self, name: TopicName, create: Creation) -> _Load:
         if len(self._loads) >= self._config.topics.loads_max + LOADS_WAITING_MAX:
             raise BrokerError(ServerError.TooManyRequests, "too many topics are being loaded")
-        load = self._loads[str(name)] = _Load(create)
+        load = self._loads[str(name)] = _Load(name, create)
         self._environment.nursery.start_soon(self._run, name, load)
         return load
 
@@ -146,7 +163,7 @@ class TopicLoader:
         try:
             with trio.fail_after(self._config.topics.load_timeout_s):
                 async with self._turns:
-                    topic = await self._load(name, load.create)
+                    topic = await self._load_here(name, load.create)
         except trio.TooSlowError:
             _log.warning("topic=%s took too long to load", key)
             self._fail(
@@ -161,10 +178,22 @@ class TopicLoader:
         else:
             del self._loads[key]
             self.topics[key] = topic
+            self._bundles.add(name)
             load.resolve(topic)
 
     def _fail(self, key: str, error: Exception) -> None:
         self._loads.pop(key).reject(error)
+
+    async def _load_here(self, name: TopicName, create: Creation) -> Topic:
+        """Load it while the bundle is owned: what is lost meanwhile is closed again."""
+        bundle = await self._gate.admit(name)
+        topic = await self._load(name, create)
+        if not self._gate.holds(bundle):
+            with trio.CancelScope(shield=True):
+                await topic.close()
+            text = f"Namespace bundle {bundle} was unloaded while {name} was loaded"
+            raise BrokerError(ServerError.ServiceNotReady, text)
+        return topic
 
     async def _load(self, name: TopicName, create: Creation) -> Topic:
         changes = self.applier.changes
@@ -266,24 +295,48 @@ class TopicLoader:
         try:
             with trio.fail_after(LEAVE_S, shield=True):
                 await end(topic)
-            del self.topics[key]
+            self._forget(key)
         except BaseException:
             if topic.fenced:
-                del self.topics[key]
+                self._forget(key)
             raise
         finally:
             del self._leaving[key]
             promise.resolve(None)
         return True
 
-    async def unload_all(self, keys: Iterable[str] | None = None) -> None:
+    def _forget(self, key: str) -> None:
+        del self.topics[key]
+        self._bundles.discard(TopicName.parse(key))
+
+    async def close_bundle(self, bundle: BundleId, moving: Moving | None = None) -> None:
+        """Close the bundle's topics, which the gate must refuse by now, also those whose loads are
+        running. With `moving` their clients are told where they go.
+        """
+        for load in [each for each in self._loads.values() if bundle.covers(str(each.name))]:
+            with suppress(Exception):
+                await load.wait()  # it fails, as the bundle is no longer held
+        await self.unload_all(self.loaded_of(bundle), moving)
+
+    def fence_bundle(self, bundle: BundleId) -> None:
+        """Refuse the clients of the bundle's topics at once, before they are closed."""
+        for key in self.loaded_of(bundle):
+            self.topics[key].fence()
+
+    def loaded_of(self, bundle: BundleId) -> list[str]:
+        """The loaded topics of a bundle."""
+        return self._bundles.of(bundle)
+
+    async def unload_all(
+        self, keys: Iterable[str] | None = None, moving: Moving | None = None
+    ) -> None:
         """Close topics, several in parallel; logs failures."""
         waiting = iter(list(self.topics) if keys is None else list(keys))
 
         async def worker() -> None:
             for key in waiting:
                 try:
-                    await self.leave(key, close_topic)
+                    await self.leave(key, partial(close_topic, moving=moving))
                 except Exception:
                     _log.exception("topic=%s can't be closed", key)
 
@@ -296,34 +349,7 @@ async def _log_fenced(topic: Topic, why: str) -> None:
     topic.publish_failed(LogFenced(why))
 
 
-async def close_topic(topic: Topic) -> None:
-    """Unload the topic; its clients are closed and reconnect."""
+async def close_topic(topic: Topic, *, moving: Moving | None = None) -> None:
+    """Unload the topic; its clients are closed and reconnect, with `moving` where they are told."""
+    topic.moving = moving
     await topic.close()
-
-
-def broker_options(config: BrokerConfig) -> TopicOptions:
-    """The limits of topics without policies of their own. Raises ConfigError."""
-    clients = config.clients
-    types = [part.strip() for part in clients.subscription_types.split(",")]
-    return TopicOptions(
-        producers_max=clients.producers_per_topic_max,
-        consumers_max=clients.consumers_per_topic_max,
-        consumers_per_subscription_max=clients.consumers_per_subscription_max,
-        subscriptions_max=clients.subscriptions_per_topic_max,
-        unacked_per_consumer_max=clients.unacked_per_consumer_max,
-        unacked_per_subscription_max=clients.unacked_per_subscription_max,
-        encryption_required=clients.encryption_required,
-        delayed_delivery=clients.delayed_delivery,
-        batch_index_ack=clients.batch_index_ack,
-        expose_broker_entry_metadata=config.log.expose_entry_metadata,
-        subscription_types=frozenset(
-            CommandSubscribe.SubType.Value(name) for name in types if name
-        ),
-        dispatch_entries_max=clients.dispatch_entries_max,
-        dispatch_bytes_max=clients.dispatch_bytes_max,
-        consistent_hashing=clients.consistent_hashing,
-        hash_points=clients.hash_points,
-        look_ahead_per_consumer_entries=clients.look_ahead_per_consumer_entries,
-        look_ahead_entries_max=clients.look_ahead_entries_max,
-        entry_filters=load_filters(config.policies.entry_filters),
-    )

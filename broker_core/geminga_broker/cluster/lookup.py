@@ -1,34 +1,14 @@
-"""Lookup of a topic's owner (spec CL-03, CL-05).
-
-There is one broker, which owns every bundle. In a cluster `Lookup.locate` will use ownership,
-redirects and the leader's decision.
-"""
+"""Lookup of a topic's owner (spec CL-03, CL-05)."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-from urllib.parse import urlsplit
-
 from geminga_broker.cluster.namespaces import Namespaces
+from geminga_broker.cluster.records import ResourceMissing
 from geminga_broker.errors import BrokerError
+from geminga_broker.ownership.finder import Located, OwnerFinder
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.logs import shown
-
-
-class Addresses(NamedTuple):
-    """Addresses of this broker for clients; empty where it has no listener."""
-
-    broker_url: str
-    web_url: str
-    broker_url_tls: str = ""
-    web_url_tls: str = ""
-
-    @property
-    def broker_id(self) -> str:
-        """Apache's broker id: `host:port` of the web service, or of another port without it."""
-        urls = (self.web_url, self.web_url_tls, self.broker_url)
-        return urlsplit(next((url for url in urls if url), self.broker_url_tls)).netloc
 
 
 class NoSuchListener(BrokerError):
@@ -41,27 +21,45 @@ class NoSuchListener(BrokerError):
 class Lookup:
     """Finds the owner of topics; the number of running lookups is bounded."""
 
-    def __init__(self, namespaces: Namespaces, lookups_max: int) -> None:
+    def __init__(self, namespaces: Namespaces, finder: OwnerFinder, lookups_max: int) -> None:
         self._namespaces = namespaces
+        self._finder = finder
         self._lookups_max = lookups_max
         self._running = 0
-        self.addresses = Addresses("", "")
+        self.is_open = False
+        """Whether the broker serves; set once its addresses are known."""
 
-    async def locate(self, topic: TopicName, listener: str = "") -> Addresses:
-        """Addresses of the topic's owner. Raises BrokerError TooManyRequests, TopicNotFound (no
-        such namespace), NoSuchListener (for any name, as there are no named listeners).
+    async def locate(
+        self, topic: TopicName, listener: str = "", *, authoritative: bool = False
+    ) -> Located:
+        """Where the topic's clients go. See `OwnerFinder.find` for `authoritative`.
+
+        Raises BrokerError: TooManyRequests, TopicNotFound (no such namespace), MetadataError (the
+        bundle is being unloaded), ServiceNotReady (no broker can own it), NoSuchListener (for any
+        name, as there are no named listeners); and the store's errors.
         """
-        if not (self.addresses.broker_url or self.addresses.broker_url_tls):
+        if not self.is_open:
             raise BrokerError(ServerError.ServiceNotReady, "the broker is starting")
         if self._running >= self._lookups_max:
             raise BrokerError(ServerError.TooManyRequests, "too many lookups are running")
         self._running += 1
         try:
-            if not await self._namespaces.exists(topic.namespace):
-                text = f"Namespace not found {topic.namespace}"
-                raise BrokerError(ServerError.TopicNotFound, text)
+            return await self._locate(topic, listener, authoritative)
         finally:
             self._running -= 1
+
+    async def _locate(self, topic: TopicName, listener: str, authoritative: bool) -> Located:
+        try:
+            if not await self._namespaces.exists(topic.namespace):
+                raise ResourceMissing(topic.namespace)
+            bundle = await self._namespaces.bundle_of(topic)
+        except ResourceMissing:
+            text = f"Namespace not found {topic.namespace}"
+            raise BrokerError(ServerError.TopicNotFound, text) from None
         if listener:
             raise NoSuchListener(f"the broker has no listener named {shown(listener)}")
-        return self.addresses
+        found = await self._finder.find(bundle, authoritative=authoritative)
+        if found is None:
+            text = f"No broker was available to own {topic}"
+            raise BrokerError(ServerError.ServiceNotReady, text)
+        return found

@@ -20,10 +20,10 @@ from geminga_broker.cluster.records import (
     ResourceMissing,
     check_name,
 )
+from geminga_broker.ownership.bundle import HASH_MAX, BundleId, range_text
 from geminga_protocol.keys import bundle_hash
+from geminga_protocol.topic_name import TopicName
 from geminga_runtime.metadata.api import MetadataStore
-
-HASH_MAX = 0xFFFFFFFF
 
 
 class Bundles:
@@ -58,13 +58,13 @@ class Bundles:
 
     def names(self) -> list[str]:
         """Every range as `0xlow_0xhigh`."""
-        pairs = pairwise(self.boundaries)
-        return [f"0x{low:08x}_0x{high:08x}" for low, high in pairs]
+        return [range_text(low, high) for low, high in pairwise(self.boundaries)]
 
     def of_topic(self, topic: str) -> str:
         """The range of a topic's full name; the last one includes its upper end."""
         index = bisect_right(self.boundaries, bundle_hash(topic)) - 1
-        return self.names()[min(index, len(self.boundaries) - 2)]
+        index = min(index, len(self.boundaries) - 2)
+        return range_text(self.boundaries[index], self.boundaries[index + 1])
 
 
 def new_policies(bundles: Bundles, clusters: Sequence[str]) -> JsonObject:
@@ -181,6 +181,11 @@ class Namespaces:
         if record is None or "bundles" not in record:
             record = await self.policies(namespace)
         return Bundles.from_json(record)
+
+    async def bundle_of(self, topic: TopicName) -> BundleId:
+        """The bundle of a topic. Raises ResourceMissing without its namespace."""
+        bundles = await self.bundles(topic.namespace)
+        return BundleId(topic.namespace, bundles.of_topic(str(topic)))
 
     async def change_local_policies(
         self, namespace: str, change: Callable[[JsonObject], JsonObject]

@@ -5,14 +5,15 @@ Apache's LocalBrokerData as its ModularLoadManagerImpl stores it).
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 
 import msgspec
 import trio
 
-from geminga_broker.cluster.lookup import Addresses
+from geminga_broker.cluster.addresses import Addresses
+from geminga_broker.ownership.brokers import BROKERS_PATH
 from geminga_runtime.clock import wall_clock_ms
 from geminga_runtime.metadata.api import (
     MUST_NOT_EXIST,
@@ -22,7 +23,6 @@ from geminga_runtime.metadata.api import (
     SessionExpired,
 )
 
-BROKERS_PATH = "/loadbalance/brokers"
 REMOVE_S = 2.0
 RETRY_S = 1.0
 
@@ -45,16 +45,10 @@ class _Record(msgspec.Struct, rename="camel"):
     load_report_type: str = "LocalBrokerData"
 
 
-async def _anybody() -> None:
-    """Every broker may register."""
-
-
 @asynccontextmanager
-async def registered(
-    store: MetadataStore, addresses: Addresses, may: Callable[[], Awaitable[None]] = _anybody
-) -> AsyncIterator[None]:
+async def registered(store: MetadataStore, addresses: Addresses) -> AsyncIterator[None]:
     """Keep the record while the context is open, in each session of the store. Raises
-    MetadataError if it can't be made at first, and what `may` raises, then or in a later session.
+    MetadataError if it can't be made at first.
     """
     record = _Record(
         addresses.web_url or None,
@@ -67,11 +61,10 @@ async def registered(
     path = f"{BROKERS_PATH}/{addresses.broker_id}"
     value = msgspec.json.encode(record)
     epoch = store.session.epoch
-    await may()
     try:
-        await _register(store, path, value, epoch, may)
+        await _register(store, path, value, epoch)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_register_again, store, path, value, epoch, may)
+            nursery.start_soon(_register_again, store, path, value, epoch)
             yield
             nursery.cancel_scope.cancel()
     finally:
@@ -79,30 +72,23 @@ async def registered(
             await store.delete(path)  # otherwise it is deleted with the session
 
 
-async def _register(
-    store: MetadataStore, path: str, value: bytes, epoch: int, may: Callable[[], Awaitable[None]]
-) -> None:
+async def _register(store: MetadataStore, path: str, value: bytes, epoch: int) -> None:
     """Make the node anew: one that is there belongs to an earlier session, and would be deleted
-    with it. `may` is asked once more: of two brokers that asked before the other one's node was
-    there, at least one sees it now.
+    with it.
     """
     with suppress(NoNode):
         await store.delete(path)
     await store.put(path, value, MUST_NOT_EXIST, epoch=epoch)
-    await may()
 
 
-async def _register_again(
-    store: MetadataStore, path: str, value: bytes, epoch: int, may: Callable[[], Awaitable[None]]
-) -> None:
+async def _register_again(store: MetadataStore, path: str, value: bytes, epoch: int) -> None:
     """In each later session, until the store is closed."""
     with suppress(SessionExpired):
         while True:
             epoch = (await store.wait_change(epoch)).epoch
             while store.session.epoch == epoch:
                 try:
-                    await may()
-                    await _register(store, path, value, epoch, may)
+                    await _register(store, path, value, epoch)
                 except MetadataError:
                     await trio.sleep(RETRY_S)
                 else:

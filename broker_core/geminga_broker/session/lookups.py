@@ -49,13 +49,17 @@ async def partitioned_metadata(session: Session, command: CommandPartitionedTopi
 
 async def lookup_topic(session: Session, command: CommandLookupTopic) -> None:
     """The broker that serves the topic."""
-    topic, listener = TopicName.parse(command.topic), command.advertised_listener_name
-    place = await session.service.lookup.locate(topic, listener)
+    found = await session.service.lookup.locate(
+        TopicName.parse(command.topic),
+        command.advertised_listener_name,
+        authoritative=command.authoritative,
+    )
     answer = lookup.lookup_response(
         command.request_id,
-        broker_url=place.broker_url or None,
-        broker_url_tls=place.broker_url_tls or None,
-        authoritative=True,
+        broker_url=found.addresses.broker_url or None,
+        broker_url_tls=found.addresses.broker_url_tls or None,
+        redirect=found.redirect,
+        authoritative=found.authoritative,
     )
     session.write(answer)
 

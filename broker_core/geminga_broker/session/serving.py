@@ -120,7 +120,7 @@ async def _read(session: Session) -> None:
 
 
 def _speaks_http(session: Session) -> str:
-    addresses = session.service.lookup.addresses
+    addresses = session.service.addresses
     places = " and ".join(url for url in (addresses.web_url, addresses.web_url_tls) if url)
     told = f" (the web service is at {places})" if places else ""
     return f"the peer speaks HTTP on the port for Pulsar's binary protocol{told}"

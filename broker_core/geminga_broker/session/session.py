@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import trio
@@ -20,6 +20,7 @@ from geminga_broker.authz.authorizer import Caller
 from geminga_broker.authz.commands import COMMANDS
 from geminga_broker.authz.grants import SubscriptionRefused
 from geminga_broker.authz.needs import Place
+from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import LogError
 from geminga_broker.service import BrokerService
@@ -27,6 +28,7 @@ from geminga_broker.session.backpressure import Backpressure
 from geminga_broker.session.liveness import Liveness
 from geminga_broker.session.registry import Registry
 from geminga_broker.subscription.consumer import Consumer
+from geminga_broker.topic.moving import Moving
 from geminga_broker.topic.producer import Producer
 from geminga_protocol.commands import consuming, producing
 from geminga_protocol.errors import ProtocolError
@@ -48,6 +50,21 @@ REFUSALS_PERIOD_S = 60.0
 
 NO_REQUEST = (1 << 64) - 1
 """Request id -1, of commands from the broker."""
+
+
+class _Close(Protocol):
+    """CLOSE_PRODUCER or CLOSE_CONSUMER."""
+
+    def __call__(
+        self,
+        key: int,
+        request_id: int,
+        /,
+        *,
+        assigned_broker_url: str | None = None,
+        assigned_broker_url_tls: str | None = None,
+    ) -> bytes: ...
+
 
 Refuse = Callable[[ServerError, str], bytes]
 """Makes the response to a refused command."""
@@ -169,6 +186,26 @@ class Session:
         """The broker closes a consumer: notify the client and forget it."""
         if self.consumers.forget(consumer_id) is not None:
             self.write(consuming.close_consumer(consumer_id, NO_REQUEST))
+
+    def move_producer(self, producer_id: int, moving: Moving) -> None:
+        """The producer's topic goes to another broker: forget it, notify the client then."""
+        if self.producers.forget(producer_id) is not None:
+            moving.tell(partial(self._moved, producing.close_producer, producer_id))
+
+    def move_consumer(self, consumer_id: int, moving: Moving) -> None:
+        """The consumer's topic goes to another broker: forget it, notify the client then."""
+        if self.consumers.forget(consumer_id) is not None:
+            moving.tell(partial(self._moved, consuming.close_consumer, consumer_id))
+
+    def _moved(self, close: _Close, key: int, where: Addresses) -> None:
+        self.write(
+            close(
+                key,
+                NO_REQUEST,
+                assigned_broker_url=where.broker_url or None,
+                assigned_broker_url_tls=where.broker_url_tls or None,
+            )
+        )
 
     # ---- commands in tasks ----
 

@@ -21,6 +21,7 @@ from geminga_broker.topic.api import (
     LastMessage,
     SubType,
 )
+from geminga_broker.topic.moving import Moving
 from geminga_broker.topic.stats import ConsumerStats, iso_time
 from geminga_protocol.encode import MessageHeader, frame
 from geminga_protocol.errors import RemoteProtocolError
@@ -78,6 +79,10 @@ class ConsumerOwner(Protocol):
     name: str
     topic_name: str
     partition: int
+
+    @property
+    def moving(self) -> Moving | None:
+        """Set while the topic goes to another broker."""
 
     @property
     def consumers(self) -> Sequence[Consumer]:
@@ -307,7 +312,11 @@ class Consumer(Member):
         """Close from the broker's side. Idempotent."""
         if not self._closed:
             self.close()
-            self.connection.drop_consumer(self.consumer_id)
+            moving = self.subscription.moving
+            if moving is None:
+                self.connection.drop_consumer(self.consumer_id)
+            else:
+                self.connection.move_consumer(self.consumer_id, moving)
 
     def stats(self) -> ConsumerStats:
         """CONSUMER_STATS and /stats."""

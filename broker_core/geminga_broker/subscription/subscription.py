@@ -28,6 +28,7 @@ from geminga_broker.subscription.strategies.shared import Shared
 from geminga_broker.subscription.strategies.single_active import SingleActive
 from geminga_broker.subscription.tracked import TrackedMachine
 from geminga_broker.topic.api import KeySharedPolicy, LastMessage, SubType, TopicEnvironment
+from geminga_broker.topic.moving import Moving
 from geminga_broker.topic.stats import SubscriptionStats
 from geminga_protocol.ids import EARLIEST, LATEST, Position
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
@@ -53,6 +54,8 @@ class SubscriptionHost(Protocol):
     rates: Rates
     """Counters of published messages."""
     policies: TopicPolicies
+    moving: Moving | None
+    """Set while it goes to another broker."""
 
     @property
     def terminated(self) -> bool:
@@ -199,6 +202,11 @@ class Subscription:
             self.remembers.use.end()
         if not self._seeking:
             self._host.subscription_emptied(self)
+
+    @property
+    def moving(self) -> Moving | None:
+        """See `ConsumerOwner.moving`."""
+        return self._host.moving
 
     def disconnect_all(self) -> None:
         """Close all consumers from the broker's side."""

@@ -11,6 +11,7 @@ import trio
 from geminga_broker.errors import BrokerError
 from geminga_broker.subscription.broker_limit import BrokerUnackedLimit
 from geminga_broker.subscription.catch_up import CatchUp
+from geminga_broker.topic.moving import Moving
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.ids import Position
 from geminga_protocol.pb.pulsar_api_pb2 import (
@@ -67,6 +68,12 @@ class ClientConnection(Protocol):
 
     def drop_consumer(self, consumer_id: int) -> None:
         """The broker closed this consumer: send CLOSE_CONSUMER and forget it."""
+
+    def move_producer(self, producer_id: int, moving: Moving) -> None:
+        """As `drop_producer`, but CLOSE_PRODUCER waits until the topic's new broker is known."""
+
+    def move_consumer(self, consumer_id: int, moving: Moving) -> None:
+        """As `drop_consumer`, but CLOSE_CONSUMER waits until the topic's new broker is known."""
 
 
 SubType = CommandSubscribe.SubType

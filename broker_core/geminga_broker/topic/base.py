@@ -17,6 +17,7 @@ from geminga_broker.subscription.consumer import ConsumerOwner, SubscribeRequest
 from geminga_broker.topic.admission import Admission
 from geminga_broker.topic.api import ProducerRequest, SubType, TopicEnvironment
 from geminga_broker.topic.deduplication import Deduplication
+from geminga_broker.topic.moving import Moving
 from geminga_broker.topic.producer import Producer
 from geminga_broker.topic.registry import ProducerRegistry
 from geminga_broker.topic.states import TOPIC_TRANSITIONS, TopicEvent, TopicState
@@ -52,6 +53,8 @@ class TopicBase(Generic[S]):
         self.publish_limits: tuple[RateLimit, ...] = ()
         self.subscribe_limit: SubscribeLimit | None = None
         self.admission: Admission | None = None
+        self.moving: Moving | None = None
+        """Set while it goes to another broker: its clients are told later, and where to."""
         self.publishes_limited = 0
         self._registry = ProducerRegistry(self.name, options.producers_max)
         self.producers = self._registry.by_name

@@ -27,6 +27,7 @@ from geminga_broker.topic.api import (
 )
 from geminga_broker.topic.base import TopicBase
 from geminga_broker.topic.fencing import evict_dead_producer
+from geminga_broker.topic.moving import Moving
 from geminga_broker.topic.producer import Producer
 from geminga_broker.topic.states import TopicEvent
 from geminga_broker.topic.stats import InternalStats, SubscriptionStats, TopicStats
@@ -116,6 +117,11 @@ class NonPersistentSubscription:
         if isinstance(self._strategy, SingleActive):
             _tell(self._strategy.elect())
         self._topic.subscription_emptied(self)
+
+    @property
+    def moving(self) -> Moving | None:
+        """See `ConsumerOwner.moving`."""
+        return self._topic.moving
 
     def disconnect_all(self) -> None:
         """Close all consumers from the broker's side."""
@@ -300,10 +306,15 @@ class NonPersistentTopic(TopicBase[NonPersistentSubscription]):
         """Unload: producers and consumers are closed. Idempotent."""
         self.enter(TopicEvent.CLOSE)
         if close_clients:
-            self._registry.disconnect_all()
-            for subscription in list(self.subscriptions.values()):
-                subscription.disconnect_all()
+            self.fence()
         await trio.lowlevel.checkpoint()
+
+    def fence(self) -> None:
+        """Refuse all clients from now on, and close those that are connected. Idempotent."""
+        self.enter(TopicEvent.FENCE)
+        self._registry.disconnect_all()
+        for subscription in list(self.subscriptions.values()):
+            subscription.disconnect_all()
 
     async def last_message(self) -> LastMessage:
         """Raises BrokerError NotAllowedError: messages aren't stored."""

@@ -109,7 +109,7 @@ class PersistentTopic(TopicBase[Subscription]):
     def publish_failed(self, error: LogError) -> None:
         """A run failed. If another broker has fenced the log, unload the topic."""
         if isinstance(error, LogFenced) and not self.fenced:
-            self._fence()
+            self.fence()
             self.on_fenced()
 
     # ---- consuming ----
@@ -290,7 +290,7 @@ class PersistentTopic(TopicBase[Subscription]):
             busy = ServerError.ProducerBusy if producers else ServerError.ConsumerBusy
             raise BrokerError(busy, text)
         self.enter(TopicEvent.CLOSE)  # first, as the log deletes the cursors of readers
-        self._fence()
+        self.fence()
         await self.compaction.stop()
         try:
             await self.log.delete()
@@ -304,7 +304,7 @@ class PersistentTopic(TopicBase[Subscription]):
         """
         self.enter(TopicEvent.FENCE)
         if close_clients:
-            self._fence()
+            self.fence()
         if self.state is not TopicState.CLOSED:
             self.enter(TopicEvent.CLOSE)
             if self.deduplication is not None:
@@ -312,7 +312,8 @@ class PersistentTopic(TopicBase[Subscription]):
             await self.compaction.stop()
             await self.log.close()
 
-    def _fence(self) -> None:
+    def fence(self) -> None:
+        """Refuse all clients from now on, and close those that are connected. Idempotent."""
         self.enter(TopicEvent.FENCE)
         self._registry.disconnect_all()
         for subscription in list(self.subscriptions.values()):

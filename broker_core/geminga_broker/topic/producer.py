@@ -25,6 +25,7 @@ from geminga_broker.policies.rate_limit import RateLimit, take_all
 from geminga_broker.topic.admission import Admission, admitted
 from geminga_broker.topic.api import ProducerRequest, PublishItem
 from geminga_broker.topic.deduplication import Deduplication, Duplicate, Fate
+from geminga_broker.topic.moving import Moving
 from geminga_broker.topic.publish_run import JoinedSents, PendingRuns, PublishRun, Sent
 from geminga_broker.topic.states import PRODUCER_TRANSITIONS, ProducerEvent, ProducerState
 from geminga_broker.topic.stats import PublisherStats
@@ -54,6 +55,8 @@ class PublishTarget(Protocol):
     """Stored sequence ids, if deduplication is on."""
     admission: Admission | None
     """A check of each item; None without checks."""
+    moving: Moving | None
+    """Set while the topic goes to another broker."""
     publish_limits: tuple[RateLimit, ...]
     publishes_limited: int
     """How often a producer was throttled."""
@@ -360,7 +363,11 @@ class Producer:
         """Close from the broker's side. Idempotent."""
         if not self.closed:
             # First: a client that waits for its own close must see that receipts are missing.
-            self.connection.drop_producer(self.producer_id)
+            moving = self._target.moving
+            if moving is None:
+                self.connection.drop_producer(self.producer_id)
+            else:
+                self.connection.move_producer(self.producer_id, moving)
             self.close()
 
     def refuse(self, error: BrokerError) -> None:

@@ -65,7 +65,7 @@ async def topic_stats(service: BrokerService, name: TopicName) -> Json:
     """Apache's `/stats` of one loaded topic. Raises RestError 404."""
     topic = await require_topic(service, name)
     stats = as_json(topic.stats())
-    stats["ownerBroker"] = service.lookup.addresses.broker_id
+    stats["ownerBroker"] = service.addresses.broker_id
     return stats
 
 

@@ -16,8 +16,8 @@ from geminga_bookie.memory import MemoryBookie
 from geminga_broker._tests.wire import Type, WireClient, open_broker
 from geminga_broker.admin.namespaces.routes import delete_by_force
 from geminga_broker.authz import granting
+from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.cluster.loader import TopicLoader
-from geminga_broker.cluster.lookup import Addresses
 from geminga_broker.cluster.topics import Topics
 from geminga_broker.config import BrokerConfig, TopicConfig
 from geminga_broker.errors import BrokerError

@@ -13,11 +13,14 @@ import trio.testing
 from geminga_broker._tests.fake_log import FakeLog
 from geminga_broker.cluster import loader as loading
 from geminga_broker.cluster.catalog import TopicCatalog
-from geminga_broker.cluster.loader import TopicLoader, broker_options
+from geminga_broker.cluster.loader import TopicLoader
 from geminga_broker.cluster.namespaces import Namespaces
+from geminga_broker.cluster.records import ResourceMissing
 from geminga_broker.config import BrokerConfig, TopicConfig
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import LogError, ManagedLedger
+from geminga_broker.ownership.bundle import BundleId
+from geminga_broker.policies.broker_options import broker_options
 from geminga_broker.policies.resolve import MetadataTopicPolicies, PolicyResolver
 from geminga_broker.topic.api import TopicEnvironment
 from geminga_broker.topic.topic import Topic
@@ -46,6 +49,26 @@ class SlowLogs:
         return cast(ManagedLedger, FakeLog(name))
 
 
+class OpenGate:
+    """Owns what the test doesn't take away."""
+
+    def __init__(self, namespaces: Namespaces) -> None:
+        self._namespaces = namespaces
+        self.refused = False
+        self.lost: set[BundleId] = set()
+
+    async def admit(self, topic: TopicName) -> BundleId:
+        if self.refused:
+            raise BrokerError(ServerError.ServiceNotReady, "not served by this instance")
+        try:
+            return await self._namespaces.bundle_of(topic)
+        except ResourceMissing:
+            return BundleId(topic.namespace, "0x00000000_0xffffffff")
+
+    def holds(self, bundle: BundleId) -> bool:
+        return bundle not in self.lost
+
+
 @asynccontextmanager
 async def loader(**settings: object) -> AsyncIterator[tuple[TopicLoader, SlowLogs]]:
     config = BrokerConfig(topics=TopicConfig(**settings))
@@ -59,7 +82,8 @@ async def loader(**settings: object) -> AsyncIterator[tuple[TopicLoader, SlowLog
         policies = PolicyResolver(
             MetadataTopicPolicies(store), namespaces, config, broker_options(config)
         )
-        yield TopicLoader(config, catalog, namespaces, logs, environment, policies), logs
+        gate = OpenGate(namespaces)
+        yield TopicLoader(config, catalog, namespaces, logs, environment, policies, gate), logs
         nursery.cancel_scope.cancel()
 
 
@@ -231,3 +255,58 @@ async def test_nothing_is_loaded_once_closed() -> None:
         with pytest.raises(BrokerError) as caught:
             await topics.get(A, create=True)
         assert caught.value.code == ServerError.ServiceNotReady
+
+
+def gate_of(topics: TopicLoader) -> OpenGate:
+    return cast(OpenGate, topics._gate)
+
+
+async def test_topics_of_other_brokers_are_not_loaded() -> None:
+    async with loader() as (topics, logs):
+        gate_of(topics).refused = True
+        with pytest.raises(BrokerError, match="not served") as refused:
+            await topics.get(A, create=True)
+        assert refused.value.code == ServerError.ServiceNotReady
+        assert logs.opened == []
+
+
+async def test_a_bundle_that_is_lost_during_a_load() -> None:
+    """The topic is closed again, and its clients look up anew; who closes the bundle waits."""
+    async with loader() as (topics, logs), trio.open_nursery() as nursery:
+        found: list[object] = []
+        nursery.start_soon(get_into, topics, A, found, True)
+        await trio.testing.wait_all_tasks_blocked()
+        gate = gate_of(topics)
+        bundle = await gate.admit(A)
+        gate.lost.add(bundle)
+        closed = trio.Event()
+
+        async def close() -> None:
+            await topics.close_bundle(bundle)
+            closed.set()
+
+        nursery.start_soon(close)
+        await trio.testing.wait_all_tasks_blocked()
+        assert not closed.is_set()
+        logs.gate.set()
+        await closed.wait()
+        await trio.testing.wait_all_tasks_blocked()
+        assert found == [ServerError.ServiceNotReady]
+        assert topics.topics == {}
+
+
+async def test_the_topics_of_a_bundle_are_closed() -> None:
+    async with loader() as (topics, logs):
+        logs.gate.set()
+        names = [TopicName.parse(f"t{number}") for number in range(40)]
+        for name in names:
+            await topics.get(name, create=True)
+        gate = gate_of(topics)
+        bundle = await gate.admit(names[0])
+        inside = [str(name) for name in names if await gate.admit(name) == bundle]
+        assert sorted(topics.loaded_of(bundle)) == sorted(inside)
+        topics.fence_bundle(bundle)
+        assert {key for key, topic in topics.topics.items() if topic.fenced} == set(inside)
+        await topics.close_bundle(bundle)
+        assert set(topics.topics) == {str(name) for name in names} - set(inside)
+        assert topics.loaded_of(bundle) == []

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 
-import pytest
 import trio
 import trio.testing
 
-from geminga_broker.cluster.lookup import Addresses
+from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.cluster.registration import BROKERS_PATH, registered
 from geminga_runtime.metadata.memory import MemoryMetadataStore
-from geminga_runtime.settings import ConfigError
 
 EVERY = Addresses("pulsar://h:6650", "http://h:8080", "pulsar+ssl://h:6651", "https://h:8443")
 
@@ -51,43 +49,6 @@ async def test_the_record_is_made_anew_in_each_session() -> None:
             assert node.stat.ephemeral
             assert node.stat.created_by_self
     assert not await store.exists(path)
-
-
-async def test_a_broker_that_must_not_register_again_ends() -> None:
-    store = MemoryMetadataStore()
-    beside = False
-
-    async def may() -> None:
-        if beside:
-            raise ConfigError("another one serves")
-
-    with pytest.RaisesGroup(ConfigError):
-        async with registered(store, EVERY, may):
-            beside = True
-            store.expire_session()
-            with trio.fail_after(10):
-                await trio.sleep_forever()
-    assert not await store.exists(f"{BROKERS_PATH}/h:8080")
-
-
-async def test_of_two_that_start_at_once_one_ends() -> None:
-    """Both looked for the other one before either was registered."""
-    store = MemoryMetadataStore()
-    path = f"{BROKERS_PATH}/other:8080"
-    asked = 0
-
-    async def may() -> None:
-        nonlocal asked
-        asked += 1
-        if await store.exists(path):
-            raise ConfigError("another one serves")
-        await store.put(path, b"")
-
-    with pytest.raises(ConfigError):
-        async with registered(store, EVERY, may):
-            raise AssertionError("both serve")
-    assert asked == 2
-    assert await store.children(BROKERS_PATH) == ["other:8080"]
 
 
 async def test_a_record_of_an_earlier_session_is_replaced() -> None:

@@ -37,5 +37,5 @@ async def test_a_client_that_speaks_http_is_told_where_the_web_service_is(
         await client.send(b"GET /admin/v2/clusters HTTP/1.1\r\n")
         assert await client.next() is None
         await wait_all_tasks_blocked()
-        told = f"(the web service is at {broker.service.lookup.addresses.web_url})"
+        told = f"(the web service is at {broker.service.addresses.web_url})"
     assert f"the peer speaks HTTP on the port for Pulsar's binary protocol {told}" in caplog.text

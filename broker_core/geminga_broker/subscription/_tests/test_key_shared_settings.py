@@ -6,9 +6,9 @@ import pytest
 
 from geminga_broker._tests.fake_client import position
 from geminga_broker._tests.topic_world import World
-from geminga_broker.cluster.loader import broker_options
 from geminga_broker.config import load_config
 from geminga_broker.log.api import Ack
+from geminga_broker.policies.broker_options import broker_options
 from geminga_broker.policies.model import TopicOptions
 from geminga_broker.subscription._tests.test_key_shared import join, publish_keys
 from geminga_broker.subscription.consumer import Consumer

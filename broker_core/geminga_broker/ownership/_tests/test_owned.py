@@ -1,0 +1,158 @@
+"""Bundles taken, given up and lost, by two brokers on one store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from geminga_broker.cluster.addresses import Addresses
+from geminga_broker.ownership.bundle import BundleId
+from geminga_broker.ownership.owned import BundleOwnership
+from geminga_broker.ownership.records import owner_path
+from geminga_runtime.metadata.api import MetadataStore, StoreUnavailable
+from geminga_runtime.metadata.memory import MemoryMetadataStore
+
+A = Addresses("pulsar://a:6650", "http://a:8080")
+B = Addresses("pulsar://b:6650", "http://b:8080", "pulsar+ssl://b:6651")
+BUNDLE = BundleId("public/default", "0x00000000_0x40000000")
+OTHER = BundleId("public/default", "0x40000000_0x80000000")
+
+
+class Broker:
+    def __init__(self, store: MetadataStore, addresses: Addresses) -> None:
+        self.lost: list[BundleId] = []
+        self.ownership = BundleOwnership(store, self.lost.extend)
+        self.ownership.addresses = addresses
+
+
+@asynccontextmanager
+async def two_brokers() -> AsyncIterator[tuple[MemoryMetadataStore, Broker, Broker]]:
+    store = MemoryMetadataStore()
+    first, second = Broker(store, A), Broker(store.another_session(), B)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(first.ownership.run)
+        nursery.start_soon(second.ownership.run)
+        await wait_all_tasks_blocked()
+        yield store, first, second
+        nursery.cancel_scope.cancel()
+
+
+async def test_the_first_to_ask_owns_it() -> None:
+    async with two_brokers() as (store, first, second):
+        assert await first.ownership.owner(BUNDLE) is None
+        assert (await first.ownership.acquire(BUNDLE)).addresses == A
+        assert (await second.ownership.acquire(BUNDLE)).addresses == A
+        assert first.ownership.holds(BUNDLE)
+        assert not second.ownership.holds(BUNDLE)
+        found = await second.ownership.owner(BUNDLE)
+        assert found is not None
+        assert found.addresses == A
+        assert first.ownership.owned() == [BUNDLE]
+        node = await store.get(owner_path(BUNDLE))
+        assert node is not None
+        assert node.stat.ephemeral
+        assert msgspec.json.decode(node.value) == {
+            "nativeUrl": "pulsar://a:6650",
+            "httpUrl": "http://a:8080",
+            "disabled": False,
+            "advertisedListeners": {},
+        }
+
+
+async def test_it_is_given_up_in_two_steps() -> None:
+    async with two_brokers() as (_, first, second):
+        await first.ownership.acquire(BUNDLE)
+        await first.ownership.disable(BUNDLE)
+        assert not first.ownership.holds(BUNDLE)
+        assert first.ownership.is_unloading(BUNDLE)
+        found = await second.ownership.acquire(BUNDLE)
+        assert (found.addresses, found.disabled) == (A, True), "nobody takes it yet"
+        await first.ownership.release(BUNDLE)
+        assert (await second.ownership.acquire(BUNDLE)).addresses == B
+        assert second.ownership.holds(BUNDLE)
+        assert (first.lost, first.ownership.owned()) == ([], [])
+
+
+async def test_it_is_lost_with_the_session() -> None:
+    async with two_brokers() as (store, first, second):
+        await first.ownership.acquire(BUNDLE)
+        await first.ownership.acquire(OTHER)
+        store.expire_session()
+        assert not first.ownership.holds(BUNDLE), "without a turn of the loop"
+        assert first.ownership.owned() == []
+        assert (await second.ownership.acquire(BUNDLE)).addresses == B
+        await wait_all_tasks_blocked()
+        assert first.lost == [BUNDLE, OTHER]
+        assert (await first.ownership.acquire(OTHER)).addresses == A, "in the new session"
+        assert first.ownership.holds(OTHER)
+
+
+async def test_a_node_that_somebody_removed_or_took_is_lost() -> None:
+    async with two_brokers() as (store, first, second):
+        for bundle in (BUNDLE, OTHER):
+            await first.ownership.acquire(bundle)
+        await store.delete(owner_path(BUNDLE))
+        await wait_all_tasks_blocked()
+        assert first.lost == [BUNDLE]
+        await store.delete(owner_path(OTHER))
+        assert (await second.ownership.acquire(OTHER)).addresses == B
+        await wait_all_tasks_blocked()
+        assert first.lost == [BUNDLE, OTHER]
+        assert second.ownership.holds(OTHER)
+
+
+async def test_a_node_of_an_earlier_life_is_replaced() -> None:
+    """A broker that was killed starts again before its old session ends."""
+    store = MemoryMetadataStore()
+    killed = Broker(store, A)
+    await killed.ownership.acquire(BUNDLE)
+    again = Broker(store.another_session(), A)
+    assert (await again.ownership.acquire(BUNDLE)).addresses == A
+    assert again.ownership.holds(BUNDLE)
+    store.expire_session()
+    assert again.ownership.holds(BUNDLE), "it is of the new session"
+
+
+@pytest.mark.parametrize("value", [b"", b"{", b"[]", b'{"disabled": 3}'])
+async def test_a_node_that_is_no_record_is_replaced(value: bytes) -> None:
+    store = MemoryMetadataStore()
+    await store.put(owner_path(BUNDLE), value)
+    broker = Broker(store, A)
+    assert await broker.ownership.owner(BUNDLE) is None
+    assert (await broker.ownership.acquire(BUNDLE)).addresses == A
+
+
+async def test_a_node_whose_answer_was_lost_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryMetadataStore()
+    broker = Broker(store, A)
+    put = store.put
+
+    async def unanswered(path: str, value: bytes, version: int | None, *, epoch: int) -> None:
+        await put(path, value, version, epoch=epoch)
+        raise StoreUnavailable("no answer")
+
+    monkeypatch.setattr(store, "put", unanswered)
+    assert (await broker.ownership.acquire(BUNDLE)).addresses == A
+    assert broker.ownership.holds(BUNDLE)
+
+
+async def test_many_that_ask_write_once(autojump_clock: MockClock) -> None:
+    store = MemoryMetadataStore()
+    broker = Broker(store, A)
+    found: list[Addresses] = []
+
+    async def ask() -> None:
+        found.append((await broker.ownership.acquire(BUNDLE)).addresses)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(20):
+            nursery.start_soon(ask)
+    node = await store.get(owner_path(BUNDLE))
+    assert node is not None
+    assert node.stat.version == 0
+    assert found == [A] * 20

@@ -1,0 +1,128 @@
+"""Bundles that are split."""
+
+from __future__ import annotations
+
+import pytest
+
+from geminga_broker.cluster.addresses import Addresses
+from geminga_broker.cluster.namespaces import Namespaces
+from geminga_broker.ownership.bundle import BundleId
+from geminga_broker.ownership.owned import BundleOwnership
+from geminga_broker.ownership.records import owner_path
+from geminga_broker.ownership.splitting import BundleGone, BundleSplitter, NotOwned
+from geminga_broker.ownership.unloading import BundleUnloader
+from geminga_broker.topic.moving import Moving
+from geminga_protocol.topic_name import TopicName
+from geminga_runtime.metadata.api import StoreUnavailable
+from geminga_runtime.metadata.memory import MemoryMetadataStore
+
+A = Addresses("pulsar://a:6650", "http://a:8080")
+LOWEST = BundleId("public/default", "0x00000000_0x40000000")
+HIGHEST = BundleId("public/default", "0xc0000000_0xffffffff")
+
+
+class NoTopics:
+    def loaded_of(self, bundle: BundleId) -> list[str]:
+        return []
+
+    def fence_bundle(self, bundle: BundleId) -> None:
+        raise AssertionError
+
+    async def close_bundle(self, bundle: BundleId, moving: Moving | None = None) -> None:
+        return
+
+
+class Broker:
+    def __init__(self) -> None:
+        self.store = MemoryMetadataStore()
+        self.namespaces = Namespaces(self.store)
+        self.ownership = BundleOwnership(self.store, lambda bundles: None)
+        self.ownership.addresses = A
+        unloader = BundleUnloader(self.ownership, NoTopics(), timeout_s=1)
+        self.splitter = BundleSplitter(self.namespaces, self.ownership, unloader)
+
+    async def boundaries(self) -> list[int]:
+        return list((await self.namespaces.bundles("public/default")).boundaries)
+
+
+@pytest.fixture
+async def broker() -> Broker:
+    found = Broker()
+    await found.namespaces.bootstrap("c1", {}, 4)
+    for bundle in (LOWEST, HIGHEST):
+        await found.ownership.acquire(bundle)
+    return found
+
+
+EVEN = [0, 0x40000000, 0x80000000, 0xC0000000, 0xFFFFFFFF]
+
+
+async def test_the_parts_are_owned_and_stand_in_the_boundaries(broker: Broker) -> None:
+    parts = await broker.splitter.split(LOWEST, [0x30000000, 0x10000000])
+    assert [part.range for part in parts] == [
+        "0x00000000_0x10000000",
+        "0x10000000_0x30000000",
+        "0x30000000_0x40000000",
+    ]
+    assert await broker.boundaries() == [0, 0x10000000, 0x30000000, *EVEN[1:]]
+    assert all(broker.ownership.holds(part) for part in parts)
+    assert not broker.ownership.holds(LOWEST)
+    assert not await broker.store.exists(owner_path(LOWEST))
+
+
+async def test_the_last_bundle_keeps_its_end(broker: Broker) -> None:
+    parts = await broker.splitter.split(HIGHEST, [0xD0000000])
+    assert [part.range for part in parts] == ["0xc0000000_0xd0000000", "0xd0000000_0xffffffff"]
+    assert parts[1].bounds == (0xD0000000, 1 << 32)
+    every = [
+        BundleId("public/default", r)
+        for r in (await broker.namespaces.bundles("public/default")).names()
+    ]
+    for number in range(1000):
+        name = TopicName.parse(f"persistent://public/default/t{number}")
+        bundle = await broker.namespaces.bundle_of(name)
+        assert [each for each in every if each.covers(str(name))] == [bundle]
+
+
+async def test_with_unload_they_are_given_up(broker: Broker) -> None:
+    parts = await broker.splitter.split(LOWEST, [0x10000000], unload=True)
+    for part in parts:
+        assert not await broker.store.exists(owner_path(part))
+
+
+@pytest.mark.parametrize("cuts", [[], [0], [0x40000000], [0x10000000, 0x50000000]])
+async def test_cuts_lie_within_the_bundle(broker: Broker, cuts: list[int]) -> None:
+    with pytest.raises(ValueError, match="hashes within it"):
+        await broker.splitter.split(LOWEST, cuts)
+    assert await broker.boundaries() == EVEN
+    assert broker.ownership.holds(LOWEST)
+
+
+async def test_only_the_owner_splits(broker: Broker) -> None:
+    with pytest.raises(NotOwned):
+        await broker.splitter.split(BundleId("public/default", "0x40000000_0x80000000"), [1 << 30])
+
+
+async def test_a_failure_leaves_the_bundle_as_it_was(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unavailable(*_arguments: object) -> None:
+        raise StoreUnavailable("away")
+
+    monkeypatch.setattr(broker.namespaces, "change_local_policies", unavailable)
+    with pytest.raises(StoreUnavailable):
+        await broker.splitter.split(LOWEST, [0x10000000])
+    assert broker.ownership.holds(LOWEST)
+    assert sorted(broker.ownership.owned()) == sorted([LOWEST, HIGHEST])
+
+
+async def test_of_two_splits_one_finds_the_bundle_gone(broker: Broker) -> None:
+    stale = BundleOwnership(broker.store, lambda bundles: None)
+    stale.addresses = A
+    await stale.acquire(LOWEST)
+    unloader = BundleUnloader(stale, NoTopics(), timeout_s=1)
+    late = BundleSplitter(broker.namespaces, stale, unloader)
+    await broker.splitter.split(LOWEST, [0x10000000])
+    with pytest.raises(BundleGone):
+        await late.split(LOWEST, [0x20000000])
+    assert await broker.boundaries() == [0, 0x10000000, *EVEN[1:]]

@@ -1,0 +1,53 @@
+"""The brokers that are registered in the metadata store (spec CL-07; Apache's LocalBrokerData)."""
+
+from __future__ import annotations
+
+import msgspec
+
+from geminga_broker.cluster.addresses import Addresses
+from geminga_broker.ownership.records import decode
+from geminga_runtime.metadata.api import MetadataStore
+
+BROKERS_PATH = "/loadbalance/brokers"
+
+
+class BrokerRecord(msgspec.Struct, rename="camel", frozen=True):
+    """The addresses in a broker's node, which also tells its load."""
+
+    web_service_url: str | None = None
+    web_service_url_tls: str | None = None
+    pulsar_service_url: str | None = None
+    pulsar_service_url_tls: str | None = None
+    broker_version_string: str | None = None
+    persistent_topics_enabled: bool = True
+    non_persistent_topics_enabled: bool = True
+
+    @property
+    def addresses(self) -> Addresses:
+        """The addresses for lookups."""
+        return Addresses(
+            self.pulsar_service_url or "",
+            self.web_service_url or "",
+            self.pulsar_service_url_tls or "",
+            self.web_service_url_tls or "",
+        )
+
+
+class ActiveBrokers:
+    """Brokers with a session; reads the store, which remembers what it read."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+
+    async def ids(self) -> list[str]:
+        """Ids of all brokers, sorted. Raises MetadataError."""
+        return list(await self._store.children(BROKERS_PATH))
+
+    async def record(self, broker_id: str) -> BrokerRecord | None:
+        """What a broker tells of itself; None if it isn't registered. Raises MetadataError."""
+        node = await self._store.get(f"{BROKERS_PATH}/{broker_id}")
+        return None if node is None else decode(node.value, BrokerRecord)
+
+    async def is_active(self, broker_id: str) -> bool:
+        """Whether it is registered. Raises MetadataError."""
+        return await self._store.exists(f"{BROKERS_PATH}/{broker_id}")

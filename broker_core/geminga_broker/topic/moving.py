@@ -1,0 +1,36 @@
+"""Clients of topics that move to another broker (spec CL-11, PIP-307).
+
+They are told to leave only once the other broker can serve them, and where it is. What they send
+meanwhile is not answered; they send it again there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from geminga_broker.cluster.addresses import Addresses
+
+NOWHERE = Addresses("", "")
+"""The clients look up anew."""
+
+
+class Moving:
+    """The clients that wait to be told: one callback for each producer and consumer."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Callable[[Addresses], None]] = []
+        self._where: Addresses | None = None
+
+    def tell(self, callback: Callable[[Addresses], None]) -> None:
+        """Call back with the new broker's addresses, once they are known."""
+        if self._where is None:
+            self._waiting.append(callback)
+        else:
+            callback(self._where)
+
+    def arrived(self, where: Addresses) -> None:
+        """The topics are served there from now on; `NOWHERE` if that isn't known."""
+        self._where = where
+        waiting, self._waiting = self._waiting, []
+        for callback in waiting:
+            callback(where)
