@@ -21,7 +21,7 @@ from geminga_broker.topic.api import (
     LastMessage,
     SubType,
 )
-from geminga_broker.topic.moving import Moving
+from geminga_broker.topic.moving import Moving, drop_consumer
 from geminga_broker.topic.stats import ConsumerStats, iso_time
 from geminga_protocol.encode import MessageHeader, frame
 from geminga_protocol.errors import RemoteProtocolError
@@ -312,11 +312,7 @@ class Consumer(Member):
         """Close from the broker's side. Idempotent."""
         if not self._closed:
             self.close()
-            moving = self.subscription.moving
-            if moving is None:
-                self.connection.drop_consumer(self.consumer_id)
-            else:
-                self.connection.move_consumer(self.consumer_id, moving)
+            drop_consumer(self.connection, self.consumer_id, self.subscription.moving)
 
     def stats(self) -> ConsumerStats:
         """CONSUMER_STATS and /stats."""

@@ -7,6 +7,7 @@ meanwhile is not answered; they send it again there.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from geminga_broker.cluster.addresses import Addresses
 
@@ -34,3 +35,35 @@ class Moving:
         waiting, self._waiting = self._waiting, []
         for callback in waiting:
             callback(where)
+
+
+class Leaving(Protocol):
+    """The part of `topic.api.ClientConnection` that notifies a client of what is closed."""
+
+    def drop_producer(self, producer_id: int) -> None:
+        """Notify it now."""
+
+    def drop_consumer(self, consumer_id: int) -> None:
+        """Notify it now."""
+
+    def move_producer(self, producer_id: int, moving: Moving) -> None:
+        """Notify it once the new broker is known."""
+
+    def move_consumer(self, consumer_id: int, moving: Moving) -> None:
+        """Notify it once the new broker is known."""
+
+
+def drop_producer(connection: Leaving, producer_id: int, moving: Moving | None) -> None:
+    """The broker closed a producer, `moving` if its topic goes to another broker."""
+    if moving is None:
+        connection.drop_producer(producer_id)
+    else:
+        connection.move_producer(producer_id, moving)
+
+
+def drop_consumer(connection: Leaving, consumer_id: int, moving: Moving | None) -> None:
+    """The broker closed a consumer, `moving` if its topic goes to another broker."""
+    if moving is None:
+        connection.drop_consumer(consumer_id)
+    else:
+        connection.move_consumer(consumer_id, moving)

@@ -25,7 +25,7 @@ from geminga_broker.policies.rate_limit import RateLimit, take_all
 from geminga_broker.topic.admission import Admission, admitted
 from geminga_broker.topic.api import ProducerRequest, PublishItem
 from geminga_broker.topic.deduplication import Deduplication, Duplicate, Fate
-from geminga_broker.topic.moving import Moving
+from geminga_broker.topic.moving import Moving, drop_producer
 from geminga_broker.topic.publish_run import JoinedSents, PendingRuns, PublishRun, Sent
 from geminga_broker.topic.states import PRODUCER_TRANSITIONS, ProducerEvent, ProducerState
 from geminga_broker.topic.stats import PublisherStats
@@ -56,7 +56,6 @@ class PublishTarget(Protocol):
     admission: Admission | None
     """A check of each item; None without checks."""
     moving: Moving | None
-    """Set while the topic goes to another broker."""
     publish_limits: tuple[RateLimit, ...]
     publishes_limited: int
     """How often a producer was throttled."""
@@ -363,11 +362,7 @@ class Producer:
         """Close from the broker's side. Idempotent."""
         if not self.closed:
             # First: a client that waits for its own close must see that receipts are missing.
-            moving = self._target.moving
-            if moving is None:
-                self.connection.drop_producer(self.producer_id)
-            else:
-                self.connection.move_producer(self.producer_id, moving)
+            drop_producer(self.connection, self.producer_id, self._target.moving)
             self.close()
 
     def refuse(self, error: BrokerError) -> None:
