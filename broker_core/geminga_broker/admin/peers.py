@@ -14,7 +14,7 @@ import msgspec
 import trio
 
 from geminga_broker.admin.peer_settings import PeerSettings
-from geminga_broker.cluster.registration import BROKERS_PATH
+from geminga_broker.ownership.brokers import BROKERS_PATH
 from geminga_runtime.connect import connect
 from geminga_runtime.errors import ConnectFailed, ConnectionLost
 from geminga_runtime.http_get import BadHttpAnswer, HttpAnswer, ask

@@ -15,7 +15,7 @@ import trio.lowlevel
 from geminga_broker.admin import peers as peers_module
 from geminga_broker.admin.peer_settings import PeerSettings
 from geminga_broker.admin.peers import PeerAnswer, Peers, PeerUnreachable
-from geminga_broker.cluster.registration import BROKERS_PATH
+from geminga_broker.ownership.brokers import BROKERS_PATH
 from geminga_runtime._tests.certificates import Authority
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 from geminga_runtime.settings import ConfigError

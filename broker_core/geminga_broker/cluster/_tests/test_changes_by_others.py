@@ -17,7 +17,7 @@ from geminga_bookie.memory import MemoryBookie
 from geminga_broker._tests.wire import Type, WireBroker, WireClient
 from geminga_broker.admin._tests.test_guard import call
 from geminga_broker.admin.app import create_app
-from geminga_broker.cluster.lookup import Addresses
+from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.cluster.records import JsonObject
 from geminga_broker.config import BrokerConfig, load_config
 from geminga_broker.log.factory import ManagedLedgerFactory
