@@ -8,7 +8,8 @@ import trio
 import trio.testing
 
 from geminga_broker.cluster.addresses import Addresses
-from geminga_broker.ownership.brokers import BROKERS_PATH, registered
+from geminga_broker.cluster.registration import registered
+from geminga_broker.ownership.brokers import BROKERS_PATH
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 EVERY = Addresses("pulsar://h:6650", "http://h:8080", "pulsar+ssl://h:6651", "https://h:8443")
