@@ -1,4 +1,4 @@
-"""`geminga perf produce` and `consume`: pulsar-perf's flags and output."""
+"""`geminga perf produce`, `consume` and `monitor-brokers`: pulsar-perf's flags and output."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import click
 from geminga.cli._access import Access, access_options
 from geminga.cli._histogram import Histogram
 from geminga.cli._run import run
+from geminga.cli.monitor_brokers import monitor_brokers
 
 if TYPE_CHECKING:
     from geminga._producing.receipt import Receipt
@@ -37,7 +38,10 @@ _duration = click.option(
 
 @click.group()
 def perf() -> None:
-    """Measure throughput and latency."""
+    """Measure throughput and latency, watch the brokers' load."""
+
+
+perf.add_command(monitor_brokers)
 
 
 @dataclass
