@@ -31,6 +31,7 @@ from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.ownership.election import Election
 from geminga_broker.ownership.finder import OwnerFinder
 from geminga_broker.ownership.gate import BundleGate
+from geminga_broker.ownership.handing_over import LookupHandover
 from geminga_broker.ownership.hold_over import HoldOver
 from geminga_broker.ownership.owned import BundleOwnership
 from geminga_broker.ownership.splitting import BundleSplitter
@@ -129,6 +130,7 @@ class BrokerService:
         self.unloader = BundleUnloader(
             self.ownership, loader, timeout_s=config.topics.bundle_unload_timeout_ms / 1000
         )
+        self.unloader.handover = LookupHandover(self.peers)
         self.splitter = BundleSplitter(self.namespaces, self.ownership, self.unloader)
         self._hold_over = HoldOver(store, self.ownership, self.brokers, self.unloader)
         self.changes = PolicyChanges(store, loader.applier.apply, self._recheck)
@@ -192,6 +194,8 @@ class BrokerService:
         """Give up all bundles, unload all topics, notify the clients, and end their sessions.
         Idempotent.
         """
+        self.lookup.is_open = False
+        self.topics.refuse_loads()
         await self.unloader.unload_all()
         await self.topics.shut_down()
         self.connections.stop()

@@ -27,7 +27,7 @@ class Lookup:
         self._lookups_max = lookups_max
         self._running = 0
         self.is_open = False
-        """Whether the broker serves; set once its addresses are known."""
+        """Whether the broker serves: its addresses are known, and it isn't stopping."""
 
     async def locate(
         self, topic: TopicName, listener: str = "", *, authoritative: bool = False
@@ -39,7 +39,8 @@ class Lookup:
         name, as there are no named listeners); and the store's errors.
         """
         if not self.is_open:
-            raise BrokerError(ServerError.ServiceNotReady, "the broker is starting")
+            text = "the broker is starting or shutting down"
+            raise BrokerError(ServerError.ServiceNotReady, text)
         if self._running >= self._lookups_max:
             raise BrokerError(ServerError.TooManyRequests, "too many lookups are running")
         self._running += 1

@@ -71,9 +71,13 @@ class Topics:
         inside = f"://{namespace}/"
         await self._loader.unload_all([name for name in self.loaded if inside in name])
 
+    def refuse_loads(self) -> None:
+        """Load no more topics: the broker stops."""
+        self._loader.closed = True
+
     async def shut_down(self) -> None:
         """Load no more topics, and close all loaded ones. Idempotent."""
-        self._loader.closed = True
+        self.refuse_loads()
         await self._loader.unload_all()
 
     async def delete(self, name: TopicName, *, force: bool = False) -> None:
