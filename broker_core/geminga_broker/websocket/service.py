@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -19,14 +19,11 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 import geminga
-from geminga._connection.service_url import parse
-from geminga.client import open_client
-from geminga.options import ClientOptions
 from geminga_broker.admin.guard import headers_of, identify
 from geminga_broker.admin.rest import RestError
 from geminga_broker.authz.authorizer import Caller
 from geminga_broker.service import BrokerService
-from geminga_broker.session.serving import handle_connection
+from geminga_broker.websocket.clients import client_as
 from geminga_broker.websocket.consuming import serve_consumer, serve_reader
 from geminga_broker.websocket.errors import (
     CLOSE_BAD_COMMAND,
@@ -45,49 +42,11 @@ from geminga_broker.websocket.parameters import (
 )
 from geminga_broker.websocket.producing import serve_producer
 from geminga_broker.websocket.text_socket import Ended, TextSocket
-from geminga_runtime.errors import ConnectionLost
 from geminga_runtime.logs import shown
-from geminga_runtime.stream import FramedStream
-from geminga_runtime.tls import TlsContexts
 
 _log = logging.getLogger(__name__)
 
 QUERY_FIELDS_MAX = 100
-
-
-URL = "pulsar://in-process:6650"
-OPERATION_TIMEOUT_S = 30.0
-
-
-@asynccontextmanager
-async def client_as(
-    service: BrokerService, caller: Caller, address: str
-) -> AsyncIterator[geminga.Client]:
-    """A client that is closed at the block's end; statistics show `address`."""
-    async with trio.open_nursery() as nursery:
-
-        async def connector(
-            host: str, port: int, deadline: float, tls: TlsContexts | None = None
-        ) -> FramedStream:
-            # This broker is the only one, whatever address is given.
-            ours, theirs = trio.socket.socketpair()
-            served = FramedStream(trio.SocketStream(theirs), name=address)
-            nursery.start_soon(_serve, served, service, caller)
-            return FramedStream(trio.SocketStream(ours), name=address)
-
-        options = ClientOptions(operation_timeout_s=OPERATION_TIMEOUT_S)
-        async with open_client(parse(URL), options, connector) as client:
-            yield client
-        nursery.cancel_scope.cancel()
-
-
-async def _serve(stream: FramedStream, service: BrokerService, caller: Caller) -> None:
-    try:
-        await handle_connection(stream, service, caller)
-    except* ConnectionLost as lost:
-        _log.debug("%s", lost.exceptions[0])
-    finally:
-        await stream.aclose()
 
 
 class OpenSockets:
@@ -194,7 +153,7 @@ class _Handler:
         """Raises Refused, Ended."""
         open_ = {"producer": self._produce, "consumer": self._consume, "reader": self._read}
         try:
-            async with client_as(self._service, caller, self._address) as client:
+            async with client_as(self._service, caller, endpoint, self._address) as client:
                 await open_[endpoint.kind](client, endpoint, query)
         except* Refused as group:
             raise _first(group) from None

@@ -1,0 +1,137 @@
+"""The client of one WebSocket: at this broker as who opened the WebSocket, at others as this broker
+(spec PX-09; Apache's WebSocketService has a client with the broker's credentials).
+
+Other brokers know this broker only. So the right of who opened the WebSocket is checked here,
+before a connection to another broker is made, and once more whenever grants were revoked.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import trio
+
+import geminga
+from geminga._connection.pool import connect_tcp
+from geminga._connection.service_url import parse
+from geminga.auth import from_config
+from geminga.client import open_client
+from geminga.options import ClientOptions
+from geminga_broker.authz.authorizer import Caller, place_of
+from geminga_broker.authz.commands import COMMANDS
+from geminga_broker.authz.grants import SubscriptionRefused
+from geminga_broker.authz.needs import Place
+from geminga_broker.config import BrokerConfig
+from geminga_broker.service import BrokerService
+from geminga_broker.session.serving import handle_connection
+from geminga_broker.websocket.parameters import Endpoint
+from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
+from geminga_runtime.errors import ConnectionLost
+from geminga_runtime.stream import FramedStream
+from geminga_runtime.tls import TlsContexts
+
+_log = logging.getLogger(__name__)
+
+HOST = "in-process"
+OPERATION_TIMEOUT_S = 30.0
+
+
+class Right:
+    """What the WebSocket's client does, for `session.connections.Connections`: `scope` is cancelled
+    once it may no longer do that.
+    """
+
+    def __init__(self, service: BrokerService, caller: Caller, endpoint: Endpoint) -> None:
+        self._service = service
+        self._caller = caller
+        kind = BaseCommand.Type.SUBSCRIBE
+        if endpoint.kind == "producer":
+            kind = BaseCommand.Type.PRODUCER
+        self._need = COMMANDS[kind]
+        self._place = place_of(endpoint.topic, endpoint.subscription)
+        self.scope = trio.CancelScope()
+
+    async def is_there(self) -> bool:
+        """Whether the client has the right now."""
+        try:
+            return await self._service.authorizer.allows(self._caller, self._need, self._place)
+        except SubscriptionRefused:
+            return False
+
+    def stop(self) -> None:
+        """See `ClientSession.stop`: the client's own connections end."""
+
+    def require_recheck(self) -> None:
+        """See `ClientSession.require_recheck`: `recheck` follows."""
+
+    async def recheck(self, concerned: Callable[[Place], bool]) -> None:
+        """See `ClientSession.recheck`."""
+        if concerned(self._place) and not await self.is_there():
+            _log.warning("%s may no longer use %s", self._caller, self._place.topic)
+            self.scope.cancel()
+
+
+@asynccontextmanager
+async def client_as(
+    service: BrokerService, caller: Caller, endpoint: Endpoint, address: str
+) -> AsyncIterator[geminga.Client]:
+    """A client that is closed at the block's end; statistics show `address`. The block is cancelled
+    once who opened the WebSocket loses the right to what another broker serves.
+    """
+    right = Right(service, caller, endpoint)
+    with right.scope:
+        async with trio.open_nursery() as nursery:
+
+            async def connector(
+                host: str, port: int, deadline: float, tls: TlsContexts | None = None
+            ) -> FramedStream:
+                if not _is_own(service, host, port):
+                    if not await right.is_there():
+                        text = f"not authorized to use {endpoint.topic}"
+                        raise geminga.AuthorizationError(text)
+                    service.connections.sessions[right] = None
+                    return await connect_tcp(host, port, deadline, tls)
+                ours, theirs = trio.socket.socketpair()
+                served = FramedStream(trio.SocketStream(theirs), name=address)
+                nursery.start_soon(_serve, served, service, caller)
+                return FramedStream(trio.SocketStream(ours), name=address)
+
+            scheme = "pulsar+ssl" if service.config.peers.tls else "pulsar"
+            addresses = parse(f"{scheme}://{HOST}:6650")
+            try:
+                async with open_client(addresses, _options(service.config), connector) as client:
+                    yield client
+            finally:
+                service.connections.sessions.pop(right, None)
+            nursery.cancel_scope.cancel()
+
+
+def _is_own(service: BrokerService, host: str, port: int) -> bool:
+    name = f"://{host}:{port}"
+    own = service.addresses
+    return host == HOST or own.broker_url.endswith(name) or own.broker_url_tls.endswith(name)
+
+
+def _options(config: BrokerConfig) -> ClientOptions:
+    """This broker's own credentials, and its TLS to other brokers."""
+    peers = config.peers
+    plugin = peers.auth_plugin
+    return ClientOptions(
+        operation_timeout_s=OPERATION_TIMEOUT_S,
+        authentication=from_config(plugin, peers.auth_parameters) if plugin else None,
+        tls_trust_certs_file_path=peers.trust_certs_file or None,
+        tls_certificate_file_path=peers.certificate_file or None,
+        tls_private_key_file_path=peers.key_file or None,
+        tls_validate_hostname=peers.verify_hostname,
+    )
+
+
+async def _serve(stream: FramedStream, service: BrokerService, caller: Caller) -> None:
+    try:
+        await handle_connection(stream, service, caller)
+    except* ConnectionLost as lost:
+        _log.debug("%s", lost.exceptions[0])
+    finally:
+        await stream.aclose()
