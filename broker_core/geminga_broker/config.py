@@ -17,6 +17,8 @@ from typing import TypeVar
 from geminga_broker.admin.peer_settings import PeerSettings
 from geminga_broker.authz.settings import AuthorizationSettings
 from geminga_broker.bookies_config import BookiesConfig
+from geminga_broker.loadbalance import settings as load_balance
+from geminga_broker.loadbalance.settings import LoadBalanceConfig
 from geminga_broker.websocket.settings import WebSocketSettings
 from geminga_runtime.auth.settings import AuthSettings
 from geminga_runtime.settings import (
@@ -273,6 +275,7 @@ class BrokerConfig:
     schemas: SchemaConfig = field(default_factory=SchemaConfig)
     log: LogConfig = field(default_factory=LogConfig)
     bookie: BookieConfig = field(default_factory=BookieConfig)
+    load_balance: LoadBalanceConfig = field(default_factory=LoadBalanceConfig)
 
     def values(self) -> dict[str, str]:
         """Every setting under Apache's key, as in a file."""
@@ -373,6 +376,7 @@ _HOST = re.compile(r"[^\s/:@?#\[\]]*|\[[0-9A-Fa-f:.%\w]+\]")
 
 def _check(config: BrokerConfig, values: Origins) -> None:
     """Checks that concern several settings."""
+    load_balance.check(config.load_balance, values)
     texts = config.values()
     for key, allowed in _CHOICES.items():
         check_choice(values, key, texts[key], allowed)

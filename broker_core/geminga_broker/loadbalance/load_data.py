@@ -1,0 +1,386 @@
+"""What the leader knows of the load: reports, averages, and what it has decided meanwhile.
+
+Apache's LoadData, BrokerData, BundleRangeCache and the upkeep in ModularLoadManagerImpl. Each
+report touches its own broker and bundles only, so that 200 brokers with 100 000 bundles cost the
+leader a few milliseconds a report and a decision looks at brokers, never at all bundles. Pure:
+times are seconds of a monotonic clock that the caller reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterable
+
+from geminga_broker.loadbalance.model import (
+    BundleData,
+    TimeAverageBrokerData,
+    TimeAverageMessageData,
+    Weights,
+)
+from geminga_broker.loadbalance.names import namespace_of
+from geminga_broker.loadbalance.reports import LocalBrokerData
+
+SETTLE_S = 30.0
+"""A report this long after a decision shows whether it was carried out."""
+PENDING_S = 1200.0
+"""A decision is forgotten after this time if no report comes."""
+
+
+class _Decision:
+    """A bundle that was moved to a broker or from it, and what that adds to its load."""
+
+    __slots__ = ("arrives", "at_s", "rate", "throughput", "usage")
+
+    def __init__(
+        self, at_s: float, usage: float, average: TimeAverageMessageData, *, arrives: bool
+    ) -> None:
+        sign = 1.0 if arrives else -1.0
+        self.at_s = at_s
+        self.usage = sign * usage
+        self.throughput = sign * average.throughput
+        self.rate = sign * average.rate
+        self.arrives = arrives
+
+
+class _Choice:
+    """A bundle that a broker was chosen for, and its long-term rate and topics."""
+
+    __slots__ = ("at_s", "rate", "topics")
+
+    def __init__(self, at_s: float, rate: float, topics: int) -> None:
+        self.at_s = at_s
+        self.rate = rate
+        self.topics = topics
+
+
+class BrokerLoad:
+    """A broker's last report, the sums of its bundles' averages, and decisions about it."""
+
+    __slots__ = (
+        "_usage",
+        "averages",
+        "by_namespace",
+        "decisions",
+        "pending_rate",
+        "pending_throughput",
+        "pending_usage",
+        "preallocated",
+        "preallocated_rate",
+        "preallocated_topics",
+        "report",
+    )
+
+    def __init__(self, report: LocalBrokerData) -> None:
+        self.report = report
+        self.averages = TimeAverageBrokerData()
+        self.preallocated: dict[str, _Choice] = {}
+        """Bundles that it was chosen for since its last report."""
+        self.preallocated_rate = 0.0
+        """Long-term messages a second of those that aren't in its report."""
+        self.preallocated_topics = 0
+        self.by_namespace: dict[str, int] = {}
+        """How many bundles of each namespace it has, or was chosen for."""
+        self.decisions: dict[str, _Decision] = {}
+        self.pending_usage = 0.0
+        """What moves since its report add to its use, 1 is all of it."""
+        self.pending_throughput = 0.0
+        self.pending_rate = 0.0
+        self._usage: tuple[Weights, float] | None = None
+
+    @property
+    def throughput(self) -> float:
+        """Bytes a second in and out, as reported."""
+        return self.report.msg_throughput_in + self.report.msg_throughput_out
+
+    @property
+    def rate(self) -> float:
+        """Messages a second in and out, as reported."""
+        return self.report.msg_rate_in + self.report.msg_rate_out
+
+    @property
+    def expected_throughput(self) -> float:
+        """Bytes a second once all moves since the report are done."""
+        return max(0.0, self.throughput + self.pending_throughput)
+
+    @property
+    def expected_rate(self) -> float:
+        """Messages a second once all moves since the report are done."""
+        return max(0.0, self.rate + self.pending_rate)
+
+    def usage(self, weights: Weights) -> float:
+        """The weighted use of its scarcest resource as reported, 1 is all of it."""
+        known = self._usage
+        if known is None or (known[0] is not weights and known[0] != weights):
+            known = self._usage = weights, self.report.max_usage(weights)
+        return known[1]
+
+    def expected_usage(self, weights: Weights) -> float:
+        """As `usage`, once all moves since the report are done."""
+        return max(0.0, self.usage(weights) + self.pending_usage)
+
+    def long_term_rate(self) -> float:
+        """Long-term messages a second of its bundles and of those it was chosen for."""
+        averages = self.averages
+        reported = averages.long_term_msg_rate_in + averages.long_term_msg_rate_out
+        return reported + self.preallocated_rate
+
+    def replace(self, report: LocalBrokerData) -> None:
+        """Take a newer report."""
+        self.report = report
+        self._usage = None
+
+    def choose(self, bundle: str, choice: _Choice) -> None:
+        """Count a bundle that it was chosen for."""
+        self.preallocated[bundle] = choice
+        if bundle not in self.report.last_stats:
+            self.preallocated_rate += choice.rate
+            self.preallocated_topics += choice.topics
+            namespace = namespace_of(bundle)
+            self.by_namespace[namespace] = self.by_namespace.get(namespace, 0) + 1
+
+    def unchoose(self, bundle: str) -> None:
+        """Count it no longer."""
+        choice = self.preallocated.pop(bundle, None)
+        if choice is None or bundle in self.report.last_stats:
+            return
+        self.release(namespace_of(bundle))
+        if self.preallocated:
+            self.preallocated_rate -= choice.rate
+            self.preallocated_topics -= choice.topics
+        else:  # so that errors of rounding don't add up
+            self.preallocated_rate = 0.0
+            self.preallocated_topics = 0
+
+    def release(self, namespace: str) -> None:
+        """It has one bundle of a namespace less."""
+        left = self.by_namespace.get(namespace, 0) - 1
+        if left > 0:
+            self.by_namespace[namespace] = left
+        else:
+            self.by_namespace.pop(namespace, None)
+
+    def expect(self, bundle: str, decision: _Decision) -> None:
+        """Count a move."""
+        self.unexpect(bundle)
+        self.decisions[bundle] = decision
+        self.pending_usage += decision.usage
+        self.pending_throughput += decision.throughput
+        self.pending_rate += decision.rate
+
+    def unexpect(self, bundle: str) -> None:
+        """Count it no longer."""
+        decision = self.decisions.pop(bundle, None)
+        if decision is None:
+            return
+        if self.decisions:
+            self.pending_usage -= decision.usage
+            self.pending_throughput -= decision.throughput
+            self.pending_rate -= decision.rate
+        else:
+            self.pending_usage = self.pending_throughput = self.pending_rate = 0.0
+
+
+class LoadData:
+    """The state from which placement, shedding and splitting are decided."""
+
+    def __init__(self) -> None:
+        self.brokers: dict[str, BrokerLoad] = {}
+        self.bundles: dict[str, BundleData] = {}
+        """Averages of the bundles that some broker has, or was chosen for."""
+        self.preallocations: dict[str, str] = {}
+        """Bundle -> the broker that was chosen for it and doesn't report it yet."""
+        self._unloaded: dict[str, float] = {}
+        self._holders: dict[str, str] = {}
+        self._learned: set[str] = set()
+
+    def unknown(self, bundles: Iterable[str]) -> list[str]:
+        """Those without averages: what the store has of them is to be given to `learn`."""
+        return [bundle for bundle in bundles if bundle not in self.bundles]
+
+    def learn(self, bundle: str, data: BundleData) -> None:
+        """Averages that the store has of a bundle; before `report` or a choice, else they are
+        forgotten with the next `expire`.
+        """
+        if bundle not in self.bundles:
+            self.bundles[bundle] = data
+            self._learned.add(bundle)
+
+    def bundle(self, bundle: str) -> BundleData:
+        """Averages of a bundle; of an unseen one what is assumed."""
+        return self.bundles.get(bundle) or BundleData()
+
+    def holder(self, bundle: str) -> str | None:
+        """The broker that reported the bundle last."""
+        return self._holders.get(bundle)
+
+    def report(self, broker_id: str, report: LocalBrokerData, now_s: float) -> None:
+        """Take a broker's new report: one sample of each of its bundles.
+
+        A report that was taken already, by its time, changes nothing: it must not enter the
+        averages twice.
+        """
+        broker = self.brokers.get(broker_id)
+        old: Collection[str] = ()
+        if broker is None:
+            broker = self.brokers[broker_id] = BrokerLoad(report)
+        elif broker.report.last_update and broker.report.last_update == report.last_update:
+            return
+        else:
+            old = broker.report.last_stats
+            broker.replace(report)
+        lost = [bundle for bundle in old if bundle not in report.last_stats]
+        for bundle in lost:
+            if self._holders.get(bundle) == broker_id:
+                del self._holders[bundle]
+        self._settle(broker_id, broker, now_s)
+        self._sum(broker_id, broker)
+        for bundle in lost:
+            self._forget_if_unheld(bundle)
+
+    def _settle(self, broker_id: str, broker: BrokerLoad, now_s: float) -> None:
+        """Drop what was decided and the report shows, or would show if it had been done."""
+        stats = broker.report.last_stats
+        kept: dict[str, _Choice] = {}
+        dropped = []
+        for bundle, choice in broker.preallocated.items():
+            if bundle in stats or now_s - choice.at_s >= SETTLE_S:
+                dropped.append(bundle)
+            else:
+                kept[bundle] = choice
+        broker.preallocated = kept
+        broker.preallocated_rate = sum(each.rate for each in kept.values())
+        broker.preallocated_topics = sum(each.topics for each in kept.values())
+        for bundle in dropped:
+            if self.preallocations.get(bundle) == broker_id:
+                del self.preallocations[bundle]
+            if bundle not in stats:
+                self._forget_if_unheld(bundle)
+        for bundle, decision in list(broker.decisions.items()):
+            if (bundle in stats) == decision.arrives or now_s - decision.at_s >= SETTLE_S:
+                broker.unexpect(bundle)
+
+    def _sum(self, broker_id: str, broker: BrokerLoad) -> None:
+        """Sample the bundles, and sum what the broker has."""
+        sums = TimeAverageBrokerData()
+        by_namespace: dict[str, int] = {}
+        bundles, holders = self.bundles, self._holders
+        for bundle, stats in broker.report.last_stats.items():
+            data = bundles.get(bundle)
+            if data is None:
+                data = bundles[bundle] = BundleData()
+            data.update(stats)
+            _add(sums, data)
+            holders[bundle] = broker_id
+            namespace = namespace_of(bundle)
+            by_namespace[namespace] = by_namespace.get(namespace, 0) + 1
+        for bundle in broker.preallocated:
+            namespace = namespace_of(bundle)
+            by_namespace[namespace] = by_namespace.get(namespace, 0) + 1
+        broker.averages = sums
+        broker.by_namespace = by_namespace
+
+    def gone(self, broker_id: str) -> None:
+        """A broker isn't registered any more: what was chosen for it is open again."""
+        broker = self.brokers.pop(broker_id, None)
+        if broker is None:
+            return
+        for bundle in broker.preallocated:
+            if self.preallocations.get(bundle) == broker_id:
+                del self.preallocations[bundle]
+            self._forget_if_unheld(bundle)
+        for bundle in broker.report.last_stats:
+            if self._holders.get(bundle) == broker_id:
+                del self._holders[bundle]
+            self._forget_if_unheld(bundle)
+
+    def keep_only(self, active: Container[str]) -> list[str]:
+        """Forget the brokers that aren't registered; returns them."""
+        dead = [broker_id for broker_id in self.brokers if broker_id not in active]
+        for broker_id in dead:
+            self.gone(broker_id)
+        return dead
+
+    def preallocate(self, bundle: str, broker_id: str, now_s: float) -> None:
+        """Remember that the broker was chosen: its load is counted before it reports it."""
+        self.unallocate(bundle)
+        broker = self.brokers.get(broker_id)
+        if broker is None:
+            return
+        data = self.bundles.setdefault(bundle, BundleData())
+        self.preallocations[bundle] = broker_id
+        broker.choose(bundle, _Choice(now_s, data.long_term_data.rate, data.topics))
+
+    def unallocate(self, bundle: str) -> None:
+        """Forget the choice: the bundle was unloaded, split or deleted."""
+        broker_id = self.preallocations.pop(bundle, None)
+        if broker_id is not None:
+            self.brokers[broker_id].unchoose(bundle)
+
+    def expire(self, now_s: float) -> None:
+        """Forget choices and moves that no report has settled for `PENDING_S`."""
+        for broker in self.brokers.values():
+            for bundle, choice in list(broker.preallocated.items()):
+                if now_s - choice.at_s >= PENDING_S:
+                    self.unallocate(bundle)
+                    self._forget_if_unheld(bundle)
+            for bundle, decision in list(broker.decisions.items()):
+                if now_s - decision.at_s >= PENDING_S:
+                    broker.unexpect(bundle)
+        for bundle in self._learned:
+            self._forget_if_unheld(bundle)
+        self._learned.clear()
+
+    def moved(self, bundle: str, source: str, destination: str, usage: float, now_s: float) -> None:
+        """A bundle is moved: until both report it, `usage` (1 is all) goes with it."""
+        self._unloaded.pop(bundle, None)
+        self._unloaded[bundle] = now_s
+        average = self.bundle(bundle).short_term_data
+        if broker := self.brokers.get(source):
+            broker.expect(bundle, _Decision(now_s, usage, average, arrives=False))
+        if broker := self.brokers.get(destination):
+            broker.expect(bundle, _Decision(now_s, usage, average, arrives=True))
+
+    def not_moved(self, bundle: str, source: str, destination: str) -> None:
+        """The move failed: it may be tried again, and changes no expectation."""
+        self._unloaded.pop(bundle, None)
+        for broker_id in (source, destination):
+            if broker := self.brokers.get(broker_id):
+                broker.unexpect(bundle)
+        if self.preallocations.get(bundle) == destination:
+            self.unallocate(bundle)
+
+    def recently_unloaded(self, bundle: str) -> bool:
+        """Whether it was moved within the grace period that `end_grace` keeps."""
+        return bundle in self._unloaded
+
+    def end_grace(self, before_s: float) -> None:
+        """Bundles that were moved before this time may be moved again."""
+        for bundle, at_s in list(self._unloaded.items()):
+            if at_s >= before_s:  # they stand in the order of their moves
+                break
+            del self._unloaded[bundle]
+
+    def forget_bundle(self, bundle: str) -> None:
+        """A bundle was split or deleted: no decision must use it again."""
+        self.unallocate(bundle)
+        self.bundles.pop(bundle, None)
+        self._unloaded.pop(bundle, None)
+        holder = self._holders.pop(bundle, None)
+        broker = self.brokers.get(holder) if holder is not None else None
+        if broker is not None and broker.report.last_stats.pop(bundle, None) is not None:
+            broker.release(namespace_of(bundle))
+
+    def _forget_if_unheld(self, bundle: str) -> None:
+        if bundle not in self._holders and bundle not in self.preallocations:
+            self.bundles.pop(bundle, None)
+
+
+def _add(sums: TimeAverageBrokerData, data: BundleData) -> None:
+    short, long = data.short_term_data, data.long_term_data
+    sums.short_term_msg_throughput_in += short.msg_throughput_in
+    sums.short_term_msg_throughput_out += short.msg_throughput_out
+    sums.short_term_msg_rate_in += short.msg_rate_in
+    sums.short_term_msg_rate_out += short.msg_rate_out
+    sums.long_term_msg_throughput_in += long.msg_throughput_in
+    sums.long_term_msg_throughput_out += long.msg_throughput_out
+    sums.long_term_msg_rate_in += long.msg_rate_in
+    sums.long_term_msg_rate_out += long.msg_rate_out

@@ -1,0 +1,77 @@
+"""What a shedding strategy wants to be taken off a broker (spec CL-09)."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+from typing import Protocol
+
+from geminga_broker.loadbalance.load_data import BrokerLoad, LoadData
+from geminga_broker.loadbalance.names import is_system, namespace_of
+from geminga_broker.loadbalance.settings import LoadBalanceConfig
+
+MARGIN = 0.05
+"""How far below its limit a broker is brought (Apache's ADDITIONAL_THRESHOLD_PERCENT_MARGIN)."""
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Shed:
+    """Bundles that may leave a broker, the first ones first, until enough is gone."""
+
+    source: str
+    bundles: list[tuple[str, float]]
+    """Each with its traffic."""
+    wanted: float
+    """Traffic that is to go; at least one bundle goes. Infinite: all of them."""
+    limit: float | None = None
+    """A destination's use must stay at this or below, 1 is all: above it, it would have to shed
+    bundles itself. None: the strategy has looked at that.
+    """
+    destination: str | None = None
+    """The only broker that they may go to; None: the placement chooses."""
+
+
+class Shedder(Protocol):
+    """A strategy of shedding."""
+
+    def find(self, load: LoadData, config: LoadBalanceConfig, now_ms: int) -> list[Shed]:
+        """What is to be taken off which brokers. `now_ms` is the time of day."""
+
+    def brokers_changed(self, active: Container[str]) -> None:
+        """Brokers came or went: what is known of those that went is forgotten."""
+
+
+def by_throughput(broker: BrokerLoad, load: LoadData) -> list[tuple[str, float]]:
+    """Bundles of a broker that may be shed, those with the highest short-term throughput first.
+
+    None of system namespaces, and none that was moved within the grace period.
+    """
+    bundles = [
+        (bundle, load.bundle(bundle).short_term_data.throughput)
+        for bundle in sheddable(broker, load)
+    ]
+    bundles.sort(key=_traffic, reverse=True)
+    return bundles
+
+
+def by_rate(broker: BrokerLoad, load: LoadData) -> list[tuple[str, float]]:
+    """As `by_throughput`, by messages a second."""
+    bundles = [
+        (bundle, load.bundle(bundle).short_term_data.rate) for bundle in sheddable(broker, load)
+    ]
+    bundles.sort(key=_traffic, reverse=True)
+    return bundles
+
+
+def sheddable(broker: BrokerLoad, load: LoadData) -> list[str]:
+    """Bundles of a broker that may be shed."""
+    return [
+        bundle
+        for bundle in broker.report.last_stats
+        if not load.recently_unloaded(bundle) and not is_system(namespace_of(bundle))
+    ]
+
+
+def _traffic(bundle: tuple[str, float]) -> float:
+    return bundle[1]
