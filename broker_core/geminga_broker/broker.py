@@ -14,6 +14,7 @@ import trio
 from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.registered import ChoiceOptions, open_registered_bookies
 from geminga_broker.cluster.bookie_affinity import BookieAffinity
+from geminga_broker.cluster.records import RECORDS
 from geminga_broker.cluster.registration import registered
 from geminga_broker.config import ClusterBrokerConfig, ClusterConfig
 from geminga_broker.log.factory import ManagedLedgerFactory
@@ -31,11 +32,6 @@ from geminga_runtime.settings import ConfigError
 from geminga_runtime.tls_settings import NO_PORT
 
 _log = logging.getLogger(__name__)
-
-RECORDS = "/admin"
-"""Clusters, tenants, namespaces and policies. They are read with each lookup, check and load, and
-change seldom: what was read is remembered until it changes.
-"""
 
 LOAD_BALANCE = "/loadbalance"
 """The leader, and the brokers with their load."""

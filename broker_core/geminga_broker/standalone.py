@@ -13,6 +13,7 @@ from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.inprocess import open_bookie
 from geminga_bookie.options import BookieOptions, DiskOptions, GcOptions, JournalOptions
+from geminga_broker.cluster.records import RECORDS
 from geminga_broker.cluster.registration import registered
 from geminga_broker.config import MIB, BrokerConfig
 from geminga_broker.data_dir import (
@@ -24,6 +25,7 @@ from geminga_broker.log.factory import ManagedLedgerFactory
 from geminga_broker.process import Running, log_options, serving, web_sockets
 from geminga_broker.service import BrokerService, open_service
 from geminga_runtime.metadata.api import MetadataStore
+from geminga_runtime.metadata.cached import CachedMetadataStore
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 from geminga_runtime.metadata.sqlite import SqliteMetadataStore
 from geminga_runtime.tls_settings import NO_PORT
@@ -55,6 +57,8 @@ async def run_standalone(
     async with AsyncExitStack() as stack:
         web = web_sockets(options.config, stack)
         store = await _open_store(options)
+        stack.push_async_callback(store.aclose)
+        store = await CachedMetadataStore.open(store, RECORDS)
         stack.push_async_callback(store.aclose)
         service = await stack.enter_async_context(_open_broker(options, store))
         running = await stack.enter_async_context(serving(options.config, service, web))

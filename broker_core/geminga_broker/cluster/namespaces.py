@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import cast
 
+import msgspec
+
 from geminga_broker.cluster.records import (
     JsonObject,
     Records,
@@ -19,11 +21,24 @@ from geminga_broker.cluster.records import (
     ResourceInUse,
     ResourceMissing,
     check_name,
+    decode,
 )
 from geminga_broker.ownership.bundle import HASH_MAX, BundleId, range_text
 from geminga_protocol.keys import bundle_hash
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.metadata.api import MetadataStore
+
+
+class _Deletion(msgspec.Struct):
+    """The one member of a namespace's policies that a lookup needs."""
+
+    deleted: object = False
+
+
+_DELETED = msgspec.json.Decoder(_Deletion)
+
+BUNDLES_KEPT_MAX = 1000
+"""Namespaces whose bundles stay decoded: each lookup asks for them."""
 
 
 class Bundles:
@@ -108,6 +123,8 @@ class Namespaces:
         self.tenants = Records(store, "/admin/policies")
         self.local_policies = Records(store, "/admin/local-policies")
         self.partitioned = Records(store, "/admin/partitioned-topics")
+        self._bundles: dict[str, tuple[bytes | None, Bundles]] = {}
+        """By namespace, with the record that they were decoded from."""
 
     async def create_tenant(
         self, tenant: str, roles: Sequence[str], clusters: Sequence[str]
@@ -128,8 +145,8 @@ class Namespaces:
 
     async def exists(self, namespace: str) -> bool:
         """Whether the namespace exists and isn't being deleted."""
-        record = await self.tenants.get(namespace)
-        return record is not None and record.get("deleted") is not True
+        value = await self.tenants.value(namespace)
+        return value is not None and _DELETED.decode(value).deleted is not True
 
     async def policies(self, namespace: str) -> JsonObject:
         """Raises ResourceMissing."""
@@ -177,10 +194,18 @@ class Namespaces:
 
     async def bundles(self, namespace: str) -> Bundles:
         """The bundles, by the local policies first (splits change them). Raises ResourceMissing."""
-        record = await self.local_policies.get(namespace)
+        known = self._bundles.get(namespace)
+        value = await self.local_policies.value(namespace)
+        if known is not None and known[0] == value:
+            return known[1]
+        record = None if value is None else decode(value)
         if record is None or "bundles" not in record:
-            record = await self.policies(namespace)
-        return Bundles.from_json(record)
+            return Bundles.from_json(await self.policies(namespace))
+        found = Bundles.from_json(record)
+        if len(self._bundles) >= BUNDLES_KEPT_MAX:
+            self._bundles.clear()
+        self._bundles[namespace] = value, found
+        return found
 
     async def bundle_of(self, topic: TopicName) -> BundleId:
         """The bundle of a topic. Raises ResourceMissing without its namespace."""

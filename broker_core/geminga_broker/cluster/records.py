@@ -16,6 +16,11 @@ import msgspec
 from geminga_broker.limits import ENTITY_BYTES_MAX
 from geminga_runtime.metadata.api import MUST_NOT_EXIST, BadVersion, MetadataStore, NoNode
 
+RECORDS = "/admin"
+"""Clusters, tenants, namespaces and policies. They are read with each lookup, check and load, and
+change seldom: what was read is remembered until it changes.
+"""
+
 JsonObject = dict[str, object]
 
 NAME: Final = re.compile(r"[-=:.\w]+", re.ASCII)
@@ -66,8 +71,13 @@ class Records:
 
     async def get(self, name: str) -> JsonObject | None:
         """The record, or None; an empty parent node is no record."""
+        value = await self.value(name)
+        return None if value is None else decode(value)
+
+    async def value(self, name: str) -> bytes | None:
+        """The encoded record, or None."""
         node = await self._store.get(self.path(name))
-        return _decode(node.value) if node is not None and node.value else None
+        return node.value if node is not None and node.value else None
 
     async def exists(self, name: str) -> bool:
         """Whether the record exists."""
@@ -93,7 +103,7 @@ class Records:
             node = await self._store.get(path)
             if node is None or not node.value:
                 raise ResourceMissing(name)
-            record = change(_decode(node.value))
+            record = change(decode(node.value))
             try:
                 await self._store.put(path, msgspec.json.encode(record), node.stat.version)
             except BadVersion:
@@ -108,5 +118,6 @@ class Records:
             raise ResourceMissing(name) from None
 
 
-def _decode(value: bytes) -> JsonObject:
+def decode(value: bytes) -> JsonObject:
+    """A record. Raises msgspec's errors."""
     return msgspec.json.decode(value, type=dict[str, object])
