@@ -29,6 +29,35 @@ async def connect(
     start_tls: Callable[[trio.abc.Stream], Awaitable[object]] | None = None,
     introduce: Callable[[trio.abc.Stream], Awaitable[object]] | None = None,
 ) -> FramedStream:
+    """`open_stream`, with queued writes. The caller starts `run_writer` and closes."""
+    stream = await open_stream(
+        host,
+        port,
+        deadline=deadline,
+        tls=tls,
+        server_name=server_name,
+        preface=preface,
+        start_tls=start_tls,
+        introduce=introduce,
+    )
+    return FramedStream(stream, name=_name(host, port), write_high_bytes=write_high_bytes)
+
+
+def _name(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+async def open_stream(
+    host: str,
+    port: int,
+    *,
+    deadline: float = math.inf,
+    tls: TlsContexts | None = None,
+    server_name: str = "",
+    preface: Callable[[str, int], bytes] | None = None,
+    start_tls: Callable[[trio.abc.Stream], Awaitable[object]] | None = None,
+    introduce: Callable[[trio.abc.Stream], Awaitable[object]] | None = None,
+) -> trio.abc.Stream:
     """A stream to `host:port`, by TLS if `tls` is given; of several addresses the first to answer
     wins (RFC 8305). The certificate must be valid for `server_name`, by default the host. The bytes
     that `preface` returns for the connected address are sent first, inside TLS. `start_tls` asks
@@ -36,9 +65,9 @@ async def connect(
     if the peer has none. `introduce` speaks to the peer before the stream is returned, inside TLS.
 
     `deadline` is a time of Trio's clock. Raises ConnectFailed, or its subclass TlsRefused when a
-    retry is useless. The caller starts `run_writer` and closes.
+    retry is useless.
     """
-    name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    name = _name(host, port)
     try:
         with trio.fail_at(deadline):
             opened = await trio.open_tcp_stream(host, port)
@@ -59,7 +88,7 @@ async def connect(
         raise ConnectFailed(f"{name}: not connected before the deadline") from error
     except OSError as error:
         raise ConnectFailed(f"{name}: {_reason(error)}") from error
-    return FramedStream(stream, name=name, write_high_bytes=write_high_bytes)
+    return stream
 
 
 async def _closing_if_failed(stream: trio.abc.Stream, talk: Awaitable[object]) -> None:

@@ -1,4 +1,5 @@
-"""One request by HTTP/1.1 over a new stream: enough for lookups, tokens and admin calls.
+"""HTTP/1.1 answers, and one request over a new stream: enough for lookups, tokens and admin calls.
+Connections that are kept: `http_client.py`.
 
 A body ends by its length, its last chunk, or the end of the connection (RFC 9112). All that the
 peer sends is bounded.
@@ -6,7 +7,7 @@ peer sends is bounded.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import trio
@@ -25,32 +26,51 @@ class BadHttpAnswer(Exception):
 
 
 class HttpAnswer(NamedTuple):
-    """A response; header names are in lower case."""
+    """A response; header names are in lower case, in `header_list` as the peer wrote them."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    header_list: Sequence[tuple[str, str]] = ()
 
 
 class AnswerReader:
     """Bytes in, a response out. Pure."""
 
-    def __init__(self, body_bytes_max: int = BODY_BYTES_MAX) -> None:
+    def __init__(self, body_bytes_max: int = BODY_BYTES_MAX, *, has_body: bool = True) -> None:
+        """An answer to HEAD has no body, whatever its headers say."""
         self._body_bytes_max = body_bytes_max
+        self._has_body = has_body
         self._buffer = bytearray()
         self._body = bytearray()
         self._status = 0
         self._headers: dict[str, str] = {}
+        self._header_list: list[tuple[str, str]] = []
         self._left: int | None = None
         """Bytes to come, of the body or of a chunk; None for a body without length."""
         self._is_chunked = False
         self._has_head = False
+        self._in_trailers = False
+        self._trailers_bytes = 0
+        self._stays_open = False
         self.is_whole = False
 
     @property
     def answer(self) -> HttpAnswer:
         """The response, once `is_whole`."""
-        return HttpAnswer(self._status, self._headers, bytes(self._body))
+        return HttpAnswer(self._status, self._headers, bytes(self._body), self._header_list)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything of the response is there."""
+        return self._has_head or bool(self._buffer)
+
+    @property
+    def is_reusable(self) -> bool:
+        """Whether another request may follow on the connection: the response is whole, the peer
+        keeps the connection open, and has sent nothing more.
+        """
+        return self.is_whole and self._stays_open and not self._buffer
 
     def feed(self, data: bytes) -> None:
         """Take bytes in. Raises BadHttpAnswer."""
@@ -73,9 +93,11 @@ class AnswerReader:
 
     def end(self) -> None:
         """The peer ended its side. Raises BadHttpAnswer if something is missing."""
-        if not self._has_head and not self._buffer:
+        self._stays_open = False
+        if not self.has_begun:
             raise BadHttpAnswer("closed without an HTTP answer (is this the web service's port?)")
-        if not self._has_head or self._is_chunked or self._left is not None:
+        has_all = self._in_trailers or not (self._is_chunked or self._left is not None)
+        if not self._has_head or not has_all:
             raise BadHttpAnswer("the response is cut short")
         self.is_whole = True
 
@@ -92,10 +114,15 @@ class AnswerReader:
             if not colon:
                 raise BadHttpAnswer("a header without colon")
             self._headers[name.strip().lower()] = value.strip()
+            self._header_list.append((name.strip(), value.strip()))
         self._has_head = True
         self._status = int(status)
         length = self._headers.get("content-length")
-        if self._headers.get("transfer-encoding", "").lower() == "chunked":
+        closes = "close" in self._headers.get("connection", "").lower()
+        self._stays_open = version == "HTTP/1.1" and not closes
+        if not self._has_body:
+            self._left = 0
+        elif self._headers.get("transfer-encoding", "").lower() == "chunked":
             self._is_chunked = True
         elif self._status in (204, 304):
             self._left = 0
@@ -108,6 +135,8 @@ class AnswerReader:
 
     def _read_chunk(self) -> bool:
         """Whether there may be more to read."""
+        if self._in_trailers:
+            return self._read_trailer()
         if self._left:
             self._take(self._left)
             if self._left:
@@ -132,10 +161,20 @@ class AnswerReader:
             raise BadHttpAnswer("a chunk's length is not a number") from error
         if not 0 <= self._left <= self._body_bytes_max - len(self._body):
             raise BadHttpAnswer("the response body is too long")
-        if self._left == 0:
-            # Trailers would follow; the connection isn't used again.
-            self.is_whole = True
+        self._in_trailers = self._left == 0
         return True
+
+    def _read_trailer(self) -> bool:
+        """As `_read_chunk`: trailers are passed over, up to the empty line."""
+        end = self._buffer.find(b"\r\n")
+        line_bytes = len(self._buffer) if end < 0 else end
+        if self._trailers_bytes + line_bytes > HEAD_BYTES_MAX:
+            raise BadHttpAnswer("the trailers are too long")
+        if end >= 0:
+            self._trailers_bytes += line_bytes
+            del self._buffer[: end + 2]
+            self.is_whole = end == 0
+        return end >= 0
 
     def _take(self, size_bytes: int) -> None:
         part = self._buffer[:size_bytes]
@@ -178,9 +217,9 @@ async def ask(
     reader = AnswerReader(body_bytes_max)
     failure: BadHttpAnswer | ConnectionLost | None = None
     try:
-        if body or method in _METHODS_WITH_BODY:
+        if body or method in METHODS_WITH_BODY:
             headers = {**headers, "Content-Length": str(len(body))}
-        written = _head(method, host, target, headers) + body
+        written = request_head(method, host, target, headers) + body
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stream.run_writer)
             stream.write(written)
@@ -201,11 +240,17 @@ async def ask(
     return reader.answer
 
 
-_METHODS_WITH_BODY = ("POST", "PUT")
+METHODS_WITH_BODY = ("POST", "PUT")
+"""Methods whose requests have a length even without a body."""
 
 
-def _head(method: str, host: str, target: str, headers: Mapping[str, str]) -> bytes:
-    lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", "Connection: close", "Accept: */*"]
+def request_head(
+    method: str, host: str, target: str, headers: Mapping[str, str], *, stays_open: bool = False
+) -> bytes:
+    """The lines before a request's body. Raises BadHttpAnswer for a line break in one of them."""
+    lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", "Accept: */*"]
+    if not stays_open:
+        lines.append("Connection: close")
     lines += [f"{name}: {value}" for name, value in headers.items()]
     if any("\r" in line or "\n" in line for line in lines):
         raise BadHttpAnswer("line break in the request")
