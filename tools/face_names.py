@@ -5,7 +5,7 @@ the packages' docstrings.
 from __future__ import annotations
 
 PUBLIC_MODULES = (
-    *("aio", "auth", "blocking", "encryption", "errors", "failover", "options", "schema"),
+    *("admin", "aio", "auth", "blocking", "encryption", "errors", "failover", "options", "schema"),
     "testing",
 )
 
@@ -173,6 +173,7 @@ SCHEMA_NAMES: dict[str, tuple[str, ...]] = {
 
 KEYWORDS = {
     "Tls": ("_connection/tls_options", "TypedDict"),
+    "Admin": ("_admin/options", "TlsKeywords"),
     "Client": ("options", "TlsKeywords"),
     "Producer": ("options", "ProducerCryptoKeywords"),
     "Consumer": ("_options/consumer", "ConsumerCryptoKeywords"),
@@ -212,6 +213,140 @@ CLASSES = {
 }
 """What each face has a class of its own for: the module of it."""
 
+ADMIN_NAMES: dict[str, tuple[str, ...]] = {
+    "geminga._admin.errors": (
+        "AdminError",
+        "BadRequestError",
+        "ConflictError",
+        "NotAllowedError",
+        "NotAuthorizedError",
+        "NotFoundError",
+        "PreconditionFailedError",
+        "RequestTimeoutError",
+        "ServerError",
+        "UnavailableError",
+        "UnreachableError",
+    ),
+    "geminga._admin.families.brokers": (
+        *("Bookies", "BrokerStats", "Brokers", "ResourceGroups", "ResourceQuotas"),
+    ),
+    "geminga._admin.families.clusters": ("Clusters", "IsolationPolicies"),
+    "geminga._admin.families.namespace_policies": ("NamespacePolicies",),
+    "geminga._admin.families.namespaces": ("Bundles", "Namespaces"),
+    "geminga._admin.families.subscriptions": ("Messages", "Schemas", "Subscriptions"),
+    "geminga._admin.families.tenants": ("Tenants",),
+    "geminga._admin.families.topic_policies": ("TopicPolicies",),
+    "geminga._admin.families.topics": ("Lookups", "Stats", "Topics"),
+    "geminga._admin.messages": ("StoredMessage",),
+    "geminga._admin.model.cluster": (
+        "AuthAction",
+        "AutoFailoverPolicy",
+        "BookieId",
+        "BookieInfo",
+        "BookiesClusterInfo",
+        "BrokerInfo",
+        "BrokerNamespaceIsolationData",
+        "ClusterData",
+        "ClusterPolicies",
+        "ClusterUrl",
+        "FailureDomain",
+        "InternalConfigurationData",
+        "LookupData",
+        "Metrics",
+        "NamespaceIsolationData",
+        "NamespaceOwnershipStatus",
+        "ResourceGroup",
+        "ResourceQuota",
+        "TenantInfo",
+        "TopicHashPositions",
+    ),
+    "geminga._admin.model.policies": (
+        "AuthPolicies",
+        "AutoSubscriptionCreationOverride",
+        "AutoTopicCreationOverride",
+        "BacklogQuota",
+        "BacklogQuotaPolicy",
+        "BacklogQuotaType",
+        "BookieAffinityGroupData",
+        "BundlesData",
+        "DelayedDeliveryPolicies",
+        "DispatchRate",
+        "EntryFilters",
+        "InactiveTopicDeleteMode",
+        "InactiveTopicPolicies",
+        "NewNamespace",
+        "OffloadPolicies",
+        "PersistencePolicies",
+        "Policies",
+        "PublishRate",
+        "RetentionPolicies",
+        "SchemaAutoUpdateCompatibilityStrategy",
+        "SchemaCompatibilityStrategy",
+        "SubscribeRate",
+        "SubscriptionAuthMode",
+        "SubscriptionType",
+    ),
+    "geminga._admin.model.schemas": (
+        "GetAllVersionsSchemaResponse",
+        "GetSchemaResponse",
+        "IsCompatibilityResponse",
+        "PostSchemaPayload",
+        "SchemaMetadata",
+        "SchemaMetadataEntry",
+        "SchemaVersion",
+    ),
+    "geminga._admin.model.stats": (
+        "AnalyzeSubscriptionBacklogResult",
+        "CompactionStats",
+        "ConsumerStats",
+        "CursorStats",
+        "DrainingHash",
+        "LedgerInfo",
+        "LongRunningProcessStatus",
+        "OffloadProcessStatus",
+        "PartitionedTopicInternalStats",
+        "PartitionedTopicMetadata",
+        "PartitionedTopicStats",
+        "PersistentTopicInternalStats",
+        "Position",
+        "PublisherStats",
+        "ReplicatorStats",
+        "SubscriptionStats",
+        "TopicStats",
+    ),
+    "geminga._admin.model.topics": (
+        "EARLIEST",
+        "GrantTopicPermission",
+        "LATEST",
+        "ResetCursorData",
+        "RevokeTopicPermission",
+        "SplitAlgorithm",
+        "TopicDomain",
+        "TopicMode",
+    ),
+    "geminga._admin.options": ("AdminOptions",),
+    "geminga._admin.policies": (
+        *("NamespacePolicy", "NamespaceSetting", "TopicPolicy", "TopicSetting"),
+    ),
+}
+"""Of `geminga.admin`, and of the same module of its faces."""
+
+ADMIN_CLIENTS = {
+    "": "geminga._admin.client",
+    "aio.": "geminga._admin.aio_client",
+    "blocking.": "geminga._admin.blocking.client",
+}
+"""The module of the admin client of each face."""
+
+ADMIN_USAGE = """
+    async with {package}.connect("http://localhost:8080") as admin:
+        await admin.topics.create_partitioned("orders", 4)
+        stats = await admin.stats.get_partitioned("orders")
+        await admin.namespace_policies.message_ttl.set("public/default", 3600)
+
+The names in `__all__` are public.
+"""
+
 USAGE = """
     async with geminga.{package}.connect("pulsar://localhost:6650") as client:
         producer = await client.create_producer("my-topic")
@@ -248,6 +383,7 @@ prints nothing by default.
 
 The names in `__all__` are public. fastavro is imported with the first Avro schema.
 """,
+    "geminga.admin": "An admin client: Pulsar's admin REST, typed (spec SDK-48).\n",
     "geminga.aio": "A Pulsar client for asyncio programs (spec SDK-45).",
     "geminga.blocking": (
         "A Pulsar client for ordinary programs: every call waits in its thread (spec SDK-45)."

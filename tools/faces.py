@@ -19,6 +19,9 @@ from pathlib import Path
 
 from face_names import (
     ABOUT,
+    ADMIN_CLIENTS,
+    ADMIN_NAMES,
+    ADMIN_USAGE,
     CLASSES,
     KEYWORD_TYPES,
     KEYWORDS,
@@ -78,6 +81,42 @@ OWN_WORDS: dict[str, tuple[tuple[str, str], ...]] = {
 """What no rule turns: words of a module of `geminga.aio`, and those of the blocking one."""
 
 
+ADMIN_WORDS: dict[str, tuple[tuple[str, str], ...]] = {
+    "aio_client": (
+        ("-> Connecting[AdminClient]:", "-> AdminClient:"),
+        (
+            """; closed at the block's end. If it is awaited instead of entered, it is
+    an `AdminClient` that lasts until its `aclose`.
+""",
+            """, to be closed by `close` or as a context manager.
+""",
+        ),
+        (
+            """
+    geminga._admin.client.connect(service_url, **options)
+
+    async def opened() -> AdminClient:
+        client = AdminClient(service_url, **options)
+        await client._session.opened()
+        return client
+
+    return Connecting(lambda: Opening(opened()), opened)
+""",
+            """
+    return AdminClient(service_url, **options)
+""",
+        ),
+        ("of tasks may use it", "of threads may use it"),
+        (
+            "        super().__init__(self._ask)\n",
+            "        self._session.opened()\n        super().__init__(self._ask)\n",
+        ),
+    ),
+    "families/__init__": (),
+}
+"""The same of `geminga._admin` and `geminga._admin.blocking`."""
+
+
 class MissingWords(Exception):
     """The asyncio face no longer has words that OWN_WORDS replaces."""
 
@@ -86,7 +125,7 @@ def in_threads(code: str) -> str:
     """Code that is written for asyncio, for threads."""
     code = re.sub(r"\b(?:async (?=with |for |def )|await )", "", code)
     code = re.sub(r"__a(enter|exit|iter|next)__", r"__\1__", code)
-    code = re.sub(r"\bAsync(Block|Host|Session|Sender|Receiver|Waiter)", r"Thread\1", code)
+    code = re.sub(r"\bAsync(Block|Calls|Host|Session|Sender|Receiver|Waiter)", r"Thread\1", code)
     code = code.replace("StopAsyncIteration", "StopIteration")
     return re.sub(r"(\.|def )aclose\(", r"\1close(", code)
 
@@ -104,6 +143,48 @@ def blocking_text(name: str, module: str) -> str:
     body = body.replace("geminga.aio.", "geminga.blocking.")
     note = NOTE.replace(":", " from `aio`:")
     return f'"""`{name}` of `geminga.blocking`. {note}"""\n{body}'
+
+
+def blocking_admin_text(name: str) -> str:
+    """A module of `geminga._admin.blocking` from that of `geminga._admin`."""
+    _, _, body = (SDK / "_admin" / f"{name}.py").read_text().partition('"""\n')
+    for words, own in ADMIN_WORDS.get(name, ()):
+        if body.count(words) != 1:
+            raise MissingWords(f"_admin/{name}.py has not once what ADMIN_WORDS has: {words}")
+        body = body.replace(words, own)
+    body = in_threads(body)
+    threaded = "BlockingFamily as Family, SendBlocking as Send"
+    body = re.sub(r"\bFamily, Send$", threaded, body, flags=re.MULTILINE)
+    body = re.sub(r"import Send$", "import SendBlocking as Send", body, flags=re.MULTILINE)
+    body = body.replace("rest.Family)", "rest.BlockingFamily)")
+    body = re.sub(r"geminga\._admin\.(families|policies)\b", r"geminga._admin.blocking.\1", body)
+    body = body.replace("geminga._bridge.asyncs", "geminga._bridge.threads")
+    return f'"""`geminga._admin.{name}` of the blocking face.\n\n{NOTE}\n"""\n{body}'
+
+
+def admin_texts() -> dict[Path, str]:
+    """The admin client: its blocking form, and the names of all three."""
+    folder = SDK / "_admin"
+    names = [
+        "policies",
+        *(f"families/{each.stem}" for each in sorted(folder.glob("families/*.py"))),
+    ]
+    made = {folder / "blocking" / f"{name}.py": blocking_admin_text(name) for name in names}
+    made[folder / "blocking" / "client.py"] = blocking_admin_text("aio_client")
+    for face, client in ADMIN_CLIENTS.items():
+        package = f"geminga.{face}admin"
+        base = "geminga._admin.blocking" if "blocking" in face else "geminga._admin"
+        homes = {
+            re.sub(r"^geminga\._admin\.(families|policies)\b", rf"{base}.\1", module): list(listed)
+            for module, listed in ADMIN_NAMES.items()
+        }
+        homes[client] = ["AdminClient", "connect"]
+        usage = ADMIN_USAGE.format(package=package)
+        usage = in_threads(usage) if "blocking" in face else usage
+        made[SDK.joinpath(*package.split(".")[1:]).with_suffix(".py")] = package_text(
+            package, homes, ABOUT["geminga.admin"] + usage
+        )
+    return made
 
 
 def homes_of(face: str, bridge: str) -> dict[str, list[str]]:
@@ -220,6 +301,7 @@ def texts() -> dict[Path, str]:
         )
     for name, module in CLASSES.items():
         made[SDK / "blocking" / f"{module}.py"] = blocking_text(name, module)
+    made |= admin_texts()
     return {path: formatted(text) for path, text in made.items()}
 
 
@@ -232,7 +314,7 @@ def main() -> int:
             print(f"{path.relative_to(ROOT)} is stale: run python tools/faces.py", file=sys.stderr)
         return 1 if stale else 0
     for path in stale:
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(exist_ok=True, parents=True)
         path.write_text(made[path])
         print(path.relative_to(ROOT))
     return 0

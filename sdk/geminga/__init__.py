@@ -325,6 +325,17 @@ _HOMES = {
 __getattr__, __dir__ = lazily(
     __name__,
     _HOMES,
-    ("aio", "auth", "blocking", "encryption", "errors", "failover", "options", "schema", "testing"),
+    (
+        "admin",
+        "aio",
+        "auth",
+        "blocking",
+        "encryption",
+        "errors",
+        "failover",
+        "options",
+        "schema",
+        "testing",
+    ),
 )
 logging.getLogger("geminga").addHandler(logging.NullHandler())

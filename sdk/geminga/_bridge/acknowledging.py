@@ -11,7 +11,7 @@ from typing import TypeVar
 import trio
 
 from geminga._acknowledging.ack_runs import MessageOrId, Run, note_runs
-from geminga._bridge.calls import Session
+from geminga._bridge.calls import ClientSession
 from geminga._entries.entry import Entry
 from geminga.consumer import Consumer, receiving_of
 from geminga.errors import GemingaError
@@ -25,7 +25,7 @@ logger = logging.getLogger("geminga")
 class AckSender:
     """Passes the acknowledgements of one consumer on (bounded by the received messages)."""
 
-    def __init__(self, session: Session, consumer: Consumer) -> None:
+    def __init__(self, session: ClientSession, consumer: Consumer) -> None:
         self.session = session
         self.consumer = consumer
         self.receiving = receiving_of(consumer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import trio
 
@@ -14,7 +14,17 @@ from geminga.client import Client
 from geminga.errors import AlreadyClosedError, GemingaError
 from geminga_runtime.waiters import own_copy
 
+
+class Closing(Protocol):
+    """A client."""
+
+    async def aclose(self) -> None:
+        """Idempotent."""
+        ...
+
+
 T = TypeVar("T")
+C = TypeVar("C", bound=Closing)
 logger = logging.getLogger("geminga")
 
 
@@ -99,13 +109,13 @@ class Call(Generic[T]):
             del error
 
 
-class Session:
+class Session(Generic[C]):
     """A Trio client that is open in the loop, and the calls that run in it."""
 
     def __init__(
         self,
         portal: Portal,
-        opening: AbstractAsyncContextManager[Client],
+        opening: AbstractAsyncContextManager[C],
         notify: Callable[[], object],
     ) -> None:
         """`notify` is called in the loop once the client is open."""
@@ -118,7 +128,7 @@ class Session:
         self._closing = trio.Event()
         self._ended = trio.Event()
         self._on_end: list[Callable[[], object]] = []
-        self._client: Client | None = None
+        self._client: C | None = None
         self.nursery: trio.Nursery | None = None
         """The nursery of the calls; None once it is closed."""
         self._early: list[Call[Any]] | None = []
@@ -128,7 +138,7 @@ class Session:
         return "<Client, not open yet>" if self._client is None else repr(self._client)
 
     @property
-    def client(self) -> Client:
+    def client(self) -> C:
         """The Trio client."""
         assert self._client is not None, "the session is not open yet"
         return self._client
@@ -205,3 +215,7 @@ class Session:
         left = call.abandon()
         if left is not None and self.nursery is not None:
             self.nursery.start_soon(left)
+
+
+ClientSession = Session[Client]
+"""That of a client that sends and receives."""

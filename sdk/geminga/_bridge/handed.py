@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from geminga._bridge.calls import Session
+from geminga._bridge.calls import ClientSession
 from geminga._entries.encode import Extras
 from geminga._producing.receipt import Outgoing, Receipt
 from geminga.errors import GemingaError, InvalidStateError
@@ -23,7 +23,7 @@ class Handed(msgspec.Struct, eq=False, gc=False):
     thread, completed in the loop; every one is completed in the end.
     """
 
-    session: Session
+    session: ClientSession
     data: bytes
     details: Details | None
     _index: int = 0

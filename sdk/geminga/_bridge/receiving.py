@@ -18,7 +18,7 @@ from typing import TypeVar
 import trio
 
 from geminga._bridge.acknowledging import AckSender
-from geminga._bridge.calls import Session
+from geminga._bridge.calls import ClientSession
 from geminga._consuming.entry_reading import messages_of, parts_of, read_batches
 from geminga._consuming.receiving import BatchLimits
 from geminga._entries.entry import Entry, Source
@@ -42,7 +42,9 @@ Discarded = tuple[Source, Container[tuple[int, int]] | None]
 class Receiver(AckSender):
     """Passes one consumer's messages to the program, and its acknowledgements back."""
 
-    def __init__(self, session: Session, consumer: Consumer, *, for_listener: bool = False) -> None:
+    def __init__(
+        self, session: ClientSession, consumer: Consumer, *, for_listener: bool = False
+    ) -> None:
         """With a message listener, only its workers may receive."""
         super().__init__(session, consumer)
         self._for_listener = for_listener

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import trio
 
-from geminga._bridge.calls import Session
+from geminga._bridge.calls import ClientSession
 from geminga._bridge.handed import NO_DETAILS, Handed
 from geminga._connection.retry import FATAL
 from geminga._producing.receipt import Receipt, place_of
@@ -43,7 +43,7 @@ class Sender:
     that a stale one shows too little room, never too much.
     """
 
-    def __init__(self, session: Session, producer: Producer[Any]) -> None:
+    def __init__(self, session: ClientSession, producer: Producer[Any]) -> None:
         self.session = session
         self.producer = producer
         self.partitions = partitions_of(producer)

@@ -15,7 +15,7 @@ from typing import Any, Self, TypeVar
 
 import geminga.client
 from geminga._acknowledging.ack_runs import MessageOrId, Run
-from geminga._bridge.calls import Call, Session
+from geminga._bridge.calls import Call, Closing, Session
 from geminga._bridge.handed import Handed
 from geminga._bridge.portal import portal
 from geminga._bridge.receiving import Receiver
@@ -34,6 +34,7 @@ from geminga_runtime.waiters import Promise, own_copy
 
 T = TypeVar("T")
 C = TypeVar("C")
+K = TypeVar("K", bound=Closing)
 
 QUEUED_MAX = 384
 """Queued messages after which `submit` lets the loop take them."""
@@ -55,10 +56,10 @@ class ThreadBlock(ABC):
         self.close()
 
 
-class ThreadSession(Session):
-    """A client of an ordinary program."""
+class ThreadCalls(Session[K]):
+    """A client of an ordinary program, of any kind."""
 
-    def __init__(self, opening: AbstractAsyncContextManager[geminga.client.Client]) -> None:
+    def __init__(self, opening: AbstractAsyncContextManager[K]) -> None:
         self.host = ThreadHost()
         self._open_waiter = self.host.waiter()
         self.listenings: dict[Listening, None] = {}
@@ -107,6 +108,10 @@ class ThreadSession(Session):
             self.portal.post(self.begin_closing)
             self.portal.post(self.on_end, waiter.notify)
             waiter.wait(self.portal)
+
+
+class ThreadSession(ThreadCalls[geminga.client.Client]):
+    """A client that sends and receives."""
 
 
 class Receipt(Handed, eq=False, gc=False):

@@ -44,6 +44,17 @@ class TlsKeywords(TypedDict, total=False):
     tls_ciphers: Sequence[str]
 
 
+class AdminKeywords(TlsKeywords, total=False):
+    """Keywords of `AdminOptions`."""
+
+    authentication: Authentication | None
+    request_timeout_s: float
+    connection_timeout_s: float
+    redirects_max: int
+    trusted_broker_hosts: Sequence[str]
+    answer_bytes_max: int
+
+
 class ClientKeywords(TlsKeywords, total=False):
     """Keywords of `ClientOptions`."""
 

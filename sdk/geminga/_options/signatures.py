@@ -12,6 +12,7 @@ import inspect
 from collections.abc import Iterator
 from types import FunctionType, ModuleType
 
+import geminga._admin.options
 import geminga.options
 
 _UNPACK = "Unpack["
@@ -35,13 +36,15 @@ def _complete(function: FunctionType) -> None:
     name = name.removeprefix(_UNPACK).removesuffix("]")
     signature = inspect.signature(function)
     own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
-    named = _parameters(inspect.unwrap(function).__globals__[name], name)
+    names = inspect.unwrap(function).__globals__
+    kind = name.replace("Keywords", "Options")
+    home = geminga._admin.options if kind == "AdminOptions" else geminga.options
+    named = _parameters(names[name], getattr(home, kind, None))
     whole = signature.replace(parameters=[*own, *named])
     function.__signature__ = whole  # type: ignore[attr-defined]
 
 
-def _parameters(keywords: type, name: str) -> Iterator[inspect.Parameter]:
-    options = getattr(geminga.options, name.replace("Keywords", "Options"), None)
+def _parameters(keywords: type, options: type | None) -> Iterator[inspect.Parameter]:
     defaults = {} if options is None else dict(_defaults(options))
     for option, annotation in keywords.__annotations__.items():
         yield inspect.Parameter(

@@ -1,0 +1,4 @@
+"""`geminga._admin.families/__init__` of the blocking face.
+
+Made by tools/faces.py: don't edit.
+"""

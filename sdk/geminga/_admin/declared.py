@@ -1,0 +1,234 @@
+"""Operations as declarations: a method's signature, with its verb and path, is all of it.
+
+    @get("/admin/v2/{topic}/stats")
+    async def stats(self, topic: str, *, get_precise_backlog: bool = False) -> TopicStats:
+        '''Statistics of a topic.'''
+
+The path's names are parameters; `body` names the one that is sent as JSON; all others go into the
+query, in camel case, unless they are None. The annotation of the result says how the answer is
+read. Signatures are read when an operation is first called: declaring some hundred of them costs
+nothing.
+
+The same declarations serve the asyncio face, whose calls differ in `send` only; the blocking face
+has copies without `async` (tools/faces.py).
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from geminga._admin.requests import (
+    Request,
+    namespace_path,
+    schema_path,
+    segment,
+    subscription_segment,
+    topic_path,
+)
+
+if TYPE_CHECKING:
+    from geminga_runtime.http_get import HttpAnswer
+
+Send = Callable[[Request], Awaitable["HttpAnswer"]]
+SendBlocking = Callable[[Request], "HttpAnswer"]
+T = TypeVar("T")
+Function = TypeVar("Function", bound=Callable[..., object])
+
+Body = Callable[[dict[str, object]], tuple[object, str]]
+"""Takes what it needs out of a call's arguments; returns the body, to be written as JSON, and its
+type. None is no body.
+"""
+JSON = "application/json"
+
+_PLACEHOLDER = re.compile(r"\{(\w+)(?::(\w+))?\}")
+_CAMEL = re.compile(r"_([a-z0-9])")
+
+_IN_PATHS: Mapping[str, Callable[[object], str]] = {
+    "topic": topic_path,
+    "schema": schema_path,
+    "namespace": namespace_path,
+    "subscription": subscription_segment,
+}
+"""How a value stands in a path, by the name behind its colon or by its own."""
+
+
+class Family:
+    """Operations on one kind of thing."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+
+
+class BlockingFamily:
+    """The same of the blocking face."""
+
+    def __init__(self, send: SendBlocking) -> None:
+        self._send = send
+
+
+class Declaration:
+    """One operation."""
+
+    def __init__(
+        self,
+        function: Callable[..., object],
+        method: str,
+        path: str,
+        *,
+        body: str | Body = "",
+        query: Mapping[str, str] | None = None,
+        reader: Callable[[HttpAnswer], object] | None = None,
+    ) -> None:
+        self.function = function
+        self.method = method
+        self.path = path
+        self.body = body
+        self._query = query or {}
+        self._reader = reader
+
+    @functools.cached_property
+    def signature(self) -> inspect.Signature:
+        """The signature, without `self`."""
+        whole = inspect.signature(self.function)
+        return whole.replace(parameters=list(whole.parameters.values())[1:])
+
+    def request(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Request:
+        """The request of a call. Raises TypeError for wrong arguments, InvalidArgumentError for
+        values that no path has.
+        """
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        values = bound.arguments
+
+        def placed(match: re.Match[str]) -> str:
+            name, kind = match[1], match[2] or match[1]
+            value = values.pop(name)
+            encode = _IN_PATHS.get(kind)
+            return segment(_text(value), name) if encode is None else encode(value)
+
+        path = _PLACEHOLDER.sub(placed, self.path)
+        value, content_type = self._taken_body(values)
+        query = [
+            (self._query.get(name) or camel(name), _text(value))
+            for name, value in values.items()
+            if value is not None
+        ]
+        body = None if value is None else encoded(value)
+        return Request(self.method, path, query, body, content_type)
+
+    def _taken_body(self, values: dict[str, object]) -> tuple[object, str]:
+        if callable(self.body):
+            return self.body(values)
+        return values.pop(self.body, None), JSON
+
+    def result(self, answer: HttpAnswer) -> object:
+        """The answer in the type of the operation's annotation. Raises AdminError."""
+        if self._reader is not None:
+            return self._reader(answer)
+        annotation = str(self.signature.return_annotation)
+        if annotation == "None":
+            return None
+        kind, bar, _ = annotation.partition(" | None")
+        read = decoded_or_none if bar else decoded
+        return read(answer, _type_named(kind), self.path)
+
+
+def _type_named(annotation: str) -> type[object]:
+    """The type that an annotation names, of the models or built in."""
+    from geminga._admin import messages
+    from geminga._admin.model import base, cluster, policies, schemas, stats, topics
+
+    names: dict[str, object] = {}
+    for module in (base, messages, cluster, policies, schemas, stats, topics):
+        names |= vars(module)
+    return cast(type[object], eval(annotation, names))
+
+
+def camel(name: str) -> str:
+    """A parameter's name in a query."""
+    return _CAMEL.sub(lambda match: match[1].upper(), name)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)
+
+
+def encoded(value: object) -> bytes:
+    """A body of JSON."""
+    import msgspec
+
+    return msgspec.json.encode(value)
+
+
+def decoded(answer: HttpAnswer, kind: type[T], what: str) -> T:
+    """An answer's JSON in that type. Raises AdminError."""
+    import msgspec
+
+    from geminga._admin.errors import AdminError
+
+    body = answer.body.strip()
+    try:
+        if kind is str and not body.startswith(b'"'):
+            # Brokers write some texts as they are, although they say that it is JSON.
+            return cast(T, body.decode())
+        return msgspec.json.decode(body, type=kind, strict=False)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise AdminError(f"{what}: the answer can't be read: {error}", code="BadAnswer") from error
+
+
+def decoded_or_none(answer: HttpAnswer, kind: type[T], what: str) -> T | None:
+    """The same; None without a body, or for null."""
+    return None if answer.body.strip() in (b"", b"null") else decoded(answer, kind, what)
+
+
+def operation(
+    method: str,
+    path: str,
+    *,
+    body: str | Body = "",
+    query: Mapping[str, str] | None = None,
+    reader: Callable[[HttpAnswer], object] | None = None,
+) -> Callable[[Function], Function]:
+    """Decorate a method of a family: it sends the request that its signature describes.
+
+    `body` is a parameter, or makes the body of several. `query` has the query's names of parameters
+    that aren't those in camel case. `reader` makes the result of an answer that isn't JSON.
+    """
+
+    def decorate(function: Function) -> Function:
+        declaration = Declaration(function, method, path, body=body, query=query, reader=reader)
+
+        @functools.wraps(function)
+        async def call(self: Family, *args: object, **kwargs: object) -> object:
+            answer = await self._send(declaration.request(args, kwargs))
+            return declaration.result(answer)
+
+        @functools.wraps(function)
+        def call_blocking(self: BlockingFamily, *args: object, **kwargs: object) -> object:
+            answer = self._send(declaration.request(args, kwargs))
+            return declaration.result(answer)
+
+        made = call if inspect.iscoroutinefunction(function) else call_blocking
+        vars(made)["declaration"] = declaration
+        return cast(Function, made)
+
+    return decorate
+
+
+get = functools.partial(operation, "GET")
+post = functools.partial(operation, "POST")
+put = functools.partial(operation, "PUT")
+delete = functools.partial(operation, "DELETE")
+
+
+def declaration_of(function: object) -> Declaration:
+    """The declaration of a family's method."""
+    found = getattr(function, "declaration", None)
+    assert isinstance(found, Declaration), f"{function} is no operation"
+    return found

@@ -1,0 +1,1 @@
+"""Types of bodies and answers of the admin REST."""
