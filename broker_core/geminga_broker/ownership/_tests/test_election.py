@@ -58,9 +58,11 @@ async def test_the_session_decides(autojump_clock: MockClock) -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(first.run, A)
         await nursery.start(second.run, B)
+        store.expire_session()
+        assert not first.is_leader, "in a new session, without a turn of the loop"
         store.set_available(False)
         store.expire_session()
-        assert not first.is_leader, "without a turn of the loop"
+        assert not first.is_leader, "without a session"
         await wait_all_tasks_blocked()
         assert second.is_leader
         assert not first.is_leader

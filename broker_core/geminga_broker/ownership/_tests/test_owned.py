@@ -111,11 +111,13 @@ async def test_a_node_of_an_earlier_life_is_replaced() -> None:
     store = MemoryMetadataStore()
     killed = Broker(store, A)
     await killed.ownership.acquire(BUNDLE)
-    again = Broker(store.another_session(), A)
+    session = store.another_session()
+    again = Broker(session, A)
     assert (await again.ownership.acquire(BUNDLE)).addresses == A
     assert again.ownership.holds(BUNDLE)
     store.expire_session()
-    assert again.ownership.holds(BUNDLE), "it is of the new session"
+    assert again.ownership.holds(BUNDLE)
+    assert await session.exists(owner_path(BUNDLE)), "it is of the new session"
 
 
 @pytest.mark.parametrize("value", [b"", b"{", b"[]", b'{"disabled": 3}'])

@@ -170,6 +170,7 @@ async def test_lost_topics_are_fenced_before_any_is_closed(
     await broker.ownership.acquire(OTHER)
     await broker.store.put(f"{BROKERS_PATH}/b:8080", b"{}")
     async with holding_over(broker) as hold_over:
+        broker.store.set_available(False)
         broker.store.expire_session()
         await hold_over.lost([BUNDLE, OTHER])
     fenced = [f"fence {each.range}" for each in (BUNDLE, OTHER)]
