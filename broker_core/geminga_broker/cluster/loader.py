@@ -189,7 +189,7 @@ class TopicLoader:
         bundle = await self._gate.admit(name)
         topic = await self._load(name, create)
         if not self._gate.holds(bundle):
-            with trio.CancelScope(shield=True):
+            with trio.move_on_after(LEAVE_S, shield=True):
                 await topic.close()
             text = f"Namespace bundle {bundle} was unloaded while {name} was loaded"
             raise BrokerError(ServerError.ServiceNotReady, text)

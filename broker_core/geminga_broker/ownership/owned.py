@@ -185,10 +185,19 @@ class BundleOwnership:
         hold = self._holds.get(bundle)
         if hold is None:
             return
-        with suppress(NoNode):
-            await self._store.delete(owner_path(bundle))
+        await self._remove(bundle)
         if self._holds.get(bundle) is hold:
             del self._holds[bundle]
+
+    async def _remove(self, bundle: BundleId) -> None:
+        """Remove our node, and none of another broker: ours may be gone already, by a request
+        whose answer was lost.
+        """
+        path = owner_path(bundle)
+        node = await self._store.get(path)
+        if node is not None and node.stat.created_by_self:
+            with suppress(NoNode, BadVersion):
+                await self._store.delete(path, node.stat.version)
 
     async def forget(self, bundle: BundleId) -> None:
         """Remove the node of a bundle that no topic needs: it was split, or the split failed. If
@@ -196,7 +205,7 @@ class BundleOwnership:
         """
         self._holds.pop(bundle, None)
         with trio.move_on_after(FORGET_S, shield=True), suppress(MetadataError):
-            await self._store.delete(owner_path(bundle))
+            await self._remove(bundle)
 
     async def run(self) -> None:
         """Look after what is owned, until cancelled."""

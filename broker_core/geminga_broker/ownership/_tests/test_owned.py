@@ -143,6 +143,29 @@ async def test_a_node_whose_answer_was_lost_is_ours(monkeypatch: pytest.MonkeyPa
     assert broker.ownership.holds(BUNDLE)
 
 
+async def test_a_release_whose_answer_was_lost_takes_nothing_from_the_next_owner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with two_brokers() as (store, first, second):
+        await first.ownership.acquire(BUNDLE)
+        await first.ownership.disable(BUNDLE)
+        delete = store.delete
+
+        async def unanswered(path: str, version: int | None = None) -> None:
+            await delete(path, version)
+            raise StoreUnavailable("no answer")
+
+        monkeypatch.setattr(store, "delete", unanswered)
+        with pytest.raises(StoreUnavailable):
+            await first.ownership.release(BUNDLE)
+        assert (await second.ownership.acquire(BUNDLE)).addresses == B
+        monkeypatch.setattr(store, "delete", delete)
+        await first.ownership.release(BUNDLE)
+        await wait_all_tasks_blocked()
+        assert second.ownership.holds(BUNDLE)
+        assert second.lost == []
+
+
 async def test_many_that_ask_write_once(autojump_clock: MockClock) -> None:
     store = MemoryMetadataStore()
     broker = Broker(store, A)
