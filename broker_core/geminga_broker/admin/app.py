@@ -10,13 +10,16 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from geminga_broker.admin import bookies, broker_routes, clusters, schema_routes, tenants
+from geminga_broker.admin.calls import Calls
 from geminga_broker.admin.guard import guard, unknown_to
+from geminga_broker.admin.namespaces import bundles as bundle_routes
 from geminga_broker.admin.namespaces import permissions as permission_routes
 from geminga_broker.admin.namespaces import policies as policy_routes
 from geminga_broker.admin.namespaces import quotas as quota_routes
 from geminga_broker.admin.namespaces import routes as namespace_routes
 from geminga_broker.admin.namespaces import schema_policies as schema_policy_routes
 from geminga_broker.admin.rest import EXCEPTION_HANDLERS
+from geminga_broker.admin.routing import brought_to_owners
 from geminga_broker.admin.topics import compaction as compaction_routes
 from geminga_broker.admin.topics import partitioned as partitioned_routes
 from geminga_broker.admin.topics import policies as topic_policy_routes
@@ -42,15 +45,16 @@ def create_app(service: BrokerService) -> ASGIApp:
 
 
 def routes_of(service: BrokerService) -> list[Route]:
-    """All routes of a broker, not guarded."""
+    """All routes of a broker, not guarded; those of topics and bundles lead to their owners."""
+    calls = Calls(service)
     routes = [*clusters.routes(service.namespaces), *tenants.routes(service)]
-    routes += [*namespace_routes.routes(service), *broker_routes.routes(service)]
+    routes += [*namespace_routes.routes(service, calls), *broker_routes.routes(service)]
     routes += [*policy_routes.routes(service), *quota_routes.routes(service, DOMAINS)]
     for domain in DOMAINS:
-        routes += partitioned_routes.routes(service, domain)
-        routes += stats_routes.routes(service, domain)
+        routes += partitioned_routes.routes(service, calls, domain)
+        routes += stats_routes.routes(service, calls, domain)
         routes += subscription_routes.routes(service, domain)
-        routes += topic_routes.routes(service, domain)
+        routes += topic_routes.routes(service, calls, domain)
         routes += topic_policy_routes.routes(service, domain)
         routes += permission_routes.topic_routes(service, domain)
         routes += schema_policy_routes.topic_routes(service, domain)
@@ -59,7 +63,12 @@ def routes_of(service: BrokerService) -> list[Route]:
         *schema_routes.routes(service.schemas, service.namespaces),
         *schema_policy_routes.routes(service),
     ]
-    return [*routes, *bookies.routes(service), *_plain_routes(service)]
+    routes += [*bookies.routes(service), *_plain_routes(service)]
+    # Last: a range of hashes stands where other paths have words.
+    routes += bundle_routes.routes(service, calls)
+    brought = brought_to_owners(service, calls, routes)
+    calls.learn(brought)
+    return brought
 
 
 def _plain_routes(service: BrokerService) -> list[Route]:

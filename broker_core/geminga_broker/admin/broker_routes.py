@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlencode
-
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, RedirectResponse, Response
+from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from geminga_broker.admin.owners import redirect
 from geminga_broker.admin.rest import RestError, flag, ok, parameter, route, topic_of
 from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.cluster.lookup import NoSuchListener
 from geminga_broker.health import check_health
-from geminga_broker.ownership.finder import Located
 from geminga_broker.service import BrokerService
 
 PULSAR_VERSION = "4.0.7"
@@ -78,15 +76,6 @@ def _lookup_data(addresses: Addresses) -> dict[str, str]:
     return {name: url for name, url in found.items() if url} | {"brokerUrlSsl": ""}
 
 
-def _to_other_broker(request: Request, found: Located) -> Response:
-    """307 to the same path there."""
-    base = found.addresses.web_url
-    if request.url.scheme == "https" or not base:
-        base = found.addresses.web_url_tls or base
-    query = dict(request.query_params) | {"authoritative": str(found.authoritative).lower()}
-    return RedirectResponse(f"{base}{request.url.path}?{urlencode(query)}", status_code=307)
-
-
 def _lookup_routes(service: BrokerService) -> list[Route]:
     async def lookup(request: Request) -> Response:
         topic = topic_of(request, parameter(request, "domain"))
@@ -102,7 +91,7 @@ def _lookup_routes(service: BrokerService) -> list[Route]:
         except NoSuchListener as error:
             raise RestError(500, str(error)) from None  # Apache's status for it
         if found.redirect:
-            return _to_other_broker(request, found)
+            raise redirect(request, found.addresses, authoritative=found.authoritative)
         return ok(_lookup_data(found.addresses))
 
     async def bundle(request: Request) -> Response:

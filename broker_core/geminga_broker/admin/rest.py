@@ -65,6 +65,14 @@ class RestError(Exception):
         self.reason = reason
 
 
+class Redirect(Exception):
+    """The response is 307 to this location."""
+
+    def __init__(self, location: str) -> None:
+        super().__init__(location)
+        self.location = location
+
+
 class _BadBody(Exception):
     """The request's body is not valid."""
 
@@ -93,7 +101,7 @@ async def read_body(request: Request, kind: type[T]) -> T | None:
 
 async def read_union(request: Request, *kinds: type) -> object:
     """The body as the first of these types that fits; None as in `read_body`."""
-    body = await _body(request)
+    body = await raw_body(request)
     if not body.strip():
         return None
     refusal = ""
@@ -105,8 +113,10 @@ async def read_union(request: Request, *kinds: type) -> object:
     raise _BadBody(refusal)
 
 
-async def _body(request: Request) -> bytes:
-    """Raises RestError 413, and 408 for a body that takes longer than `BODY_S`."""
+async def raw_body(request: Request) -> bytes:
+    """The bytes of the body, to be read once. Raises RestError 413, and 408 for a body that takes
+    longer than `BODY_S`.
+    """
     body = bytearray()
     try:
         with trio.fail_after(BODY_S):
@@ -169,6 +179,14 @@ def topic_of(request: Request, domain: str) -> TopicName:
         raise RestError(412, f"Topic name is not valid: {error}") from None
 
 
+def parsed_topic(text: str) -> TopicName:
+    """A topic by its full name, or by its name in `public/default`. Raises RestError 412."""
+    try:
+        return TopicName.parse(text)
+    except LocalProtocolError as error:
+        raise RestError(412, f"Topic name is not valid: {error}") from None
+
+
 def properties_of(given: dict[str, str] | None) -> dict[str, str]:
     """Properties of a body. Raises RestError 412 if they are too many or too long."""
     given = given or {}
@@ -201,8 +219,15 @@ async def on_bad_body(_request: Request, error: Exception) -> Response:
     return Response(str(error), status_code=400, media_type="text/plain")
 
 
+async def on_redirect(_request: Request, error: Exception) -> Response:
+    """307 without a body, as Apache's."""
+    assert isinstance(error, Redirect)
+    return Response(status_code=307, headers={"location": error.location})
+
+
 EXCEPTION_HANDLERS: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
     RestError: on_rest_error,
+    Redirect: on_redirect,
     BrokerError: on_rest_error,
     LogError: on_rest_error,
     BookkeeperError: on_rest_error,
@@ -210,6 +235,17 @@ EXCEPTION_HANDLERS: dict[type[Exception], Callable[[Request, Exception], Awaitab
     _BadBody: on_bad_body,
 }
 """The application's handlers of exceptions."""
+
+
+async def answered(request: Request, handler: Handler) -> Response:
+    """The handler's response, or that to its error."""
+    try:
+        return await handler(request)
+    except Exception as error:
+        for kind, respond in EXCEPTION_HANDLERS.items():
+            if isinstance(error, kind):
+                return await respond(request, error)
+        raise
 
 
 def route(method: str, path: str, handler: Handler) -> Route:

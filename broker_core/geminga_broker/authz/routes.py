@@ -45,6 +45,9 @@ PLAIN: dict[str, Need] = {
     "GET /admin/v2/brokers/configuration/runtime": Need(
         Scope.BROKER, "LIST_RUNTIME_CONFIGURATIONS"
     ),
+    "GET /admin/v2/non-persistent/{tenant}/{namespace}/{bundle}": Need(
+        Scope.NAMESPACE, "GET_BUNDLE"
+    ),
     "GET /lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}": Need(Scope.TOPIC, "LOOKUP"),
     "GET /lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}/bundle": Need(
         Scope.NAMESPACE, "GET_BUNDLE"
@@ -58,6 +61,13 @@ NAMESPACES: dict[str, Need] = {
     "GET /topics": Need(Scope.NAMESPACE, "GET_TOPICS"),
     "GET /bundles": Need(Scope.NAMESPACE, "GET_BUNDLE"),
     "PUT /unload": Need(Scope.SUPER_USER),
+    "DELETE /{bundle}": Need(Scope.NAMESPACE, "DELETE_BUNDLE"),
+    "PUT /{bundle}/unload": Need(Scope.SUPER_USER),
+    "PUT /{bundle}/split": Need(Scope.SUPER_USER),
+    "GET /{bundle}/topicHashPositions": Need(Scope.NAMESPACE_POLICY, "READ", "PERSISTENCE"),
+    "POST /{bundle}/clearBacklog": Need(Scope.NAMESPACE, "CLEAR_BACKLOG"),
+    "POST /{bundle}/clearBacklog/{subscription}": Need(Scope.NAMESPACE, "CLEAR_BACKLOG"),
+    "POST /{bundle}/unsubscribe/{subscription}": Need(Scope.NAMESPACE, "UNSUBSCRIBE"),
     "POST /clearBacklog": Need(Scope.NAMESPACE, "CLEAR_BACKLOG"),
     "POST /clearBacklog/{subscription}": Need(Scope.NAMESPACE, "CLEAR_BACKLOG"),
     "POST /unsubscribe/{subscription}": Need(Scope.NAMESPACE, "UNSUBSCRIBE"),

@@ -9,10 +9,11 @@ ledgers/{tenant}/{namespace}/persistent/{topic}`); a partitioned one has a recor
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
+import trio
 from fastcrc import crc32
 
 from geminga_broker.cluster.namespaces import Namespaces
@@ -23,9 +24,10 @@ from geminga_broker.limits import check_partitioned
 from geminga_protocol.errors import ProtocolError
 from geminga_protocol.pb.pulsar_api_pb2 import CommandGetTopicsOfNamespace, ServerError
 from geminga_protocol.topic_name import PARTITION_SUFFIX, TopicName, url_decode, url_encode
-from geminga_runtime.metadata.api import MetadataStore
+from geminga_runtime.metadata.api import MUST_NOT_EXIST, BadVersion, MetadataError, MetadataStore
 
 MANAGED_LEDGERS = "/managed-ledgers"
+UNMARK_S = 5.0
 Mode = CommandGetTopicsOfNamespace.Mode
 
 
@@ -37,16 +39,6 @@ class TopicCatalog:
         self._namespaces = namespaces
         self._records = namespaces.partitioned
         self._config = config
-        self._closed: list[str] = []
-
-    @contextmanager
-    def without_auto_creation(self, namespace: str) -> Iterator[None]:
-        """In the block no topic of the namespace is made automatically."""
-        self._closed.append(namespace)
-        try:
-            yield
-        finally:
-            self._closed.remove(namespace)
 
     async def partitions(self, topic: TopicName) -> int:
         """The number of partitions, 0 for a topic that isn't partitioned."""
@@ -85,6 +77,45 @@ class TopicCatalog:
         """Raises ResourceMissing."""
         await self._records.delete(_record_name(topic))
 
+    async def create_partitions(self, topic: TopicName, indexes: Iterable[int]) -> None:
+        """Make partitions of a persistent topic that nobody has loaded yet: an empty node, as
+        Apache's `TopicResources.createPersistentTopicAsync` makes it, is a log without ledgers.
+        """
+        for index in indexes:
+            name = topic.partition(index).persistence_naming_encoding
+            with suppress(BadVersion):
+                await self._store.put(f"{MANAGED_LEDGERS}/{name}", b"", MUST_NOT_EXIST)
+
+    @asynccontextmanager
+    async def being_deleted(self, topic: TopicName) -> AsyncIterator[int]:
+        """In the block no broker makes a missing partition of the topic; its number of partitions.
+        A mark in the topic's record says so. If the process is killed, the mark stays, and the
+        partitions that are there work on, until the topic is deleted again. Raises ResourceMissing.
+        """
+        record = await self._records.update(
+            _record_name(topic), lambda old: old | {"deleted": True}
+        )
+        count = record.get("partitions")
+        try:
+            yield count if isinstance(count, int) else 0
+        except BaseException:
+            with (
+                trio.move_on_after(UNMARK_S, shield=True),
+                suppress(MetadataError, ResourceMissing),
+            ):
+                await self._records.update(
+                    _record_name(topic), lambda old: old | {"deleted": False}
+                )
+            raise
+
+    async def partitions_to_make(self, topic: TopicName) -> tuple[int, bool]:
+        """The number of partitions, and whether missing ones may be made: not in `being_deleted`,
+        at any broker.
+        """
+        record = await self._records.get(_record_name(topic)) or {}
+        count = record.get("partitions")
+        return count if isinstance(count, int) else 0, record.get("deleted") is not True
+
     async def properties(self, topic: TopicName) -> dict[str, str]:
         """Properties of a partitioned topic. Raises ResourceMissing."""
         record = await self._records.get(_record_name(topic))
@@ -114,8 +145,6 @@ class TopicCatalog:
             allowed = override.get("allowAutoTopicCreation", allowed)
             kind = override.get("topicType", kind)
             count = override.get("defaultNumPartitions", count)
-        if topic.namespace in self._closed:
-            return None
         if not allowed or topic.local_name.endswith("__transaction_pending_ack"):
             return None
         if kind == "partitioned" and not topic.is_partition:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from enum import IntEnum
 from functools import partial
 from typing import Protocol
@@ -116,7 +116,6 @@ class TopicLoader:
         self._loads: dict[str, _Load] = {}
         self._turns = trio.Semaphore(config.topics.loads_max)
         self._leaving: dict[str, Promise[None]] = {}
-        self._kept_deleted: list[TopicName] = []
 
     @property
     def loading(self) -> int:
@@ -150,6 +149,12 @@ class TopicLoader:
             except BrokerError as error:
                 if error.code != ServerError.TopicNotFound:
                     raise
+
+    async def wait_load(self, name: TopicName) -> None:
+        """Until a running load of the topic is over, whatever comes of it."""
+        if (load := self._loads.get(str(name))) is not None:
+            with suppress(BrokerError):
+                await load.wait()
 
     def _start(self, name: TopicName, create: Creation) -> _Load:
         if len(self._loads) >= self._config.topics.loads_max + LOADS_WAITING_MAX:
@@ -244,9 +249,9 @@ class TopicLoader:
         if name.is_persistent and await self._catalog.is_stored(name):
             return True
         if name.is_partition:
-            partitions = await self._catalog.partitions(name.partitioned_base)
+            partitions, may_make = await self._catalog.partitions_to_make(name.partitioned_base)
             if name.partition_index < partitions:
-                if name.partitioned_base not in self._kept_deleted:
+                if may_make:
                     return False
                 if create:
                     text = f"Topic {name.partitioned_base} is being deleted"
@@ -269,15 +274,6 @@ class TopicLoader:
             text = f"Exceed maximum number of topics in namespace {name.namespace}"
             raise BrokerError(ServerError.NotAllowedError, text)
         return False
-
-    @contextmanager
-    def keep_deleted(self, topic: TopicName) -> Iterator[None]:
-        """While the context is open, no missing partition of the topic is created."""
-        self._kept_deleted.append(topic)
-        try:
-            yield
-        finally:
-            self._kept_deleted.remove(topic)
 
     async def leave(self, key: str, end: Callable[[Topic], Awaitable[None]]) -> bool:
         """Unregister a loaded topic while `end` closes or deletes it; `get` waits meanwhile.

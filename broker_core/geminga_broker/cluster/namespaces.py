@@ -8,11 +8,13 @@ policies/{tenant}/{namespace}`.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from itertools import pairwise
 from typing import cast
 
 import msgspec
+import trio
 
 from geminga_broker.cluster.records import (
     JsonObject,
@@ -26,7 +28,9 @@ from geminga_broker.cluster.records import (
 from geminga_broker.ownership.bundle import HASH_MAX, BundleId, range_text
 from geminga_protocol.keys import bundle_hash
 from geminga_protocol.topic_name import TopicName
-from geminga_runtime.metadata.api import MetadataStore
+from geminga_runtime.metadata.api import MetadataError, MetadataStore
+
+UNMARK_S = 5.0
 
 
 class _Deletion(msgspec.Struct):
@@ -191,6 +195,23 @@ class Namespaces:
             await self.local_policies.delete(namespace)
         except ResourceMissing:
             pass
+
+    @asynccontextmanager
+    async def being_deleted(self, namespace: str) -> AsyncIterator[None]:
+        """In the block the namespace counts as missing for everything that would make something in
+        it, at every broker (Apache's `Policies.deleted`). If the block fails, it is there again.
+        Raises ResourceMissing.
+        """
+        await self.tenants.update(namespace, lambda old: old | {"deleted": True})
+        try:
+            yield
+        except BaseException:
+            with (
+                trio.move_on_after(UNMARK_S, shield=True),
+                suppress(MetadataError, ResourceMissing),
+            ):
+                await self.tenants.update(namespace, lambda old: old | {"deleted": False})
+            raise
 
     async def bundles(self, namespace: str) -> Bundles:
         """The bundles, by the local policies first (splits change them). Raises ResourceMissing."""

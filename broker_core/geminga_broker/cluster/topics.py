@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from geminga_broker.authz import granting
 from geminga_broker.cluster.catalog import TopicCatalog
@@ -34,6 +34,7 @@ class Topics:
         self.loaded = loader.topics
         """Loaded topics by full name."""
         self.get = loader.get
+        self.wait_load = loader.wait_load
         self._loader = loader
         self._catalog = catalog
         self._namespaces = namespaces
@@ -66,11 +67,6 @@ class Topics:
         """Close a loaded topic; its clients reconnect and load it again. False if not loaded."""
         return await self._loader.leave(str(name), close_topic)
 
-    async def unload_namespace(self, namespace: str) -> None:
-        """Close all loaded topics of a namespace."""
-        inside = f"://{namespace}/"
-        await self._loader.unload_all([name for name in self.loaded if inside in name])
-
     def refuse_loads(self) -> None:
         """Load no more topics: the broker stops."""
         self._loader.closed = True
@@ -94,24 +90,26 @@ class Topics:
             await self.get(name, create=False)
         await self.forget_grants(name)
 
-    async def delete_partitioned(self, name: TopicName, *, force: bool = False) -> None:
-        """Delete a partitioned topic with all partitions; reconnecting clients can't recreate them.
-        Raises ResourceMissing, and the errors of `delete`.
+    async def delete_partitioned(
+        self,
+        name: TopicName,
+        *,
+        force: bool = False,
+        delete_partitions: Callable[[int], Awaitable[None]] | None = None,
+    ) -> None:
+        """Delete a partitioned topic with all partitions; reconnecting clients can't recreate them,
+        at no broker. `delete_partitions` gets their number, if other brokers may have them. Raises
+        ResourceMissing, and the errors of `delete`.
         """
-        with self._loader.keep_deleted(name):
-            for index in range(await self._catalog.partitions(name)):
-                await self._delete_if_there(name.partition(index), force=force)
+        async with self._catalog.being_deleted(name) as count:
+            if delete_partitions is not None:
+                await delete_partitions(count)
+            else:
+                for index in range(count):
+                    await self._delete_if_there(name.partition(index), force=force)
             await self._forget(name)
             await self._catalog.delete_partitioned(name)
         await self.forget_grants(name)
-
-    async def delete_all(self, namespace: str) -> None:
-        """Delete all topics of a namespace, despite connected clients."""
-        for domain in ("persistent", "non-persistent"):
-            for name in await self._catalog.partitioned(namespace, domain):
-                await self.delete_partitioned(TopicName.parse(name), force=True)
-        for name in await self.names(namespace):
-            await self._delete_if_there(TopicName.parse(name), force=True)
 
     async def _delete_if_there(self, name: TopicName, *, force: bool) -> None:
         """Delete a topic that may be missing, or in its first load."""

@@ -16,7 +16,6 @@ from geminga_broker.authz import granting
 from geminga_broker.authz.needs import Need, Place, Scope
 from geminga_broker.cluster.records import JsonObject, ResourceMissing
 from geminga_broker.service import BrokerService
-from geminga_protocol.errors import LocalProtocolError
 from geminga_protocol.topic_name import TopicName
 
 TENANT_ADMIN = Need(Scope.TENANT_ADMIN)
@@ -179,7 +178,7 @@ def _routes_of_many(service: BrokerService) -> list[Route]:
 
         def change(policies: JsonObject) -> JsonObject:
             for each in wanted:
-                topic, actions = str(_topic(each.topic)), _checked(each.actions)
+                topic, actions = str(rest.parsed_topic(each.topic)), _checked(each.actions)
                 policies = granting.grant_on_topic(policies, topic, each.role, actions)
             return policies
 
@@ -189,7 +188,7 @@ def _routes_of_many(service: BrokerService) -> list[Route]:
         wanted = await rest.read_body(request, list[_Revocation]) or []
         _require_whole(wanted)
         namespace = await _namespace_of_all(service, request, [each.topic for each in wanted])
-        names = [await _with_partitions(service, _topic(each.topic)) for each in wanted]
+        names = [await _with_partitions(service, rest.parsed_topic(each.topic)) for each in wanted]
 
         def change(policies: JsonObject) -> JsonObject:
             for each, topics in zip(wanted, names, strict=True):
@@ -208,7 +207,7 @@ async def _namespace_of_all(service: BrokerService, request: Request, topics: Se
     """The only namespace of the topics; the caller must administrate its tenant. Raises RestError,
     and BrokerError for a missing topic.
     """
-    names = [_topic(topic) for topic in topics]
+    names = [rest.parsed_topic(topic) for topic in topics]
     namespaces = {name.namespace for name in names}
     if len(namespaces) != 1:
         raise rest.RestError(400, "The namespace should be the same")
@@ -217,13 +216,6 @@ async def _namespace_of_all(service: BrokerService, request: Request, topics: Se
     for name in names:
         await _with_partitions(service, name)
     return namespace
-
-
-def _topic(text: str) -> TopicName:
-    try:
-        return TopicName.parse(text)
-    except LocalProtocolError as error:
-        raise rest.RestError(412, f"Topic name is not valid: {error}") from None
 
 
 def topic_routes(service: BrokerService, domain: str) -> list[Route]:

@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import logging
+from contextlib import suppress
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin import jackson, rest
+from geminga_broker.admin.calls import Answer, Call, Calls, each_of, raise_first
 from geminga_broker.admin.policy_values import namespace_policies
+from geminga_broker.admin.topics.partitioned import delete_partitioned
+from geminga_broker.admin.topics.routes import topic_names
 from geminga_broker.cluster.namespaces import Namespaces
-from geminga_broker.cluster.records import BadName, JsonObject, ResourceExists, ResourceMissing
+from geminga_broker.cluster.records import (
+    BadName,
+    JsonObject,
+    ResourceExists,
+    ResourceInUse,
+    ResourceMissing,
+)
 from geminga_broker.service import BrokerService
+from geminga_protocol.topic_name import TopicName
+
+_log = logging.getLogger(__name__)
 
 BUNDLES_MAX = 1 << 16
+NOT_EMPTY = "Cannot delete non empty namespace"
 
 
 async def require_namespace(namespaces: Namespaces, namespace: str) -> None:
@@ -60,37 +76,63 @@ async def create_namespace(service: BrokerService, namespace: str, policies: Jso
         raise rest.RestError(409, "Namespace already exists") from None
 
 
-async def delete_namespace(service: BrokerService, namespace: str) -> None:
-    """Raises RestError as Apache answers."""
-    if not await service.namespaces.exists(namespace):
+async def delete_namespace(
+    service: BrokerService, calls: Calls, namespace: str, *, force: bool = False
+) -> None:
+    """Delete an empty namespace, or by `force` one with all its topics, wherever these are.
+
+    No broker makes a topic in it meanwhile: as in Apache its record is marked. If the process is
+    killed, the mark stays until the namespace is deleted again; after a failure it is removed.
+    Raises RestError as Apache answers.
+    """
+    if force and not service.config.topics.force_delete_namespaces:
+        raise rest.RestError(405, "Broker doesn't allow forced deletion of namespaces")
+    if not await service.namespaces.tenants.exists(namespace):
         raise rest.RestError(404, f"Namespace {namespace} does not exist.")
-    names = await service.topics.names(namespace)
-    partitioned = [
-        name
-        for domain in ("persistent", "non-persistent")
-        for name in await service.catalog.partitioned(namespace, domain)
-    ]
-    if names or partitioned:
-        raise rest.RestError(409, "Cannot delete non empty namespace")
+    if not force:
+        await _require_empty(service, calls, namespace)
     try:
-        await service.namespaces.delete(namespace)
+        async with service.namespaces.being_deleted(namespace):
+            if force:
+                await _delete_topics(service, calls, namespace)
+            # Once more: until the mark was set, topics could be made.
+            await _require_empty(service, calls, namespace)
+            await _release_bundles(service, calls, namespace)
+            await service.namespaces.delete(namespace)
     except ResourceMissing:
         raise rest.RestError(404, f"Namespace {namespace} does not exist.") from None
+    except ResourceInUse:
+        raise rest.RestError(409, NOT_EMPTY) from None
     await service.schemas.delete_namespace(namespace)
 
 
-async def delete_by_force(service: BrokerService, namespace: str) -> None:
-    """Delete a namespace with all topics, without automatic creation meanwhile. After a failure
-    topics may be created again. Raises RestError as Apache.
-    """
-    if not service.config.topics.force_delete_namespaces:
-        raise rest.RestError(405, "Broker doesn't allow forced deletion of namespaces")
-    if not await service.namespaces.exists(namespace):
-        raise rest.RestError(404, f"Namespace {namespace} does not exist.")
-    # Only in memory: a crash must not leave a namespace in which no topic can be made.
-    with service.catalog.without_auto_creation(namespace):
-        await service.topics.delete_all(namespace)
-        await delete_namespace(service, namespace)
+async def _require_empty(service: BrokerService, calls: Calls, namespace: str) -> None:
+    for domain in ("persistent", "non-persistent"):
+        if await service.catalog.partitioned(namespace, domain) or await topic_names(
+            service, calls, namespace, domain
+        ):
+            raise rest.RestError(409, NOT_EMPTY)
+
+
+async def _delete_topics(service: BrokerService, calls: Calls, namespace: str) -> None:
+    """Delete all topics, despite connected clients."""
+
+    async def delete(text: str) -> Answer:
+        return await calls.on_topic(TopicName.parse(text), Call("DELETE", "", query="force=true"))
+
+    for domain in ("persistent", "non-persistent"):
+        for text in await service.catalog.partitioned(namespace, domain):
+            with suppress(ResourceMissing):
+                await delete_partitioned(service, calls, TopicName.parse(text), force=True)
+        names = await topic_names(service, calls, namespace, domain)
+        raise_first(await each_of(delete, names), but=404)
+
+
+async def _release_bundles(service: BrokerService, calls: Calls, namespace: str) -> None:
+    """Bundles of a missing namespace need no owners. One that stays owned does no harm."""
+    for answer in await calls.on_bundles(namespace, Call("DELETE", "")):
+        if answer.is_error:
+            _log.warning("namespace=%s: a bundle keeps its owner: %s", namespace, answer.reason)
 
 
 async def _policies_given(request: Request) -> JsonObject:
@@ -101,7 +143,7 @@ async def _policies_given(request: Request) -> JsonObject:
         raise rest.bad_body(str(error)) from None
 
 
-def routes(service: BrokerService) -> list[Route]:
+def routes(service: BrokerService, calls: Calls) -> list[Route]:
     """All routes of the family."""
     namespaces = service.namespaces
 
@@ -122,31 +164,19 @@ def routes(service: BrokerService) -> list[Route]:
         return rest.no_content()
 
     async def delete(request: Request) -> Response:
-        deletes = delete_by_force if rest.flag(request, "force") else delete_namespace
-        await deletes(service, rest.namespace_of(request))
+        namespace = rest.namespace_of(request)
+        await delete_namespace(service, calls, namespace, force=rest.flag(request, "force"))
         return rest.no_content()
 
     async def topics(request: Request) -> Response:
         namespace = rest.namespace_of(request)
         await require_namespace(service.namespaces, namespace)
         mode = request.query_params.get("mode", "PERSISTENT").upper()
-        names = await service.topics.names(namespace)
-        if mode != "ALL":
-            scheme = "non-persistent://" if mode == "NON_PERSISTENT" else "persistent://"
-            names = [name for name in names if name.startswith(scheme)]
+        domains = {"ALL": ("persistent", "non-persistent"), "NON_PERSISTENT": ("non-persistent",)}
+        names: list[str] = []
+        for domain in domains.get(mode, ("persistent",)):
+            names += await topic_names(service, calls, namespace, domain)
         return rest.ok(names)
-
-    async def bundles(request: Request) -> Response:
-        try:
-            return rest.ok((await namespaces.bundles(rest.namespace_of(request))).to_json())
-        except ResourceMissing:
-            raise rest.RestError(404, "Namespace does not exist") from None
-
-    async def unload(request: Request) -> Response:
-        namespace = rest.namespace_of(request)
-        await require_namespace(service.namespaces, namespace)
-        await service.topics.unload_namespace(namespace)
-        return rest.no_content()
 
     base = "/admin/v2/namespaces"
     one = base + "/{tenant}/{namespace}"
@@ -154,6 +184,4 @@ def routes(service: BrokerService) -> list[Route]:
         rest.route("GET", base + "/{tenant}", list_of_tenant),
         *rest.at(one, get=get, put=create, delete=delete),
         rest.route("GET", one + "/topics", topics),
-        rest.route("GET", one + "/bundles", bundles),
-        rest.route("PUT", one + "/unload", unload),
     ]

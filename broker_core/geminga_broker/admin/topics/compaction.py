@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin.rest import RestError, at, no_content, ok, topic_of
-from geminga_broker.admin.topics.routes import require_topic, require_writable_namespace, targets
+from geminga_broker.admin.topics.routes import require_topic, require_writable_namespace
 from geminga_broker.compaction.topic_compaction import CompactionRunning
 from geminga_broker.service import BrokerService
 from geminga_broker.topic.persistent import PersistentTopic
@@ -23,18 +23,12 @@ async def _require(service: BrokerService, name: TopicName) -> PersistentTopic:
 
 
 async def trigger(service: BrokerService, name: TopicName) -> None:
-    """Compact a topic, or all partitions. Raises RestError 404, and 409 while one is running."""
+    """Compact a topic. Raises RestError 404, and 409 while it is being compacted."""
     await require_writable_namespace(service, name)
-    topics = [await _require(service, one) for one in await targets(service, name)]
-    running = None
-    for topic in topics:
-        try:
-            topic.compaction.trigger()
-        except CompactionRunning as error:
-            # Still start the other partitions.
-            running = RestError(409, str(error))
-    if running is not None:
-        raise running
+    try:
+        (await _require(service, name)).compaction.trigger()
+    except CompactionRunning as error:
+        raise RestError(409, str(error)) from None
 
 
 def routes(service: BrokerService) -> list[Route]:

@@ -8,7 +8,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin import rest
-from geminga_broker.admin.topics.routes import require_writable_namespace, terminate
+from geminga_broker.admin.calls import Call, Calls, raise_first
+from geminga_broker.admin.topics.routes import require_writable_namespace
 from geminga_broker.cluster.records import ResourceExists, ResourceMissing
 from geminga_broker.service import BrokerService
 from geminga_protocol.topic_name import TopicName
@@ -37,7 +38,7 @@ async def _require_partitioned(service: BrokerService, name: TopicName, text: st
     return count
 
 
-def routes(service: BrokerService, domain: str) -> list[Route]:
+def routes(service: BrokerService, calls: Calls, domain: str) -> list[Route]:
     """All routes of the family for one domain."""
     catalog = service.catalog
 
@@ -65,7 +66,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         except ResourceExists:
             raise rest.RestError(409, "This topic already exists") from None
         if name.is_persistent and not rest.flag(request, "createLocalTopicOnly"):
-            await _create_partitions(service, name, range(count))
+            await catalog.create_partitions(name, range(count))
         return rest.no_content()
 
     async def grow(request: Request) -> Response:
@@ -81,7 +82,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
             )
         await catalog.grow_partitioned(name, count)
         if name.is_persistent:
-            await _create_partitions(service, name, range(current, count))
+            await catalog.create_partitions(name, range(current, count))
         return rest.no_content()
 
     base = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}"
@@ -89,11 +90,13 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
     return [
         rest.route("GET", base + "/partitioned", list_all),
         *rest.at(one, put=create, post=grow),
-        *_routes_of_existing(service, domain, base),
+        *_routes_of_existing(service, calls, domain, base),
     ]
 
 
-def _routes_of_existing(service: BrokerService, domain: str, base: str) -> list[Route]:
+def _routes_of_existing(
+    service: BrokerService, calls: Calls, domain: str, base: str
+) -> list[Route]:
     catalog = service.catalog
 
     async def get(request: Request) -> Response:
@@ -109,7 +112,7 @@ def _routes_of_existing(service: BrokerService, domain: str, base: str) -> list[
         name = rest.topic_of(request, domain)
         await _require_partitioned(service, name, f"Topic {name} not found.")
         try:
-            await service.topics.delete_partitioned(name, force=rest.flag(request, "force"))
+            await delete_partitioned(service, calls, name, force=rest.flag(request, "force"))
         except ResourceMissing:
             raise rest.RestError(404, f"Topic {name} not found.") from None
         return rest.no_content()
@@ -117,7 +120,12 @@ def _routes_of_existing(service: BrokerService, domain: str, base: str) -> list[
     async def stop_writes(request: Request) -> Response:
         name = rest.topic_of(request, domain)
         count = await _require_partitioned(service, name, f"Topic {name} not found")
-        return rest.ok({str(i): await terminate(service, name.partition(i)) for i in range(count)})
+        answers = await calls.on_partitions(name, count, Call("POST", "/terminate"))
+        if any(answer.status == 404 for answer in answers):
+            raise rest.RestError(404, f"Topic {name} not found")
+        raise_first(answers)
+        ids = (answer.json(dict[str, int]) for answer in answers)
+        return rest.ok({str(index): found for index, found in enumerate(ids)})
 
     one = base + "/{topic}/partitions"
     return [
@@ -126,6 +134,18 @@ def _routes_of_existing(service: BrokerService, domain: str, base: str) -> list[
     ]
 
 
-async def _create_partitions(service: BrokerService, name: TopicName, indexes: range) -> None:
-    for index in indexes:
-        await service.topics.get(name.partition(index), create=True)
+async def delete_partitioned(
+    service: BrokerService, calls: Calls, name: TopicName, *, force: bool
+) -> None:
+    """Delete a partitioned topic with its partitions, wherever these are. Raises RestError,
+    ResourceMissing.
+    """
+
+    async def delete_partitions(count: int) -> None:
+        call = Call("DELETE", "", query="force=true" if force else "")
+        answers = await calls.on_partitions(name, count, call)
+        if any(answer.status == 412 for answer in answers):
+            raise rest.RestError(412, "Topic has active producers/subscriptions")
+        raise_first(answers, but=404)
+
+    await service.topics.delete_partitioned(name, delete_partitions=delete_partitions)

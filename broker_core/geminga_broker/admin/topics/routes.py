@@ -7,6 +7,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin import rest
+from geminga_broker.admin.calls import Call, Calls, raise_first
+from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.service import BrokerService
 from geminga_broker.topic.topic import Topic
 from geminga_protocol.ids import Position
@@ -47,21 +49,43 @@ async def terminate(service: BrokerService, name: TopicName) -> dict[str, int]:
     return message_id_json(name, await topic.terminate())
 
 
-async def targets(service: BrokerService, name: TopicName) -> list[TopicName]:
-    """The partitions of a partitioned topic, otherwise the topic itself."""
-    count = await service.catalog.partitions(name)
-    return [name.partition(index) for index in range(count)] or [name]
+async def non_persistent_names(
+    service: BrokerService, calls: Calls, namespace: str, range_name: str = ""
+) -> list[str]:
+    """The non-persistent topics of a namespace, or of one of its bundles, which stand in the memory
+    of the brokers that own the bundles.
+    """
+    call = Call("GET", "")
+    if range_name:
+        bundle = BundleId(namespace, range_name)
+        found = await calls.on_bundle(bundle, call, base="non-persistent")
+        answers = [] if found is None else [found]
+    else:
+        answers = await calls.on_bundles(namespace, call, base="non-persistent")
+    raise_first(answers)
+    # A bundle that has just lost its owner has no topics: its answer is empty.
+    return sorted(name for answer in answers if answer.body for name in answer.json(list[str]))
 
 
-def routes(service: BrokerService, domain: str) -> list[Route]:
+async def topic_names(
+    service: BrokerService, calls: Calls, namespace: str, domain: str
+) -> list[str]:
+    """A namespace's topics of one domain, with all partitions."""
+    if domain == "persistent":
+        return await service.catalog.persistent(namespace)
+    return await non_persistent_names(service, calls, namespace)
+
+
+def routes(service: BrokerService, calls: Calls, domain: str) -> list[Route]:
     """All routes of the family for one domain."""
 
     async def list_topics(request: Request) -> Response:
         namespace = rest.namespace_of(request)
         if not await service.namespaces.exists(namespace):
             raise rest.RestError(404, "Namespace does not exist")
-        names = await service.topics.names(namespace)
-        return rest.ok([name for name in names if name.startswith(f"{domain}://")])
+        if domain == "non-persistent" and (range_name := request.query_params.get("bundle")):
+            return rest.ok(await non_persistent_names(service, calls, namespace, range_name))
+        return rest.ok(await topic_names(service, calls, namespace, domain))
 
     async def create(request: Request) -> Response:
         name = rest.topic_of(request, domain)
@@ -81,7 +105,9 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
                 "delete-partitioned-topic.",
             )
         if not await service.topics.exists(name):
-            raise rest.RestError(404, f"Topic {name} not found")
+            await service.topics.wait_load(name)  # perhaps it is just being made
+            if not await service.topics.exists(name):
+                raise rest.RestError(404, f"Topic {name} not found")
         await service.topics.delete(name, force=rest.flag(request, "force"))
         return rest.no_content()
 
@@ -105,11 +131,9 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
 def _ending_routes(service: BrokerService, domain: str, one: str) -> list[Route]:
     async def unload(request: Request) -> Response:
         name = rest.topic_of(request, domain)
-        ones = await targets(service, name)
-        if ones == [name] and not await service.topics.exists(name):
+        if not await service.topics.exists(name):
             raise rest.RestError(404, f"Topic {name} not found")
-        for one in ones:
-            await service.topics.unload(one)
+        await service.topics.unload(name)
         return rest.no_content()
 
     async def stop_writes(request: Request) -> Response:
@@ -119,8 +143,7 @@ def _ending_routes(service: BrokerService, domain: str, one: str) -> list[Route]
         name = rest.topic_of(request, domain)
         if not name.is_persistent:
             raise rest.RestError(412, "unsupport truncate")
-        for one in await targets(service, name):
-            await (await require_topic(service, one)).truncate()
+        await (await require_topic(service, name)).truncate()
         return rest.no_content()
 
     return [

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from geminga_broker.admin.calls import Call, Calls
 from geminga_broker.admin.rest import RestError, flag, ok, route, topic_of
 from geminga_broker.admin.topics.routes import require_topic
 from geminga_broker.service import BrokerService
@@ -88,14 +89,14 @@ async def _partition_count(service: BrokerService, name: TopicName) -> int:
     return count
 
 
-async def _partitions(service: BrokerService, name: TopicName, count: int) -> Mapping[str, Json]:
-    """Statistics of the partitions that exist, by full name."""
-    found: dict[str, Json] = {}
-    for index in range(count):
-        partition = name.partition(index)
-        if await service.topics.exists(partition):
-            found[str(partition)] = await topic_stats(service, partition)
-    return found
+async def _partitions(calls: Calls, name: TopicName, count: int, path: str) -> Mapping[str, Json]:
+    """What the partitions answer that exist and can be asked, by full name."""
+    answers = await calls.on_partitions(name, count, Call("GET", path))
+    return {
+        str(name.partition(index)): answer.json(Json)
+        for index, answer in enumerate(answers)
+        if not answer.is_error
+    }
 
 
 def _summary(parts: Mapping[str, Json]) -> Json:
@@ -108,7 +109,7 @@ def _summary(parts: Mapping[str, Json]) -> Json:
     return total
 
 
-def routes(service: BrokerService, domain: str) -> list[Route]:
+def routes(service: BrokerService, calls: Calls, domain: str) -> list[Route]:
     """All routes of the family for one domain."""
 
     async def stats(request: Request) -> Response:
@@ -120,7 +121,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
     async def partitioned_stats(request: Request) -> Response:
         name = topic_of(request, domain)
         count = await _partition_count(service, name)
-        parts = await _partitions(service, name, count)
+        parts = await _partitions(calls, name, count, "/stats")
         answer = _summary(parts)
         answer["metadata"] = {"partitions": count, "deleted": False}
         answer["partitions"] = parts if flag(request, "perPartition", default=True) else {}
@@ -129,11 +130,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
     async def partitioned_internal_stats(request: Request) -> Response:
         name = topic_of(request, domain)
         count = await _partition_count(service, name)
-        parts = {}
-        for index in range(count):
-            partition = name.partition(index)
-            if await service.topics.exists(partition):
-                parts[str(partition)] = await _internal_stats(service, partition)
+        parts = await _partitions(calls, name, count, "/internalStats")
         return ok({"metadata": {"partitions": count, "deleted": False}, "partitions": parts})
 
     one = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}/{{topic}}"

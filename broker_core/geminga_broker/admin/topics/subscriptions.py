@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin import rest
-from geminga_broker.admin.topics.routes import require_topic, require_writable_namespace, targets
+from geminga_broker.admin.topics.routes import require_topic, require_writable_namespace
 from geminga_broker.errors import BrokerError
 from geminga_broker.limits import check_subscription
 from geminga_broker.service import BrokerService
@@ -55,8 +55,8 @@ def _require(topic: Topic, name: TopicName, subscription: str) -> None:
         raise rest.RestError(404, f"Subscription {subscription} not found for topic {name}")
 
 
-async def _auto_created(service: BrokerService, name: TopicName) -> list[Topic]:
-    """The topic or its partitions, made now where policy makes topics for clients too.
+async def _auto_created(service: BrokerService, name: TopicName) -> Topic:
+    """The topic, made now where policy makes topics for clients too.
 
     Raises RestError, BrokerError.
     """
@@ -67,9 +67,7 @@ async def _auto_created(service: BrokerService, name: TopicName) -> list[Topic]:
         if 0 < partitions <= name.partition_index:
             raise refused
     try:
-        count = await service.topics.partition_count(name, create=True)
-        names = [name.partition(index) for index in range(count)] or [name]
-        return [await service.topics.get(one, create=True) for one in names]
+        return await service.topics.get(name, create=True)
     except BrokerError as error:
         if error.code != ServerError.TopicNotFound:
             raise
@@ -92,23 +90,20 @@ async def _start_of(request: Request, default: Position | None) -> Position:
 def routes(service: BrokerService, domain: str) -> list[Route]:
     """All routes of the family for one domain."""
 
-    def on_each(action: OnTopic) -> Callable[[Request], Awaitable[Response]]:
+    def on_topic(action: OnTopic) -> Callable[[Request], Awaitable[Response]]:
         async def handler(request: Request) -> Response:
             subscription = rest.parameter(request, "subscription")
-            for name in await targets(service, rest.topic_of(request, domain)):
-                topic = await require_topic(service, name)
-                _require(topic, name, subscription)
-                await action(topic, name, subscription, request)
+            name = rest.topic_of(request, domain)
+            topic = await require_topic(service, name)
+            _require(topic, name, subscription)
+            await action(topic, name, subscription, request)
             return rest.no_content()
 
         return handler
 
     async def list_all(request: Request) -> Response:
-        found: dict[str, None] = {}
-        for name in await targets(service, rest.topic_of(request, domain)):
-            topic = await require_topic(service, name)
-            found.update(dict.fromkeys(topic.subscriptions))
-        return rest.ok(list(found))
+        topic = await require_topic(service, rest.topic_of(request, domain))
+        return rest.ok(list(topic.subscriptions))
 
     async def create(request: Request) -> Response:
         if domain == "non-persistent":
@@ -120,12 +115,10 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         except BrokerError as error:
             raise rest.RestError(412, str(error)) from None
         start = await _start_of(request, LATEST)
-        topics = await _auto_created(service, rest.topic_of(request, domain))
-        if all(subscription in topic.subscriptions for topic in topics):
+        topic = await _auto_created(service, rest.topic_of(request, domain))
+        if subscription in topic.subscriptions:
             raise rest.RestError(409, "Subscription already exists for topic")
-        for topic in topics:
-            if subscription not in topic.subscriptions:
-                await topic.create_subscription(subscription, start)
+        await topic.create_subscription(subscription, start)
         return rest.no_content()
 
     async def reset_to_id(request: Request) -> Response:
@@ -137,39 +130,42 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         await topic.reset(subscription, start)
         return rest.no_content()
 
+    async def skip(request: Request) -> Response:
+        if await service.catalog.partitions(rest.topic_of(request, domain)):
+            raise rest.RestError(405, "Skip messages on a partitioned topic is not allowed")
+        return await on_topic(_skip)(request)
+
     one = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}/{{topic}}"
     sub = one + "/subscription/{subscription}"
     return [
         rest.route("GET", one + "/subscriptions", list_all),
-        *rest.at(sub, put=create, delete=on_each(_delete)),
+        *rest.at(sub, put=create, delete=on_topic(_delete)),
         *_property_routes(service, domain, sub + "/properties"),
-        rest.route("POST", sub + "/skip_all", on_each(_skip_all)),
-        rest.route("POST", sub + "/skip/{count}", on_each(_skip)),
-        rest.route("POST", sub + "/resetcursor/{timestamp}", on_each(_reset_to_time)),
+        rest.route("POST", sub + "/skip_all", on_topic(_skip_all)),
+        rest.route("POST", sub + "/skip/{count}", skip),
+        rest.route("POST", sub + "/resetcursor/{timestamp}", on_topic(_reset_to_time)),
         rest.route("POST", sub + "/resetcursor", reset_to_id),
-        rest.route("POST", sub + "/expireMessages/{seconds}", on_each(_expire)),
+        rest.route("POST", sub + "/expireMessages/{seconds}", on_topic(_expire)),
     ]
 
 
 def _property_routes(service: BrokerService, domain: str, path: str) -> list[Route]:
     async def properties(request: Request) -> Response:
-        found: dict[str, str] = {}
         subscription = rest.parameter(request, "subscription")
-        for name in await targets(service, rest.topic_of(request, domain)):
-            topic = await require_topic(service, name)
-            _require(topic, name, subscription)
-            found |= topic.subscriptions[subscription].properties
-        return rest.ok(found)
+        name = rest.topic_of(request, domain)
+        topic = await require_topic(service, name)
+        _require(topic, name, subscription)
+        return rest.ok(topic.subscriptions[subscription].properties)
 
     async def set_properties(request: Request) -> Response:
         given = rest.properties_of(
             rest.without_nulls(await rest.read_body(request, dict[str, str]))
         )
         subscription = rest.parameter(request, "subscription")
-        for name in await targets(service, rest.topic_of(request, domain)):
-            topic = await require_topic(service, name)
-            _require(topic, name, subscription)
-            await topic.subscriptions[subscription].set_properties(given)
+        name = rest.topic_of(request, domain)
+        topic = await require_topic(service, name)
+        _require(topic, name, subscription)
+        await topic.subscriptions[subscription].set_properties(given)
         return rest.no_content()
 
     return rest.at(path, get=properties, put=set_properties)

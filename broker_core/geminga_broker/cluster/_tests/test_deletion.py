@@ -14,10 +14,12 @@ from geminga_bookie.client import BookkeeperClient
 from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.memory import MemoryBookie
 from geminga_broker._tests.wire import Type, WireClient, open_broker
-from geminga_broker.admin.namespaces.routes import delete_by_force
+from geminga_broker.admin._tests.test_guard import call
+from geminga_broker.admin.app import create_app
 from geminga_broker.authz import granting
 from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.cluster.loader import TopicLoader
+from geminga_broker.cluster.records import JsonObject
 from geminga_broker.cluster.topics import Topics
 from geminga_broker.config import BrokerConfig, TopicConfig
 from geminga_broker.errors import BrokerError
@@ -170,35 +172,55 @@ async def test_a_namespace_is_deleted_by_force_though_clients_come_back() -> Non
             nursery.start_soon(come_back, client, each)
         await wait_all_tasks_blocked()
         assert len(service.topics.loaded) == 4
-        await delete_by_force(service, "public/gone")
+        assert await by_force(service, "public/gone") == 204
         assert not await service.namespaces.exists("public/gone")
 
 
-@pytest.mark.parametrize("override", [None, {"allowAutoTopicCreation": True}])
 async def test_where_a_forced_deletion_fails_topics_can_be_made_again(
-    override: dict[str, object] | None, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Meanwhile none can, at any broker: the namespace's record says so."""
     during: list[object] = []
 
-    async def fail(self: Topics, namespace: str) -> None:
-        during.append(await self._namespaces.policies(namespace))
-        assert await self._catalog.auto_partitions(TopicName.parse(f"{namespace}/a")) is None
+    async def fail(self: Topics, name: TopicName, *, force: bool = False) -> None:
+        during.append(await self._namespaces.exists(name.namespace))
         raise BrokerError(ServerError.PersistenceError, "storage is gone")
 
-    monkeypatch.setattr(Topics, "delete_all", fail)
     async with open_broker(BY_FORCE) as broker:
         service = broker.service
-        given = {} if override is None else {"autoTopicCreationOverride": override}
-        await service.namespaces.create(
-            "public/kept", bundles=1, clusters=("standalone",), policies=given
-        )
+        await service.namespaces.create("public/kept", bundles=1, clusters=("standalone",))
         before = await service.namespaces.policies("public/kept")
-        with pytest.raises(BrokerError):
-            await delete_by_force(service, "public/kept")
-        # What is stored never forbids it: a crash may come.
-        assert during == [before]
+        await service.topics.create(TopicName.parse("public/kept/t"))
+        monkeypatch.setattr(Topics, "delete", fail)
+        assert await by_force(service, "public/kept") == 500
+        assert during == [False]
         assert await service.namespaces.policies("public/kept") == before
-        assert await service.catalog.auto_partitions(TopicName.parse("public/kept/a")) is not None
+        monkeypatch.undo()
+        assert await by_force(service, "public/kept") == 204
+        assert not await service.namespaces.tenants.exists("public/kept")
+
+
+async def test_a_deletion_that_a_crash_interrupted_is_finished_by_the_next_one() -> None:
+    async with open_broker(BY_FORCE) as broker:
+        service = broker.service
+        name = TopicName.parse("public/half/p")
+        await service.namespaces.create("public/half", bundles=1, clusters=("standalone",))
+        await service.catalog.create_partitioned(name, 2)
+        await service.catalog.create_partitions(name, range(2))
+        deleting: JsonObject = {"deleted": True}
+        await service.namespaces.tenants.update("public/half", lambda old: old | deleting)
+        record = "public/half/persistent/p"
+        await service.namespaces.partitioned.update(record, lambda old: old | deleting)
+        assert not await service.namespaces.exists("public/half")
+        assert await by_force(service, "public/half") == 204
+        assert not await service.namespaces.tenants.exists("public/half")
+        assert not await service.topics.exists(name.partition(0))
+
+
+async def by_force(service: BrokerService, namespace: str) -> int:
+    """Delete a namespace over REST; the status."""
+    path = f"/admin/v2/namespaces/{namespace}"
+    return (await call(create_app(service), "DELETE", path, None, query="force=true")).status
 
 
 @asynccontextmanager
