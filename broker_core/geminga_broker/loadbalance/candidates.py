@@ -59,18 +59,19 @@ def allowed(
 
     A broker without a report isn't known to serve any (applyNamespacePolicies).
     """
-    serving = []
-    for broker_id in brokers:
-        broker = load.brokers.get(broker_id)
-        if broker is None:
-            continue
-        report = broker.report
-        if (
-            report.non_persistent_topics_enabled
-            if non_persistent
-            else (report.persistent_topics_enabled)
-        ):
-            serving.append(broker_id)
+    known = load.brokers
+    if non_persistent:
+        serving = [
+            each
+            for each in brokers
+            if (broker := known.get(each)) and broker.report.non_persistent_topics_enabled
+        ]
+    else:
+        serving = [
+            each
+            for each in brokers
+            if (broker := known.get(each)) and broker.report.persistent_topics_enabled
+        ]
     return rules.isolation.allowed(namespace_of(bundle), serving)
 
 
@@ -78,10 +79,11 @@ def below_topics(brokers: Sequence[str], load: LoadData, topics_max: int) -> lis
     """Those with no more than `topics_max` topics, also of bundles that they were chosen for; all
     if none is (filterBrokersWithLargeTopicCount).
     """
+    known = load.brokers
     left = [
-        broker_id
-        for broker_id in brokers
-        if (broker := load.brokers.get(broker_id)) is None
+        each
+        for each in brokers
+        if not (broker := known.get(each))
         or broker.report.num_topics + broker.preallocated_topics <= topics_max
     ]
     return left or list(brokers)
@@ -144,11 +146,10 @@ def least_of_namespace(bundle: str, brokers: Sequence[str], load: LoadData) -> l
     if not brokers:
         return []
     namespace = namespace_of(bundle)
+    known = load.brokers
     counts = [
-        0
-        if (broker := load.brokers.get(broker_id)) is None
-        else broker.by_namespace.get(namespace, 0)
-        for broker_id in brokers
+        broker.by_namespace.get(namespace, 0) if (broker := known.get(each)) else 0
+        for each in brokers
     ]
     least = min(counts)
     return [broker_id for broker_id, count in zip(brokers, counts, strict=True) if count == least]
@@ -159,11 +160,12 @@ def same_manager(brokers: Sequence[str], load: LoadData, class_name: str) -> lis
     bundles while it is changed (BrokerLoadManagerClassFilter). A report of an older version
     without a class counts as the same.
     """
+    known = load.brokers
+    same = (class_name, None)
     return [
-        broker_id
-        for broker_id in brokers
-        if (broker := load.brokers.get(broker_id)) is None
-        or broker.report.load_manager_class_name in (None, class_name)
+        each
+        for each in brokers
+        if not (broker := known.get(each)) or broker.report.load_manager_class_name in same
     ]
 
 

@@ -60,6 +60,7 @@ class BrokerLoad:
         "averages",
         "by_namespace",
         "decisions",
+        "gained_usage",
         "pending_rate",
         "pending_throughput",
         "pending_usage",
@@ -67,11 +68,14 @@ class BrokerLoad:
         "preallocated_rate",
         "preallocated_topics",
         "report",
+        "reported_rate",
     )
 
     def __init__(self, report: LocalBrokerData) -> None:
         self.report = report
         self.averages = TimeAverageBrokerData()
+        self.reported_rate = 0.0
+        """Long-term messages a second of the bundles in its report."""
         self.preallocated: dict[str, _Choice] = {}
         """Bundles that it was chosen for since its last report."""
         self.preallocated_rate = 0.0
@@ -84,6 +88,8 @@ class BrokerLoad:
         """What moves since its report add to its use, 1 is all of it."""
         self.pending_throughput = 0.0
         self.pending_rate = 0.0
+        self.gained_usage = 0.0
+        """What all moves to it have added to its use, reported or not."""
         self._usage: tuple[Weights, float] | None = None
 
     @property
@@ -119,9 +125,7 @@ class BrokerLoad:
 
     def long_term_rate(self) -> float:
         """Long-term messages a second of its bundles and of those it was chosen for."""
-        averages = self.averages
-        reported = averages.long_term_msg_rate_in + averages.long_term_msg_rate_out
-        return reported + self.preallocated_rate
+        return self.reported_rate + self.preallocated_rate
 
     def replace(self, report: LocalBrokerData) -> None:
         """Take a newer report."""
@@ -165,6 +169,8 @@ class BrokerLoad:
         self.pending_usage += decision.usage
         self.pending_throughput += decision.throughput
         self.pending_rate += decision.rate
+        if decision.arrives:
+            self.gained_usage += decision.usage
 
     def unexpect(self, bundle: str) -> None:
         """Count it no longer."""
@@ -276,6 +282,7 @@ class LoadData:
             namespace = namespace_of(bundle)
             by_namespace[namespace] = by_namespace.get(namespace, 0) + 1
         broker.averages = sums
+        broker.reported_rate = sums.long_term_msg_rate_in + sums.long_term_msg_rate_out
         broker.by_namespace = by_namespace
 
     def gone(self, broker_id: str) -> None:
@@ -301,16 +308,21 @@ class LoadData:
 
     def preallocate(self, bundle: str, broker_id: str, now_s: float) -> None:
         """Remember that the broker was chosen: its load is counted before it reports it."""
-        self.unallocate(bundle)
         broker = self.brokers.get(broker_id)
         if broker is None:
+            self.unallocate(bundle)
             return
+        self._unchoose(bundle)
         data = self.bundles.setdefault(bundle, BundleData())
         self.preallocations[bundle] = broker_id
         broker.choose(bundle, _Choice(now_s, data.long_term_data.rate, data.topics))
 
     def unallocate(self, bundle: str) -> None:
         """Forget the choice: the bundle was unloaded, split or deleted."""
+        self._unchoose(bundle)
+        self._forget_if_unheld(bundle)
+
+    def _unchoose(self, bundle: str) -> None:
         broker_id = self.preallocations.pop(bundle, None)
         if broker_id is not None:
             self.brokers[broker_id].unchoose(bundle)
@@ -321,7 +333,6 @@ class LoadData:
             for bundle, choice in list(broker.preallocated.items()):
                 if now_s - choice.at_s >= PENDING_S:
                     self.unallocate(bundle)
-                    self._forget_if_unheld(bundle)
             for bundle, decision in list(broker.decisions.items()):
                 if now_s - decision.at_s >= PENDING_S:
                     broker.unexpect(bundle)
@@ -344,7 +355,10 @@ class LoadData:
         self._unloaded.pop(bundle, None)
         for broker_id in (source, destination):
             if broker := self.brokers.get(broker_id):
+                decision = broker.decisions.get(bundle)
                 broker.unexpect(bundle)
+                if decision is not None and decision.arrives:
+                    broker.gained_usage -= decision.usage
         if self.preallocations.get(bundle) == destination:
             self.unallocate(bundle)
 
@@ -361,7 +375,7 @@ class LoadData:
 
     def forget_bundle(self, bundle: str) -> None:
         """A bundle was split or deleted: no decision must use it again."""
-        self.unallocate(bundle)
+        self._unchoose(bundle)
         self.bundles.pop(bundle, None)
         self._unloaded.pop(bundle, None)
         holder = self._holders.pop(bundle, None)

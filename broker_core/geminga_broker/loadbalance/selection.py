@@ -41,16 +41,18 @@ class LeastMessageRate:
         weights, overloaded = config.weights, config.overloaded
         best: list[str] = []
         least = inf
+        known = load.brokers
         for broker_id in brokers:
-            broker = load.brokers.get(broker_id)
-            if broker is None or broker.usage(weights) > overloaded:
+            broker = known.get(broker_id)
+            if broker is None:
                 continue
-            rate = broker.long_term_rate()
+            rate = broker.reported_rate + broker.preallocated_rate
+            if rate > least or broker.usage(weights) > overloaded:
+                continue
             if rate < least:
                 least = rate
-                best = [broker_id]
-            elif rate == least:
-                best.append(broker_id)
+                best.clear()
+            best.append(broker_id)
         return _any_of(best or brokers, self._chance)
 
     def brokers_changed(self, active: Container[str]) -> None:

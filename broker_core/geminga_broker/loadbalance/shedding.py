@@ -27,8 +27,10 @@ from geminga_broker.loadbalance.uniform import UniformShedder
 REFUSED_MAX = 64
 """Bundles of a broker for which no destination is found before the round gives it up."""
 NO_LIMIT = sys.float_info.max
-BROKERS_LOOKED_AT_MAX = 200_000
-"""Bounds the moves of a round: each looks at all brokers."""
+MOVES_MAX = 2000
+"""Moves of a round; more than can be carried out until the next one."""
+BROKERS_LOOKED_AT_MAX = 50_000
+"""Bounds the moves of a round in a large cluster, as each looks at all brokers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ class _Round:
         }
         self._permitted: dict[str, list[str]] = {}
         self._moves: list[Move] = []
-        self._moves_max = BROKERS_LOOKED_AT_MAX // max(len(self._usages), 1)
+        self._moves_max = min(MOVES_MAX, BROKERS_LOOKED_AT_MAX // max(len(self._usages), 1))
 
     def plan(self, sheds: Iterable[Shed]) -> list[Move]:
         for shed in sheds:

@@ -22,14 +22,16 @@ class ThresholdShedder:
 
     As Apache's, with these differences, which keep brokers from being emptied too far:
     - A broker's use is its smoothed one or what it will be after the moves that are under way,
-      whichever is lower. Apache's goes on with the smoothed one, which follows by a tenth a minute.
+      whichever is lower, and moves to it are not smoothed. Apache's goes on with a smoothed one,
+      which follows by a tenth a minute.
     - A broker that started within the grace period and is well below the average is filled, also
       without `lowerBoundarySheddingEnabled`. In a large cluster the average hardly moves when one
       broker is empty, so that nobody else is above it.
     """
 
     def __init__(self) -> None:
-        self._history: dict[str, float] = {}
+        self._history: dict[str, tuple[float, float]] = {}
+        """The smoothed use of each broker, and what moves had added to it by then."""
 
     def find(self, load: LoadData, config: LoadBalanceConfig, now_ms: int) -> list[Shed]:
         """What is to be taken off which brokers."""
@@ -55,14 +57,18 @@ class ThresholdShedder:
 
     def _level(self, broker_id: str, broker: BrokerLoad, config: LoadBalanceConfig) -> float:
         now = broker.expected_usage(config.weights)
-        last = self._history.get(broker_id)
-        smoothed = now if last is None else last * config.history + now * (1 - config.history)
-        self._history[broker_id] = smoothed
+        if broker_id in self._history:
+            last, gained = self._history[broker_id]
+            last += broker.gained_usage - gained
+            smoothed = last * config.history + now * (1 - config.history)
+        else:
+            smoothed = now
+        self._history[broker_id] = smoothed, broker.gained_usage
         return min(smoothed, now)
 
     def brokers_changed(self, active: Container[str]) -> None:
         """Forget the history of brokers that went."""
-        self._history = {each: use for each, use in self._history.items() if each in active}
+        self._history = {each: last for each, last in self._history.items() if each in active}
 
 
 def _lower_boundary(
