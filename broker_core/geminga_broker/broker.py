@@ -15,7 +15,6 @@ from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.registered import ChoiceOptions, open_registered_bookies
 from geminga_broker.cluster.bookie_affinity import BookieAffinity
 from geminga_broker.cluster.records import RECORDS
-from geminga_broker.cluster.registration import registered
 from geminga_broker.config import ClusterBrokerConfig, ClusterConfig
 from geminga_broker.log.factory import ManagedLedgerFactory
 from geminga_broker.log.unnamed import ledger_owner
@@ -67,7 +66,7 @@ async def run_broker(
         service = await stack.enter_async_context(_open_broker(config, store, opened[urls.ledgers]))
         served = serving(config, service, web, is_whole_cluster=False)
         running = await stack.enter_async_context(served)
-        await stack.enter_async_context(registered(store, running.addresses))
+        await stack.enter_async_context(service.load_manager.registered(running.addresses))
         task_status.started(running)
         await trio.sleep_forever()
 

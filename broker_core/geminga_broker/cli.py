@@ -60,7 +60,11 @@ def standalone(
         "webServicePort": web_port,
         "advertisedAddress": advertised_address,
     }
-    defaults = {"bindAddress": "127.0.0.1", "webSocketServiceEnabled": "true"}
+    defaults = {
+        "bindAddress": "127.0.0.1",
+        "webSocketServiceEnabled": "true",
+        "loadBalancerEnabled": "false",  # as in Apache's standalone.conf
+    }
     config = loaded(partial(load_config, defaults=defaults), config_file, given)
     run(StandaloneOptions(config, None if in_memory else data_dir.resolve()))
 

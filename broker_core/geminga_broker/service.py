@@ -23,9 +23,9 @@ from geminga_broker.cluster.lookup import Lookup
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.topics import Topics
 from geminga_broker.config import BrokerConfig
+from geminga_broker.loadbalance.manager import BrokerParts, LoadManager
 from geminga_broker.log.deletion import LogEraser
 from geminga_broker.log.options import LogOptions
-from geminga_broker.ownership.alone import EvenPlacement
 from geminga_broker.ownership.brokers import ActiveBrokers
 from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.ownership.election import Election
@@ -105,9 +105,8 @@ class BrokerService:
         self.ownership = BundleOwnership(store, self._bundles_lost)
         self.election = Election(store)
         self.brokers = ActiveBrokers(store)
-        self.finder = OwnerFinder(
-            self.ownership, self.election, self.brokers, EvenPlacement(self.ownership, self.brokers)
-        )
+        self.load_manager = LoadManager(config, self._parts_for_load_manager())
+        self.finder = OwnerFinder(self.ownership, self.election, self.brokers, self.load_manager)
         self.lookup = Lookup(self.namespaces, self.finder, config.topics.lookups_max)
         self.policies = PolicyResolver(
             MetadataTopicPolicies(store), self.namespaces, config, broker_options(config)
@@ -144,6 +143,18 @@ class BrokerService:
         )
         logs.eraser.forget = self.topics.forget_log
         self.producer_names = ProducerNames(config.network.cluster_name)
+
+    def _parts_for_load_manager(self) -> BrokerParts:
+        return BrokerParts(
+            self.store,
+            self.namespaces,
+            self.ownership,
+            self.election,
+            self.brokers,
+            self.peers,
+            lambda bundle, destination: self.unloader.unload(bundle, destination),
+            lambda: self.topics.loaded,
+        )
 
     @property
     def addresses(self) -> Addresses:
@@ -208,6 +219,7 @@ class BrokerService:
             nursery.start_soon(self.schemas.run)
             nursery.start_soon(self.ownership.run)
             nursery.start_soon(self._hold_over.run)
+            nursery.start_soon(self.load_manager.run)
             nursery.start_soon(TopicMaintenance(self.topics.loaded, self.config.policies).run)
 
 

@@ -14,7 +14,6 @@ from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.inprocess import open_bookie
 from geminga_bookie.options import BookieOptions, DiskOptions, GcOptions, JournalOptions
 from geminga_broker.cluster.records import RECORDS
-from geminga_broker.cluster.registration import registered
 from geminga_broker.config import MIB, BrokerConfig
 from geminga_broker.data_dir import (
     BOOKIE_DIRECTORY,
@@ -62,7 +61,7 @@ async def run_standalone(
         stack.push_async_callback(store.aclose)
         service = await stack.enter_async_context(_open_broker(options, store))
         running = await stack.enter_async_context(serving(options.config, service, web))
-        await stack.enter_async_context(registered(store, running.addresses))
+        await stack.enter_async_context(service.load_manager.registered(running.addresses))
         task_status.started(running)
         await trio.sleep_forever()
 

@@ -25,7 +25,7 @@ from compat_tests.apache.receipts import (
 from compat_tests.missing import IPROUTE2, ZOOKEEPER, skip_unpermitted, skipped_without
 from compat_tests.processes import ServerProcess, wait_until
 from geminga_bookie.client.metadata_store import decode
-from geminga_broker.cluster.registration import BROKERS_PATH
+from geminga_broker.ownership.brokers import BROKERS_PATH
 from geminga_protocol.bookkeeper import paths
 
 pytestmark = pytest.mark.java

@@ -1,96 +1,92 @@
-"""The broker's record in the metadata store, for proxies' discovery (spec PX-03;
-Apache's LocalBrokerData as its ModularLoadManagerImpl stores it).
+"""The broker's node in the metadata store, by which others know that it is there (spec PX-03,
+CL-07; Apache's LockManager and ResourceLockImpl as its load managers use them).
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from importlib.metadata import version
+from contextlib import suppress
 
-import msgspec
 import trio
 
-from geminga_broker.cluster.addresses import Addresses
-from geminga_broker.ownership.brokers import BROKERS_PATH
-from geminga_runtime.clock import wall_clock_ms
 from geminga_runtime.metadata.api import (
     MUST_NOT_EXIST,
+    BadVersion,
     MetadataError,
     MetadataStore,
     NoNode,
-    SessionExpired,
+    StoreUnavailable,
 )
 
 REMOVE_S = 2.0
-RETRY_S = 1.0
 
 _log = logging.getLogger(__name__)
 
 
-class _Record(msgspec.Struct, rename="camel"):
-    """The part of Apache's record with the broker's addresses, without its load."""
+class Registration:
+    """An ephemeral node of this process, with a value that changes. One call at a time."""
 
-    web_service_url: str | None
-    web_service_url_tls: str | None
-    pulsar_service_url: str | None
-    pulsar_service_url_tls: str | None
-    broker_version_string: str
-    start_timestamp: int
-    persistent_topics_enabled: bool = True
-    non_persistent_topics_enabled: bool = True
-    protocols: dict[str, str] = {}
-    advertised_listeners: dict[str, str] = {}
-    load_report_type: str = "LocalBrokerData"
+    def __init__(self, store: MetadataStore, path: str) -> None:
+        self.path = path
+        self._store = store
+        self._epoch = -1
+        self._version: int | None = None
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the node was made in the store's present session."""
+        return self._epoch == self._store.session.epoch
 
-@asynccontextmanager
-async def registered(store: MetadataStore, addresses: Addresses) -> AsyncIterator[None]:
-    """Keep the record while the context is open, in each session of the store. Raises
-    MetadataError if it can't be made at first.
-    """
-    record = _Record(
-        addresses.web_url or None,
-        addresses.web_url_tls or None,
-        addresses.broker_url or None,
-        addresses.broker_url_tls or None,
-        f"Geminga {version('geminga')}",
-        wall_clock_ms(),
-    )
-    path = f"{BROKERS_PATH}/{addresses.broker_id}"
-    value = msgspec.json.encode(record)
-    epoch = store.session.epoch
-    try:
-        await _register(store, path, value, epoch)
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_register_again, store, path, value, epoch)
-            yield
-            nursery.cancel_scope.cancel()
-    finally:
+    @property
+    def epoch(self) -> int:
+        """The session in which the node was made last."""
+        return self._epoch
+
+    async def register(self, value: bytes) -> None:
+        """Make the node anew in the present session: one that is there belongs to an earlier one,
+        and would be deleted with it. Raises MetadataError.
+        """
+        epoch = self._store.session.epoch
+        with suppress(NoNode):
+            await self._store.delete(self.path)
+        _, stat = await self._store.put(self.path, value, MUST_NOT_EXIST, epoch=epoch)
+        self._epoch, self._version = epoch, stat.version
+
+    async def update(self, value: bytes) -> None:
+        """Change the value; the node is made anew if it is gone, or another's. Raises
+        MetadataError: then the value may have been changed.
+        """
+        if self._version is None and self.is_current:
+            await self._look()
+        if self._version is None or not self.is_current:
+            await self.register(value)
+            return
+        # Never without a version: a node that is gone would come back as a lasting one.
+        version, self._version = self._version, None
+        try:
+            _, stat = await self._store.put(self.path, value, version)
+        except (BadVersion, NoNode):
+            stat = None
+        except StoreUnavailable:
+            raise
+        except MetadataError:
+            self._version = version  # it was refused
+            raise
+        if stat is not None and stat.created_by_self:
+            self._version = stat.version
+        else:
+            _log.warning("%s was changed or removed by somebody else: made anew", self.path)
+            await self.register(value)
+
+    async def _look(self) -> None:
+        """Find out which version the node has, after a change without an answer."""
+        node = await self._store.get(self.path)
+        if node is not None and node.stat.created_by_self:
+            self._version = node.stat.version
+
+    async def remove(self) -> None:
+        """Remove the node; if the store doesn't answer, it goes with the session. Ends even if
+        cancelled.
+        """
         with trio.move_on_after(REMOVE_S, shield=True), suppress(MetadataError):
-            await store.delete(path)  # otherwise it is deleted with the session
-
-
-async def _register(store: MetadataStore, path: str, value: bytes, epoch: int) -> None:
-    """Make the node anew: one that is there belongs to an earlier session, and would be deleted
-    with it.
-    """
-    with suppress(NoNode):
-        await store.delete(path)
-    await store.put(path, value, MUST_NOT_EXIST, epoch=epoch)
-
-
-async def _register_again(store: MetadataStore, path: str, value: bytes, epoch: int) -> None:
-    """In each later session, until the store is closed."""
-    with suppress(SessionExpired):
-        while True:
-            epoch = (await store.wait_change(epoch)).epoch
-            while store.session.epoch == epoch:
-                try:
-                    await _register(store, path, value, epoch)
-                except MetadataError:
-                    await trio.sleep(RETRY_S)
-                else:
-                    _log.info("registered again: the metadata store's session was a new one")
-                    break
+            await self._store.delete(self.path)

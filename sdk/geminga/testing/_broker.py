@@ -22,7 +22,12 @@ Settings = Mapping[str, str | int | float | bool]
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
-_FIXED = {"bindAddress": "127.0.0.1", "brokerServicePort": "0", "webServicePort": "0"}
+_FIXED = {
+    "bindAddress": "127.0.0.1",
+    "brokerServicePort": "0",
+    "webServicePort": "0",
+    "loadBalancerEnabled": "false",
+}
 
 
 class BrokerStartFailed(Exception):

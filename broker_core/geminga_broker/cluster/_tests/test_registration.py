@@ -1,67 +1,143 @@
-"""The broker's record (spec PX-03)."""
+"""The broker's node (spec PX-03, CL-07)."""
 
 from __future__ import annotations
 
-import json
-
+import pytest
 import trio
 import trio.testing
 
 from geminga_broker.cluster.addresses import Addresses
-from geminga_broker.cluster.registration import registered
+from geminga_broker.cluster.registration import Registration
 from geminga_broker.ownership.brokers import BROKERS_PATH
+from geminga_runtime.metadata.api import Stat, StoreUnavailable, ValueTooLarge
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 EVERY = Addresses("pulsar://h:6650", "http://h:8080", "pulsar+ssl://h:6651", "https://h:8443")
+PATH = f"{BROKERS_PATH}/h:8080"
 
 
-async def test_the_record_exists_while_the_broker_runs() -> None:
+async def _own(store: MemoryMetadataStore) -> bytes:
+    """The value, which must be of a node of this session."""
+    node = await store.get(PATH)
+    assert node is not None
+    assert node.stat.ephemeral
+    assert node.stat.created_by_self
+    return node.value
+
+
+async def test_the_node_is_there_until_it_is_removed() -> None:
     store = MemoryMetadataStore()
-    async with registered(store, EVERY):
-        assert await store.children(BROKERS_PATH) == ["h:8080"]
-        node = await store.get(f"{BROKERS_PATH}/h:8080")
-        assert node is not None
-        assert node.stat.ephemeral
-        found = json.loads(node.value)
-        assert found["pulsarServiceUrl"] == "pulsar://h:6650"
-        assert found["pulsarServiceUrlTls"] == "pulsar+ssl://h:6651"
-        assert (found["webServiceUrl"], found["webServiceUrlTls"]) == (
-            "http://h:8080",
-            "https://h:8443",
-        )
-        assert found["loadReportType"] == "LocalBrokerData"
-    assert await store.children(BROKERS_PATH) == []
+    node = Registration(store, PATH)
+    await node.register(b"1")
+    assert await _own(store) == b"1"
+    for value in (b"2", b"3"):
+        await node.update(value)
+        assert await _own(store) == value
+    await node.remove()
+    assert not await store.exists(PATH)
 
 
-async def test_the_record_is_made_anew_in_each_session() -> None:
-    store = MemoryMetadataStore()
-    path = f"{BROKERS_PATH}/h:8080"
-    async with registered(store, EVERY):
-        for _ in range(3):
-            epoch = store.session.epoch
-            store.expire_session()
-            assert not await store.exists(path)
-            await store.wait_change(epoch)
-            with trio.fail_after(10):
-                while not await store.exists(path):
-                    await trio.testing.wait_all_tasks_blocked()
-            node = await store.get(path)
-            assert node is not None
-            assert node.stat.ephemeral
-            assert node.stat.created_by_self
-    assert not await store.exists(path)
-
-
-async def test_a_record_of_an_earlier_session_is_replaced() -> None:
+async def test_a_node_of_an_earlier_session_is_replaced() -> None:
     """It would be deleted with that session."""
     store = MemoryMetadataStore()
-    path = f"{BROKERS_PATH}/h:8080"
-    await store.put(path, b"of a broker that was killed")
-    async with registered(store, EVERY):
-        node = await store.get(path)
-        assert node is not None
-        assert node.stat.ephemeral
-        assert node.value != b"of a broker that was killed"
+    old = store.another_session()
+    await old.put(PATH, b"of a broker that was killed", epoch=old.session.epoch)
+    node = Registration(store, PATH)
+    await node.register(b"1")
+    old.expire_session()
+    assert await _own(store) == b"1"
+
+
+async def test_after_a_lost_session_the_node_is_made_anew() -> None:
+    store = MemoryMetadataStore()
+    node = Registration(store, PATH)
+    await node.register(b"1")
+    store.expire_session()
+    assert not node.is_current
+    await node.update(b"2")
+    assert await _own(store) == b"2"
+
+
+@pytest.mark.parametrize("then", ["removed", "changed", "replaced"])
+async def test_who_touches_the_node_doesnt_keep_it(then: str) -> None:
+    store = MemoryMetadataStore()
+    node = Registration(store, PATH)
+    await node.register(b"1")
+    other = store.another_session()
+    if then == "changed":
+        await other.put(PATH, b"x")
+    else:
+        await other.delete(PATH)
+        if then == "replaced":
+            await other.put(PATH, b"x", epoch=other.session.epoch)
+    await node.update(b"2")
+    assert await _own(store) == b"2"
+    await node.update(b"3")
+    assert await _own(store) == b"3"
+
+
+class Deaf(MemoryMetadataStore):
+    """A store whose answer to a change is lost: it was made, or it wasn't."""
+
+    answers = True
+    makes = True
+    takes_bytes = 100
+
+    async def put(
+        self,
+        path: str,
+        value: bytes,
+        expected_version: int | None = None,
+        *,
+        epoch: int | None = None,
+        sequential: bool = False,
+    ) -> tuple[str, Stat]:
+        if len(value) > self.takes_bytes:
+            raise ValueTooLarge("too large")
+        if not self.answers and not self.makes:
+            raise StoreUnavailable("no answer")
+        found = await super().put(path, value, expected_version, epoch=epoch, sequential=sequential)
+        if not self.answers:
+            raise StoreUnavailable("no answer")
+        return found
+
+
+@pytest.mark.parametrize("makes", [True, False])
+async def test_a_change_without_an_answer_is_no_reason_to_remove_the_node(*, makes: bool) -> None:
+    """Others would take the broker for gone."""
+    store = Deaf()
+    node = Registration(store, PATH)
+    await node.register(b"1")
+    kinds: list[str] = []
+
+    async def watch(task_status: trio.TaskStatus[None]) -> None:
+        async with other.watch(BROKERS_PATH) as changes:
+            task_status.started()
+            async for change in changes:
+                kinds.append(change.kind.value)
+
+    other = store.another_session()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(watch)
+        store.answers, store.makes = False, makes
+        with pytest.raises(StoreUnavailable):
+            await node.update(b"2")
+        store.answers = True
+        await node.update(b"3")
+        assert await _own(store) == b"3"
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert kinds == ["modified"] * (2 if makes else 1)
+
+
+async def test_a_refused_value_leaves_the_one_before() -> None:
+    store = Deaf()
+    node = Registration(store, PATH)
+    await node.register(b"1")
+    with pytest.raises(ValueTooLarge):
+        await node.update(bytes(101))
+    await node.update(b"2")
+    assert await _own(store) == b"2"
 
 
 def test_ids() -> None:

@@ -1,0 +1,186 @@
+"""The load manager of a broker: where bundles without an owner go, what is told of this broker's
+load, and what is done about it (spec CL-07 to CL-10; Apache's LoadManager and its
+implementations ModularLoadManagerImpl and NoopLoadManager).
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+
+import msgspec
+import trio
+
+from geminga_broker.cluster.addresses import Addresses
+from geminga_broker.cluster.namespaces import Namespaces
+from geminga_broker.config import BrokerConfig
+from geminga_broker.loadbalance.bundle_calls import BundleCalls, Peers
+from geminga_broker.loadbalance.collect import BundleStatsCollector
+from geminga_broker.loadbalance.load_data import LoadData
+from geminga_broker.loadbalance.placement import ModularPlacement
+from geminga_broker.loadbalance.report import LoadReporter
+from geminga_broker.loadbalance.reports import LocalBrokerData
+from geminga_broker.loadbalance.settings import NOOP, LoadBalanceConfig
+from geminga_broker.loadbalance.store.history import LoadHistory
+from geminga_broker.loadbalance.store.rules import RuleReader
+from geminga_broker.loadbalance.store.view import LoadView
+from geminga_broker.loadbalance.tasks import LeaderTasks, Surroundings
+from geminga_broker.loadbalance.usage import HostUsage, Machine
+from geminga_broker.ownership.brokers import ActiveBrokers
+from geminga_broker.ownership.bundle import BundleId
+from geminga_broker.ownership.election import Election
+from geminga_broker.ownership.owned import BundleOwnership
+from geminga_broker.topic.topic import Topic
+from geminga_runtime.clock import wall_clock_ms
+from geminga_runtime.metadata.api import MetadataStore
+
+_log = logging.getLogger(__name__)
+
+FRESH_S = 5.0
+"""What a broker that doesn't lead knows of the others may be so old when it has to choose."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerParts:
+    """The parts of a broker that the load manager uses."""
+
+    store: MetadataStore
+    namespaces: Namespaces
+    ownership: BundleOwnership
+    election: Election
+    brokers: ActiveBrokers
+    peers: Peers
+    unload: Callable[[BundleId, str], Awaitable[bool]]
+    """`BundleUnloader.unload`."""
+    topics: Callable[[], Mapping[str, Topic]]
+    """The loaded ones by name."""
+
+
+class LoadManager:
+    """One broker's. Implements `ownership.finder.Placement`."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        parts: BrokerParts,
+        *,
+        machine: Machine | None = None,
+        chance: random.Random | None = None,
+        clock_ms: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        """`machine` and `chance` are for tests."""
+        balance = config.load_balance
+        self._parts = parts
+        self._rules = RuleReader(parts.store, config.network.cluster_name)
+        self._history = LoadHistory(parts.store)
+        self._view = LoadView(parts.store, self._history, LoadData(), clock_ms=clock_ms)
+        self._placement = ModularPlacement(self._view.load, balance, chance=chance)
+        self.reporter = LoadReporter(
+            parts.store,
+            BundleStatsCollector(parts.topics, parts.ownership.owned),
+            HostUsage(balance.nic_speed_gbps or None, machine=machine),
+            balance,
+            _described(config, clock_ms()),
+            clock_ms=clock_ms,
+        )
+        calls = BundleCalls(
+            parts.ownership,
+            parts.unload,
+            parts.peers,
+            timeout_s=config.topics.bundle_unload_timeout_ms / 1000,
+        )
+        around = Surroundings(
+            parts.store,
+            parts.namespaces,
+            parts.election,
+            self._view,
+            self._history,
+            self._rules,
+            calls,
+        )
+        self.tasks = LeaderTasks(around, self._placement, clock_ms=clock_ms)
+
+    @property
+    def config(self) -> LoadBalanceConfig:
+        """The settings of now."""
+        return self._placement.config
+
+    @property
+    def load(self) -> LoadData:
+        """What is known of all brokers; kept up to date at the leader."""
+        return self._view.load
+
+    # ---- Placement ----
+
+    @property
+    def centralized(self) -> bool:
+        """See `Placement.centralized`."""
+        return self.config.load_manager != NOOP
+
+    async def choose(self, bundle: BundleId) -> str | None:
+        """See `Placement.choose`; remembered until the broker reports the bundle. Raises
+        MetadataError.
+        """
+        own_id = self._parts.ownership.addresses.broker_id
+        if self.config.load_manager == NOOP:
+            return own_id
+        active = await self._parts.brokers.ids()
+        if not active:
+            return own_id  # it isn't registered yet
+        await self._refresh(active)
+        name = str(bundle)
+        await self._history.recall(self.load, [name])
+        alone = len(active) == 1
+        self._placement.rules = await self._rules.current(
+            () if alone else (bundle.namespace,), with_domains=self.config.failure_domains
+        )
+        return self._placement.choose(name, active, trio.current_time())
+
+    async def _refresh(self, active: list[str]) -> None:
+        """Know the load of the active brokers."""
+        age_s = trio.current_time() - self._view.refreshed_s
+        follows = self._parts.election.is_leader and self.config.enabled
+        is_known = all(broker_id in self.load.brokers for broker_id in active)
+        if not is_known or (age_s > FRESH_S and not follows):
+            await self._view.refresh()
+
+    def prefer(self, bundle: BundleId, broker_id: str) -> None:
+        """The bundle is being unloaded for this broker: choose it while it doesn't own it (Apache's
+        setNamespaceBundleAffinity).
+        """
+        self.load.preallocate(str(bundle), broker_id, trio.current_time())
+
+    # ---- what runs ----
+
+    @asynccontextmanager
+    async def registered(self, addresses: Addresses) -> AsyncIterator[None]:
+        """Be known to the other brokers while the context is open. Raises MetadataError."""
+        self.reporter.report = msgspec.structs.replace(
+            self.reporter.report,
+            web_service_url=addresses.web_url or None,
+            web_service_url_tls=addresses.web_url_tls or None,
+            pulsar_service_url=addresses.broker_url or None,
+            pulsar_service_url_tls=addresses.broker_url_tls or None,
+        )
+        async with self.reporter.registered(addresses.broker_id):
+            yield
+
+    async def run(self) -> None:
+        """Until cancelled: hear of changed rules; when this broker leads, balance the load."""
+        async with self._rules.following():
+            await self.tasks.run()
+
+
+def _described(config: BrokerConfig, now_ms: int) -> LocalBrokerData:
+    """What a report says of the broker itself, but for its addresses."""
+    return LocalBrokerData(
+        persistent_topics_enabled=config.topics.enable_persistent,
+        non_persistent_topics_enabled=config.topics.enable_non_persistent,
+        start_timestamp=now_ms,
+        broker_version_string=f"Geminga {version('geminga')}",
+        load_manager_class_name=config.load_balance.load_manager,
+    )

@@ -1,0 +1,265 @@
+"""What the leader of the brokers does from time to time: it moves bundles off busy brokers, has
+large ones split, and writes what it has learnt (spec CL-09, CL-10; Apache's LoadSheddingTask,
+LoadResourceQuotaUpdaterTask, and checkNamespaceBundleSplit of ModularLoadManagerImpl).
+
+All of it ends with the leadership. Each step is one call to the broker that owns the bundle, which
+carries it out or doesn't, whatever becomes of the leader: a new one begins with what the brokers
+report.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from functools import partial
+
+import trio
+
+from geminga_broker.cluster.namespaces import Namespaces
+from geminga_broker.cluster.records import ResourceMissing
+from geminga_broker.loadbalance import candidates
+from geminga_broker.loadbalance.bundle_calls import BundleCalls, CallFailed
+from geminga_broker.loadbalance.model import BROKER_AVERAGE_PATH, BROKERS_PATH
+from geminga_broker.loadbalance.names import namespace_of, range_of
+from geminga_broker.loadbalance.placement import ModularPlacement
+from geminga_broker.loadbalance.settings import LoadBalanceConfig
+from geminga_broker.loadbalance.shedding import Move, Shedding
+from geminga_broker.loadbalance.splitting import find_splits
+from geminga_broker.loadbalance.store.history import LoadHistory
+from geminga_broker.loadbalance.store.rules import RuleReader
+from geminga_broker.loadbalance.store.view import SAMPLE_S, LoadView
+from geminga_broker.ownership.bundle import BundleId
+from geminga_broker.ownership.election import Election
+from geminga_runtime.background import run_guarded, side_by_side
+from geminga_runtime.clock import wall_clock_ms
+from geminga_runtime.metadata.api import MetadataError, MetadataStore, SessionPhase
+
+_log = logging.getLogger(__name__)
+
+SETTLE_S = 1.0
+"""Reports of several brokers that come together are looked at once."""
+SPLIT_S = 60.0
+"""Between two looks for bundles that are to be split."""
+SPLIT_AGAIN_S = 600.0
+"""A bundle whose split failed is left alone for so long."""
+SPLITS_REMEMBERED_MAX = 10_000
+MOVES_AT_ONCE_MAX = 4
+"""Bundles that are unloaded at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the tasks see and use."""
+
+    store: MetadataStore
+    namespaces: Namespaces
+    election: Election
+    view: LoadView
+    history: LoadHistory
+    rules: RuleReader
+    calls: BundleCalls
+
+
+class LeaderTasks:
+    """Runs while this broker leads."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        placement: ModularPlacement,
+        *,
+        clock_ms: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        self.unloaded_bundles = 0
+        self.unloaded_brokers = 0
+        """Rounds of shedding, counted once for each broker that lost bundles."""
+        self.split_bundles = 0
+        self._around = around
+        self._placement = placement
+        self._shedding = Shedding(placement)
+        self._clock_ms = clock_ms
+        self._active: list[str] = []
+        self._not_split: dict[str, float] = {}
+        """Bundles whose split failed, and when; the oldest first."""
+
+    @property
+    def _config(self) -> LoadBalanceConfig:
+        return self._placement.config
+
+    async def run(self) -> None:
+        """Until cancelled: follow the reports, shed, split and write whenever this broker leads."""
+        election = self._around.election
+        while True:
+            if election.is_leader:
+                await self._lead()
+            else:
+                await election.wait_change()
+
+    async def _lead(self) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run_guarded, self._follow)
+            nursery.start_soon(self._every, lambda: SPLIT_S, self.split)
+            nursery.start_soon(
+                self._every, lambda: self._config.shedding_interval_minutes * 60, self.shed
+            )
+            nursery.start_soon(
+                self._every, lambda: self._config.averages_write_minutes * 60, self.write
+            )
+            while self._around.election.is_leader:
+                await self._around.election.wait_change()
+            nursery.cancel_scope.cancel()
+
+    async def _every(
+        self, interval_s: Callable[[], float], job: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Run the job with a pause between two runs."""
+        while True:
+            await trio.sleep(interval_s())
+            if self._config.enabled:
+                await run_guarded(self._logged, job)
+
+    async def _logged(self, job: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await job()
+        except MetadataError as error:
+            _log.warning("load balancing waits for the metadata store: %s", error)
+
+    async def _follow(self) -> None:
+        """Keep the view fresh: at each report, and for the samples."""
+        async with self._around.store.watch(BROKERS_PATH) as changes:
+            while True:
+                if self._config.enabled:
+                    await self._logged(self.look)
+                with trio.move_on_after(SAMPLE_S):
+                    await changes.receive()
+                    await trio.sleep(SETTLE_S)
+                    while changes.statistics().current_buffer_used:
+                        changes.receive_nowait()
+
+    # ---- the steps, also for tests ----
+
+    async def look(self) -> None:
+        """Read what is new. Raises MetadataError."""
+        around = self._around
+        averages = await around.store.children(BROKER_AVERAGE_PATH)
+        await self._refresh()
+        for broker_id in averages:
+            if broker_id not in around.view.active:
+                await around.history.forget_broker(broker_id)
+
+    async def _refresh(self) -> None:
+        around = self._around
+        await around.view.refresh()
+        active = around.view.active
+        if active != self._active:
+            self._active = active
+            self._placement.brokers_changed(active)
+            self._shedding.brokers_changed(active)
+        namespaces: set[str] = set()
+        if len(active) > 1:
+            for broker in around.view.load.brokers.values():
+                namespaces.update(broker.by_namespace)
+        self._placement.rules = await around.rules.current(
+            namespaces, with_domains=self._config.failure_domains
+        )
+
+    async def shed(self) -> None:
+        """One round of shedding. Raises MetadataError."""
+        if self._around.store.session.phase is not SessionPhase.CONNECTED:
+            return
+        await self._refresh()
+        moves = self._shedding.plan(self._active, trio.current_time(), self._clock_ms())
+        done: set[str] = set()
+        await side_by_side((partial(self._move, move, done) for move in moves), MOVES_AT_ONCE_MAX)
+        self.unloaded_brokers += len(done)
+
+    async def _move(self, move: Move, done: set[str]) -> None:
+        around = self._around
+        if not around.election.is_leader:
+            self._shedding.failed(move)
+            return
+        broker = around.view.load.brokers.get(move.source)
+        version = (broker.report.broker_version_string if broker else None) or ""
+        # Apache's owner would send the call back to the leader for the destination, which sends it
+        # to the owner. Its clients ask the leader, who remembers the choice.
+        destination = move.destination if version.startswith("Geminga") else ""
+        _log.info(
+            "bundle=%s is moved from broker %s to %s", move.bundle, move.source, move.destination
+        )
+        try:
+            await around.calls.unload(move.bundle, move.source, destination)
+        except CallFailed as error:
+            self._shedding.failed(move)
+            _log.warning("bundle=%s is not moved from %s: %s", move.bundle, move.source, error)
+        else:
+            self.unloaded_bundles += 1
+            done.add(move.source)
+
+    async def split(self) -> None:
+        """Have the bundles split that are too large. Raises MetadataError."""
+        around, load = self._around, self._around.view.load
+        if len(self._active) <= 1:
+            return
+        wanted = find_splits(load, self._config, lambda namespace: 0)
+        if not wanted:
+            return
+        names = await self._bundles_of(set(map(namespace_of, wanted)))
+        limit = self._config.namespace_bundles_max
+        counts = {namespace: len(found) for namespace, found in names.items()}
+        wanted = find_splits(load, self._config, lambda namespace: counts.get(namespace, limit))
+        for bundle, owner in wanted.items():
+            if not around.election.is_leader:
+                return
+            if range_of(bundle) in names[namespace_of(bundle)] and self._may_split(bundle):
+                await self._split(bundle, owner)
+
+    async def _bundles_of(self, namespaces: Collection[str]) -> dict[str, list[str]]:
+        found = {}
+        for namespace in namespaces:
+            try:
+                found[namespace] = (await self._around.namespaces.bundles(namespace)).names()
+            except (ResourceMissing, ValueError):
+                continue
+        return found
+
+    def _may_split(self, bundle: str) -> bool:
+        """Whether its range can be cut, and it wasn't tried just now."""
+        now_s = trio.current_time()
+        for each, at_s in list(self._not_split.items()):
+            if now_s - at_s < SPLIT_AGAIN_S and len(self._not_split) <= SPLITS_REMEMBERED_MAX:
+                break
+            del self._not_split[each]
+        if bundle in self._not_split:
+            return False
+        try:
+            low, end = BundleId.parse(bundle).bounds
+        except ValueError:
+            return False
+        return end - low > 1
+
+    async def _split(self, bundle: str, owner: str) -> None:
+        around, load, rules = self._around, self._around.view.load, self._placement.rules
+        permitted = self._placement.permitted(bundle, self._active)
+        unload = (
+            self._config.unload_split
+            and any(broker_id != owner for broker_id in permitted)
+            and candidates.may_leave(bundle, owner, permitted, load, rules)
+        )
+        _log.info("bundle=%s is split by broker %s, then unloaded: %s", bundle, owner, unload)
+        try:
+            await around.calls.split(bundle, owner, unload=unload)
+        except CallFailed as error:
+            self._not_split[bundle] = trio.current_time()
+            _log.warning("bundle=%s is not split: %s", bundle, error)
+            return
+        self.split_bundles += 1
+        load.forget_bundle(bundle)
+        await around.history.forget_bundle(bundle)
+
+    async def write(self) -> None:
+        """Write what a later leader shall know. Raises MetadataError."""
+        await self._refresh()
+        await self._around.history.write(
+            self._around.view.load, self._config.averages_written_per_broker
+        )
