@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from compat_tests.apache.bookie import ApacheBookie, launch_bookie, start_metadata
@@ -44,8 +44,20 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """The brokers' URL."""
+        """Of the broker on these ports."""
         return f"pulsar://{self.place.host}:{self.ports[0]}"
+
+    @property
+    def broker_id(self) -> str:
+        """Of the broker on these ports: host and port of its web service."""
+        return f"{self.place.host}:{self.ports[1]}"
+
+    def beside(self, place: Place = LOOPBACK) -> Cluster:
+        """The same cluster, for a further broker: with ports of its own, there."""
+        ports = free_port(), free_port()
+        folder = self.folder / f"beside-{ports[0]}"
+        folder.mkdir()
+        return replace(self, folder=folder, ports=ports, place=place, starts=0)
 
     def command(self, folder: Path, settings: Mapping[str, str], *options: str) -> list[str]:
         """Starts our broker."""

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import math
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 import trio
+
+CHUNK_BYTES = 65536
 
 
 class Relay:
@@ -13,6 +18,8 @@ class Relay:
     def __init__(self, target_port: int) -> None:
         self.swallows = False
         """Whether what the server sends is lost."""
+        self.delay_s = 0.0
+        """How late the server's answers are."""
         self.is_holding = False
         """Whether an answer is kept since `hold`."""
         self._released = trio.Event()
@@ -54,19 +61,91 @@ class Relay:
             with suppress(OSError):
                 server = await trio.open_tcp_stream("127.0.0.1", self._target_port)
                 async with server, trio.open_nursery() as nursery:
-                    self._scopes.append(nursery.cancel_scope)
-                    for source, target in ((client, server), (server, client)):
-                        nursery.start_soon(self._pump, source, target, nursery.cancel_scope)
+                    scope = nursery.cancel_scope
+                    self._scopes.append(scope)
+                    nursery.start_soon(self._pump, client, server, scope, False)
+                    nursery.start_soon(self._pump, server, client, scope, True)
 
     async def _pump(
-        self, source: trio.SocketStream, target: trio.SocketStream, scope: trio.CancelScope
+        self,
+        source: trio.SocketStream,
+        target: trio.SocketStream,
+        scope: trio.CancelScope,
+        is_answer: bool,
     ) -> None:
-        is_answer = source.socket.getpeername()[1] == self._target_port
-        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            async for data in source:
-                if is_answer:
-                    self.is_holding = not self._released.is_set()
-                    await self._released.wait()
-                if not (is_answer and self.swallows):
-                    await target.send_all(data)
+        send, receive = trio.open_memory_channel[tuple[float, bytes]](math.inf)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._deliver, receive, target)
+            with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                while data := await source.receive_some(CHUNK_BYTES):
+                    if is_answer:
+                        self.is_holding = not self._released.is_set()
+                        await self._released.wait()
+                    if not (is_answer and self.swallows):
+                        late_s = self.delay_s if is_answer else 0.0
+                        await send.send((trio.current_time() + late_s, bytes(data)))
+            send.close()
         scope.cancel()
+
+    async def _deliver(
+        self, receive: trio.MemoryReceiveChannel[tuple[float, bytes]], target: trio.SocketStream
+    ) -> None:
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            async for due, data in receive:
+                if due > trio.current_time():
+                    await trio.sleep_until(due)
+                await target.send_all(data)
+
+
+class RelayThread:
+    """A relay in a thread of its own, before a server of processes; its port is `port`."""
+
+    def __init__(self, target_port: int) -> None:
+        self.port = 0
+        self._relay = Relay(target_port)
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._stop = trio.Event()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=trio.run, args=[self._run], daemon=True)
+        self._thread.start()
+        self._ready.wait()
+
+    async def _run(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        async with trio.open_nursery() as nursery:
+            self.port = await nursery.start(self._relay.serve)
+            self._ready.set()
+            await self._stop.wait()
+            nursery.cancel_scope.cancel()
+
+    def _call(self, call: Callable[[], None]) -> None:
+        assert self._token is not None
+        trio.from_thread.run_sync(call, trio_token=self._token)
+
+    def delay(self, seconds: float) -> None:
+        """The server's answers are so late."""
+        self._relay.delay_s = seconds
+
+    def hold(self) -> None:
+        """What the server sends is kept: silence, but connections stay."""
+        self._call(self._relay.hold)
+
+    def release(self) -> None:
+        """What was kept is sent on."""
+        self._call(self._relay.release)
+
+    def close(self) -> None:
+        """Its connections end."""
+        self._call(self._stop.set)
+        self._thread.join()
+
+
+@contextmanager
+def relays(target_port: int, number: int) -> Iterator[list[RelayThread]]:
+    """So many before one server."""
+    found = [RelayThread(target_port) for _ in range(number)]
+    try:
+        yield found
+    finally:
+        for each in found:
+            each.close()
