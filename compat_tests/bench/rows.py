@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from compat_tests.bench.broker_rows import BROKER_ROWS
 from compat_tests.bench.cluster_rows import CLUSTER_ROWS
 from compat_tests.bench.compaction_rows import COMPACTION_ROWS
+from compat_tests.bench.many_brokers_rows import MANY_BROKERS_ROWS
 from compat_tests.bench.model import Measure, Row
 from compat_tests.bench.proxy_rows import PROXY_ROWS
 from compat_tests.bench.recovery_rows import RECOVERY_ROWS
@@ -290,5 +291,6 @@ ROWS: tuple[Row, ...] = (
     *COMPACTION_ROWS,
     *CLUSTER_ROWS,
     *RECOVERY_ROWS,
+    *MANY_BROKERS_ROWS,
     *SPARK_ROWS,
 )

@@ -1,0 +1,147 @@
+"""Rows about several brokers of one cluster on one machine: ZooKeeper, one bookie of ours, two
+brokers of one kind, and many topics that the official Python client publishes to and consumes.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+
+from compat_tests.apache.cluster import Cluster, running_cluster
+from compat_tests.bench.model import GEMINGA, Measure, Row
+from compat_tests.bench.side import LoadFailed, Side, settle
+from compat_tests.processes import ROOT, ServerProcess, free_port
+
+TOPICS = 1000
+SESSION_S = 10
+_ONE_COPY = {
+    "managedLedgerDefaultEnsembleSize": "1",
+    "managedLedgerDefaultWriteQuorum": "1",
+    "managedLedgerDefaultAckQuorum": "1",
+    "metadataStoreSessionTimeoutMillis": str(SESSION_S * 1000),
+    "defaultNumberOfNamespaceBundles": "16",
+    "loadBalancerSheddingEnabled": "false",
+    "loadBalancerAutoBundleSplitEnabled": "false",
+}
+_LOAD_TIMEOUT_S = 600.0
+
+
+def lookups(side: Side) -> Mapping[str, float]:
+    """One connection, 500 lookups in flight."""
+    options = {"warmup": 500, "count": 1000} if side.quick else {}
+    found = side.module("lookup_load", "lookup", **options)
+    found["cpu_us"] = found["server_cpu_s"] * 1e6 / found["lookups"]
+    return found
+
+
+def failover(side: Side) -> Mapping[str, float]:
+    """One of two brokers is killed while 1 000 topics are published to and consumed."""
+    with _two_brokers(side) as brokers:
+        return _under_load(side, brokers, lambda: brokers[1].kill(), side.seconds(45, 20))
+
+
+def planned(side: Side) -> Mapping[str, float]:
+    """All bundles of one of two brokers are unloaded, one after the other."""
+    with _two_brokers(side) as brokers:
+        return _under_load(side, brokers, lambda: _unload_all(brokers), side.seconds(30, 10))
+
+
+@contextmanager
+def _two_brokers(side: Side) -> Iterator[list[ServerProcess]]:
+    side.stop()
+    with running_cluster(side.new_folder("cluster"), 1, lean=False, ours=1) as cluster:
+        second = replace(
+            cluster, folder=cluster.folder / "second", ports=(free_port(), free_port())
+        )
+        second.folder.mkdir()
+        found: list[ServerProcess] = []
+        try:
+            for each in (cluster, second):
+                found.append(_start(each, side.kind))
+            yield found
+        finally:
+            for server in found:
+                server.kill()
+    side.forget("cluster")
+
+
+def _start(cluster: Cluster, kind: str) -> ServerProcess:
+    start = cluster.start_ours if kind == GEMINGA else cluster.start_apache
+    return start(_ONE_COPY)
+
+
+def _under_load(
+    side: Side, brokers: list[ServerProcess], act: Callable[[], None], duration_s: float
+) -> dict[str, float]:
+    url = brokers[0].service_url + "," + brokers[1].service_url.removeprefix("pulsar://")
+    program = [sys.executable, "-m", "compat_tests.bench.many_topics_load", f"--url={url}"]
+    arguments = {
+        "prefix": side.topic(),
+        "topics": int(side.seconds(TOPICS, 20)),
+        "duration-s": duration_s,
+    }
+    command = [*program, *(f"--{name}={value}" for name, value in arguments.items())]
+    load = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert load.stdout is not None
+    try:
+        if load.stdout.readline().strip() != "running":
+            raise LoadFailed("the load program did not begin")
+        settle(duration_s / 4)
+        act()
+        text, _ = load.communicate(timeout=_LOAD_TIMEOUT_S)
+    finally:
+        load.kill()
+    found: dict[str, float] = json.loads(text)
+    if found["lost"] or found["failed"] or found["disorder"]:
+        raise LoadFailed(f"messages were lost or came out of order: {found}")
+    return found
+
+
+def _unload_all(brokers: list[ServerProcess]) -> None:
+    """By the admin API, as an operator drains a broker."""
+    for low in range(0, 1 << 32, 1 << 28):
+        high = min(low + (1 << 28), (1 << 32) - 1)
+        path = f"/admin/v2/namespaces/public/default/0x{low:08x}_0x{high:08x}/unload"
+        request = urllib.request.Request(brokers[0].web_url + path, method="PUT")
+        with urllib.request.urlopen(request, timeout=60):
+            pass
+
+
+MANY_BROKERS_ROWS: tuple[Row, ...] = (
+    Row(
+        "lookups",
+        "Lookups of 1 000 topics, one connection, 500 in flight",
+        lookups,
+        (
+            Measure("lookups_per_s", "lookups", "1/s"),
+            Measure("cpu_us", "server CPU per lookup", "µs"),
+        ),
+    ),
+    Row(
+        "cluster-failover",
+        "1 000 topics on two brokers, 2 000 msg/s, one broker killed; sessions of 10 s",
+        failover,
+        (
+            Measure(
+                "longest_s", "longest wait for a receipt", "s", ratio_max=1.0, geminga_max=13.0
+            ),
+            Measure("median_s", "longest wait of a topic, median", "s"),
+            Measure("again", "messages that came again", ""),
+        ),
+    ),
+    Row(
+        "cluster-unload",
+        "1 000 topics on two brokers, 2 000 msg/s, all 16 bundles unloaded in turn",
+        planned,
+        (
+            Measure("longest_s", "longest wait for a receipt", "s", ratio_max=1.0),
+            Measure("median_s", "longest wait of a topic, median", "s"),
+            Measure("again", "messages that came again", ""),
+        ),
+    ),
+)

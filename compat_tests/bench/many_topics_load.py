@@ -1,0 +1,136 @@
+"""Messages to many topics at a steady rate through the official Python client, with a consumer on
+each: ``python -m compat_tests.bench.many_topics_load --url URL --topics N --duration-s S``.
+
+Prints "running" once all topics have clients, and at the end one JSON line: the longest time
+between two receipts of a topic, over all topics, and what became of the messages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import count
+
+import pulsar
+
+SEND_TIMEOUT_MS = 120_000
+
+
+class Topic:
+    """One topic's producer, consumer and counts."""
+
+    def __init__(self, client: pulsar.Client, name: str) -> None:
+        self.sent = 0
+        self.receipts = 0
+        self.failed = 0
+        self.longest_s = 0.0
+        self.received: set[int] = set()
+        self.again = 0
+        self.disorder = 0
+        self._highest = -1
+        self._last = time.monotonic()
+        self._consumer = client.subscribe(
+            name, "s", pulsar.ConsumerType.Exclusive, message_listener=self._take
+        )
+        self._producer = client.create_producer(
+            name, send_timeout_millis=SEND_TIMEOUT_MS, max_pending_messages=100_000
+        )
+
+    def begin(self) -> None:
+        """The load begins now."""
+        self._last = time.monotonic()
+
+    def send(self) -> None:
+        """One more message, which says when it was sent."""
+        number, self.sent = self.sent, self.sent + 1
+        self._producer.send_async(b"%d" % number, partial(self._receipt, time.monotonic()))
+
+    def _receipt(self, sent: float, result: pulsar.Result, _: pulsar.MessageId) -> None:
+        now = time.monotonic()
+        self.longest_s = max(self.longest_s, now - sent)
+        if result == pulsar.Result.Ok:
+            self.receipts += 1
+        else:
+            self.failed += 1
+
+    def _take(self, consumer: pulsar.Consumer, message: pulsar.Message) -> None:
+        number = int(message.data())
+        if number in self.received:
+            self.again += 1
+        elif number < self._highest:
+            self.disorder += 1
+        self.received.add(number)
+        self._highest = max(self._highest, number)
+        consumer.acknowledge(message)
+
+
+def main() -> None:
+    """Run the load."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--url", required=True)
+    parser.add_argument("--prefix", required=True)
+    parser.add_argument("--topics", type=int, required=True)
+    parser.add_argument("--rate", type=float, default=2000.0)
+    parser.add_argument("--duration-s", type=float, required=True)
+    parser.add_argument("--patience-s", type=float, default=120.0)
+    options = parser.parse_args()
+    client = pulsar.Client(
+        options.url,
+        operation_timeout_seconds=60,
+        io_threads=1,
+        message_listener_threads=1,
+        logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Fatal),
+    )
+    topics = [Topic(client, f"{options.prefix}-{number}") for number in range(options.topics)]
+    print("running", flush=True)
+    _publish(topics, options.rate, options.duration_s)
+    _wait(topics, options.patience_s)
+    print(json.dumps(_result(topics)), flush=True)
+    os._exit(0)
+
+
+def _publish(topics: list[Topic], rate: float, duration_s: float) -> None:
+    for topic in topics:
+        topic.begin()
+    began = time.monotonic()
+    for number in count():
+        due = began + number / rate
+        if due > began + duration_s:
+            return
+        if (wait_s := due - time.monotonic()) > 0:
+            time.sleep(wait_s)
+        topics[number % len(topics)].send()
+
+
+def _wait(topics: list[Topic], patience_s: float) -> None:
+    def all_are(done: Callable[[Topic], bool]) -> bool:
+        return all(done(topic) for topic in topics)
+
+    deadline = time.monotonic() + patience_s
+    pause = threading.Event()
+    while time.monotonic() < deadline:
+        if all_are(lambda t: t.receipts + t.failed == t.sent and len(t.received) >= t.receipts):
+            return
+        pause.wait(0.1)
+
+
+def _result(topics: list[Topic]) -> dict[str, float]:
+    waits = sorted(topic.longest_s for topic in topics)
+    return {
+        "longest_s": waits[-1],
+        "median_s": waits[len(waits) // 2],
+        "sent": sum(topic.sent for topic in topics),
+        "failed": sum(topic.failed for topic in topics),
+        "lost": sum(max(0, topic.receipts - len(topic.received)) for topic in topics),
+        "again": sum(topic.again for topic in topics),
+        "disorder": sum(topic.disorder for topic in topics),
+    }
+
+
+if __name__ == "__main__":
+    main()
