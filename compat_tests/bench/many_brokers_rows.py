@@ -7,10 +7,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from http import HTTPStatus
 
 from compat_tests.apache.cluster import Cluster, running_cluster
 from compat_tests.bench.model import GEMINGA, Measure, Row
@@ -107,9 +109,19 @@ def _unload_all(brokers: list[ServerProcess]) -> None:
     for low in range(0, 1 << 32, 1 << 28):
         high = min(low + (1 << 28), (1 << 32) - 1)
         path = f"/admin/v2/namespaces/public/default/0x{low:08x}_0x{high:08x}/unload"
-        request = urllib.request.Request(brokers[0].web_url + path, method="PUT")
-        with urllib.request.urlopen(request, timeout=60):
-            pass
+        _put(brokers[0].web_url + path)
+
+
+def _put(url: str) -> None:
+    """Also where a broker redirects to, which urllib does for GET only."""
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, method="PUT"), timeout=60):
+            return
+    except urllib.error.HTTPError as error:
+        if error.code != HTTPStatus.TEMPORARY_REDIRECT:
+            raise
+        location = error.headers["Location"]
+    _put(location)
 
 
 MANY_BROKERS_ROWS: tuple[Row, ...] = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import threading
 import time
@@ -84,7 +85,7 @@ def main() -> None:
         operation_timeout_seconds=60,
         io_threads=1,
         message_listener_threads=1,
-        logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Fatal),
+        logger=_silent(),
     )
     topics = [Topic(client, f"{options.prefix}-{number}") for number in range(options.topics)]
     print("running", flush=True)
@@ -92,6 +93,13 @@ def main() -> None:
     _wait(topics, options.patience_s)
     print(json.dumps(_result(topics)), flush=True)
     os._exit(0)
+
+
+def _silent() -> logging.Logger:
+    """A killed broker is no news here."""
+    logger = logging.getLogger("pulsar")
+    logger.setLevel(logging.CRITICAL)
+    return logger
 
 
 def _publish(topics: list[Topic], rate: float, duration_s: float) -> None:
