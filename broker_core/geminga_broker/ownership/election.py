@@ -25,6 +25,8 @@ from geminga_runtime.metadata.api import (
 _log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
+STANDS_MAX = 8
+"""Leaders that come and go between a refused write and the look at who leads."""
 LOOK_AGAIN_S = 30.0
 """How often who follows looks whether there is a leader, should a notification be lost."""
 
@@ -88,23 +90,35 @@ class Election:
             if node is not None and node.stat.created_by_self:
                 return
             self._set(None)
-        epoch = self._store.session.epoch
-        try:
-            await self._store.put(LEADER_PATH, encode(record), MUST_NOT_EXIST, epoch=epoch)
-        except BadVersion:
-            node = await self._store.get(LEADER_PATH)
-            if node is not None and not node.stat.created_by_self:
-                found = decode(node.value, LeaderRecord)
-                if found is None or found.broker_id == record.broker_id:
-                    # Ours of an earlier session, which ends with that.
-                    with suppress(NoNode, BadVersion):
-                        await self._store.delete(LEADER_PATH, node.stat.version)
-                    raise MetadataError("an earlier session of this broker led") from None
-                self._set(None)
+        for _ in range(STANDS_MAX):
+            epoch = self._store.session.epoch
+            try:
+                await self._store.put(LEADER_PATH, encode(record), MUST_NOT_EXIST, epoch=epoch)
+            except BadVersion:
+                if await self._is_led(record):
+                    return
+            else:
+                self._set(epoch)
                 return
-            if node is None:
-                raise MetadataError("the leader has just gone") from None
-        self._set(epoch)
+        raise MetadataError("the leader's node comes and goes")
+
+    async def _is_led(self, record: LeaderRecord) -> bool:
+        """Whether another broker leads, or this one in a request whose answer was lost. A node of an
+        earlier session of this broker, which ends with that, is removed, as one that is no record.
+        """
+        node = await self._store.get(LEADER_PATH)
+        if node is None:
+            return False
+        if node.stat.created_by_self:
+            self._set(self._store.session.epoch)
+            return True
+        found = decode(node.value, LeaderRecord)
+        if found is not None and found.broker_id != record.broker_id:
+            self._set(None)
+            return True
+        with suppress(NoNode, BadVersion):
+            await self._store.delete(LEADER_PATH, node.stat.version)
+        return False
 
     def _set(self, epoch: int | None) -> None:
         if epoch != self._epoch:

@@ -86,6 +86,8 @@ class OwnerFinder:
         if self._ownership.holds(bundle):
             return Located(self._ownership.addresses)
         owner = await self._ownership.owner(bundle)
+        if owner is not None and self._ownership.is_of_earlier_life(bundle, owner):
+            owner = await self._ownership.acquire(bundle)
         if owner is not None:
             return _of_owner(bundle, owner)
         if read_only:

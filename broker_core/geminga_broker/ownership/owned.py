@@ -101,6 +101,12 @@ class BundleOwnership:
         node = await self._store.get(owner_path(bundle))
         return None if node is None else self._read(bundle, node)
 
+    def is_of_earlier_life(self, bundle: BundleId, owner: OwnerRecord) -> bool:
+        """Whether the owner's node has this broker's address, but is of an earlier session: clients
+        come here for it, so it is taken again, before that session ends.
+        """
+        return owner.addresses == self.addresses and not self._is_held(bundle)
+
     def _read(self, bundle: BundleId, node: Node) -> OwnerRecord | None:
         record = decode(node.value, OwnerRecord)
         if record is None and node.value:

@@ -145,6 +145,20 @@ async def test_topics_of_another_owner_are_refused() -> None:
         assert refused.value.code == ServerError.ServiceNotReady
 
 
+@pytest.mark.parametrize("disabled", [False, True])
+async def test_what_an_earlier_life_owned_is_taken_at_once(disabled: bool) -> None:
+    """A broker was killed, also while it unloaded, and is there again before its session ended."""
+    async with cluster() as (leader, follower):
+        killed = BundleOwnership(leader.store.another_session(), lambda _bundles: None)
+        killed.addresses = follower.addresses
+        await killed.acquire(BUNDLE)
+        if disabled:
+            await killed.disable(BUNDLE)
+        await follower.finder.require_here(BUNDLE)
+        assert await leader.finder.find(BUNDLE) == Located(follower.addresses)
+        assert leader.load_manager.asked == 0
+
+
 async def test_many_lookups_of_one_bundle_are_one() -> None:
     async with cluster() as (leader, _):
         leader.load_manager.broker = "b:8080"
