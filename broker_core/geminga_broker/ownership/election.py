@@ -103,8 +103,9 @@ class Election:
         raise MetadataError("the leader's node comes and goes")
 
     async def _is_led(self, record: LeaderRecord) -> bool:
-        """Whether another broker leads, or this one in a request whose answer was lost. A node of an
-        earlier session of this broker, which ends with that, is removed, as one that is no record.
+        """Whether another broker leads, or this one in a request whose answer was lost. A node of
+        an earlier session of this broker, which ends with that, is removed, as one that is no
+        record.
         """
         node = await self._store.get(LEADER_PATH)
         if node is None:
