@@ -1,6 +1,6 @@
 """The load manager of a broker: where bundles without an owner go, what is told of this broker's
-load, and what is done about it (spec CL-07 to CL-10; Apache's LoadManager and its
-implementations ModularLoadManagerImpl and NoopLoadManager).
+load, and what is done about it (spec CL-07 to CL-10; Apache's LoadManager, and its implementations
+ModularLoadManagerImpl, SimpleLoadManagerImpl and NoopLoadManager).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 
 import msgspec
@@ -21,20 +21,23 @@ from geminga_broker.config import BrokerConfig
 from geminga_broker.loadbalance.bundle_calls import BundleCalls, Peers
 from geminga_broker.loadbalance.collect import BundleStatsCollector
 from geminga_broker.loadbalance.load_data import LoadData
-from geminga_broker.loadbalance.placement import ModularPlacement
 from geminga_broker.loadbalance.report import LoadReporter
 from geminga_broker.loadbalance.reports import LocalBrokerData
-from geminga_broker.loadbalance.settings import NOOP, LoadBalanceConfig
+from geminga_broker.loadbalance.settings import NOOP, SIMPLE, LoadBalanceConfig
 from geminga_broker.loadbalance.store.history import LoadHistory
 from geminga_broker.loadbalance.store.rules import RuleReader
 from geminga_broker.loadbalance.store.view import LoadView
-from geminga_broker.loadbalance.tasks import LeaderTasks, Surroundings
+from geminga_broker.loadbalance.strategies.api import Strategy
+from geminga_broker.loadbalance.strategies.modular import ModularStrategy
+from geminga_broker.loadbalance.strategies.simple import SimpleStrategy
+from geminga_broker.loadbalance.tasks import SPLIT_S, LeaderTasks, Surroundings
 from geminga_broker.loadbalance.usage import HostUsage, Machine
 from geminga_broker.ownership.brokers import ActiveBrokers
 from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.ownership.election import Election
 from geminga_broker.ownership.owned import BundleOwnership
 from geminga_broker.topic.topic import Topic
+from geminga_runtime.background import run_guarded
 from geminga_runtime.clock import wall_clock_ms
 from geminga_runtime.metadata.api import MetadataStore
 
@@ -73,12 +76,15 @@ class LoadManager:
         clock_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
         """`machine` and `chance` are for tests."""
-        balance = config.load_balance
+        # A copy: dynamic configuration changes the broker's settings in place.
+        balance = replace(config.load_balance)
         self._parts = parts
         self._rules = RuleReader(parts.store, config.network.cluster_name)
         self._history = LoadHistory(parts.store)
         self._view = LoadView(parts.store, self._history, LoadData(), clock_ms=clock_ms)
-        self._placement = ModularPlacement(self._view.load, balance, chance=chance)
+        self._chance = chance
+        self._clock_ms = clock_ms
+        self._strategy = self._strategy_of(balance)
         self.reporter = LoadReporter(
             parts.store,
             BundleStatsCollector(parts.topics, parts.ownership.owned),
@@ -102,12 +108,34 @@ class LoadManager:
             self._rules,
             calls,
         )
-        self.tasks = LeaderTasks(around, self._placement, clock_ms=clock_ms)
+        self.tasks = LeaderTasks(around, self._strategy, clock_ms=clock_ms)
+        self._use(self._strategy)
+
+    def _strategy_of(self, config: LoadBalanceConfig) -> Strategy:
+        if config.load_manager == SIMPLE:
+            return SimpleStrategy(self._view.load, config, self._chance)
+        return ModularStrategy(self._view.load, config, self._chance)
+
+    def _use(self, strategy: Strategy) -> None:
+        self._strategy = self.tasks.strategy = strategy
+        self.reporter.form = strategy.form
+
+    def reconfigure(self, config: LoadBalanceConfig) -> None:
+        """The settings have changed, perhaps the class of the load manager. `config` must not
+        change afterwards.
+        """
+        before = self.config
+        if config.load_manager == before.load_manager:
+            self._strategy.reconfigure(config)
+        else:
+            _log.info("the load manager is %s from now on", config.load_manager)
+            self._use(self._strategy_of(config))
+        self.reporter.reconfigure(config)
 
     @property
     def config(self) -> LoadBalanceConfig:
         """The settings of now."""
-        return self._placement.config
+        return self._strategy.config
 
     @property
     def load(self) -> LoadData:
@@ -119,7 +147,7 @@ class LoadManager:
     @property
     def centralized(self) -> bool:
         """See `Placement.centralized`."""
-        return self.config.load_manager != NOOP
+        return self.config.load_manager != NOOP and self._strategy.centralized
 
     async def choose(self, bundle: BundleId) -> str | None:
         """See `Placement.choose`; remembered until the broker reports the bundle. Raises
@@ -135,10 +163,10 @@ class LoadManager:
         name = str(bundle)
         await self._history.recall(self.load, [name])
         alone = len(active) == 1
-        self._placement.rules = await self._rules.current(
+        self._strategy.rules = await self._rules.current(
             () if alone else (bundle.namespace,), with_domains=self.config.failure_domains
         )
-        return self._placement.choose(name, active, trio.current_time())
+        return self._strategy.choose(name, active, trio.current_time())
 
     async def _refresh(self, active: list[str]) -> None:
         """Know the load of the active brokers."""
@@ -147,6 +175,8 @@ class LoadManager:
         is_known = all(broker_id in self.load.brokers for broker_id in active)
         if not is_known or (age_s > FRESH_S and not follows):
             await self._view.refresh()
+            await self._strategy.recall(self._history)
+            self._strategy.reports_read(self._clock_ms())
 
     def prefer(self, bundle: BundleId, broker_id: str) -> None:
         """The bundle is being unloaded for this broker: choose it while it doesn't own it (Apache's
@@ -171,8 +201,17 @@ class LoadManager:
 
     async def run(self) -> None:
         """Until cancelled: hear of changed rules; when this broker leads, balance the load."""
-        async with self._rules.following():
-            await self.tasks.run()
+        async with self._rules.following(), trio.open_nursery() as nursery:
+            nursery.start_soon(self._split_own)
+            nursery.start_soon(self.tasks.run)
+
+    async def _split_own(self) -> None:
+        while True:
+            await trio.sleep(SPLIT_S)
+            if self.config.enabled and self._strategy.splits_own:
+                own_id = self._parts.ownership.addresses.broker_id
+                stats = self.reporter.report.last_stats
+                await run_guarded(self.tasks.split_own, own_id, stats)
 
 
 def _described(config: BrokerConfig, now_ms: int) -> LocalBrokerData:

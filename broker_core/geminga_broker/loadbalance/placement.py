@@ -5,7 +5,7 @@ ModularLoadManagerImpl.selectBrokerForAssignment).
 from __future__ import annotations
 
 import random
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from geminga_broker.loadbalance import candidates
 from geminga_broker.loadbalance.average import AverageShedder
@@ -62,7 +62,7 @@ class ModularPlacement:
             return LeastResourceUsage(self._chance)
         return RoundRobin() if name == ROUND_ROBIN else LeastMessageRate(self._chance)
 
-    def brokers_changed(self, active: Container[str]) -> None:
+    def brokers_changed(self, active: Collection[str]) -> None:
         """Brokers came or went: choices of those that went are open again."""
         self.load.keep_only(active)
         self._selection.brokers_changed(active)

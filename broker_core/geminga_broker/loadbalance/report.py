@@ -67,7 +67,6 @@ class LoadReporter:
     ) -> None:
         """`base` is what doesn't change: addresses, version, kinds of topics."""
         self.config = config
-        """May be replaced."""
         self.host = host
         self.form: Callable[[LocalBrokerData], Report] = lambda report: report
         """The form in which it is written: the load manager's. May be replaced."""
@@ -80,6 +79,16 @@ class LoadReporter:
         self._collected_s = -COLLECT_S
         self._too_large = False
         self._failing = False
+        self._is_new = False
+        """Whether it is to be written soon, whatever has changed."""
+
+    def reconfigure(self, config: LoadBalanceConfig) -> None:
+        """Settings have changed, perhaps the class of the load manager."""
+        self.config = config
+        self.report = msgspec.structs.replace(
+            self.report, load_manager_class_name=config.load_manager
+        )
+        self._is_new = True
 
     @asynccontextmanager
     async def registered(self, broker_id: str) -> AsyncIterator[None]:
@@ -122,7 +131,7 @@ class LoadReporter:
             if not node.is_current:
                 await self._write(node.register)
                 _log.info("registered again: the metadata store's session was a new one")
-            elif self.config.enabled:
+            elif self.config.enabled or self._is_new:
                 await self.refresh()
                 if self._store.session.phase is SessionPhase.CONNECTED and self._is_due():
                     await self._write(node.update)
@@ -148,6 +157,8 @@ class LoadReporter:
         self.report = self.report.refreshed(self.host.usage, stats)
 
     def _is_due(self) -> bool:
+        if self._is_new:
+            return True
         age_ms = self._clock_ms() - self._written.last_update
         # A clock that was set back makes it due, too.
         if not 0 <= age_ms <= self.config.report_interval_minutes_max * 60_000:
@@ -176,6 +187,7 @@ class LoadReporter:
                 break
         # What came and went while it was written stands in the next one.
         self._written = report
+        self._is_new = False
         self.report = msgspec.structs.replace(
             self.report,
             last_update=report.last_update,

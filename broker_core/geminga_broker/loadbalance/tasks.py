@@ -10,7 +10,7 @@ report.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,15 +20,20 @@ from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.records import ResourceMissing
 from geminga_broker.loadbalance import candidates
 from geminga_broker.loadbalance.bundle_calls import BundleCalls, CallFailed
-from geminga_broker.loadbalance.model import BROKER_AVERAGE_PATH, BROKERS_PATH
+from geminga_broker.loadbalance.model import (
+    BROKER_AVERAGE_PATH,
+    BROKERS_PATH,
+    BundleData,
+    NamespaceBundleStats,
+)
 from geminga_broker.loadbalance.names import namespace_of, range_of
-from geminga_broker.loadbalance.placement import ModularPlacement
 from geminga_broker.loadbalance.settings import LoadBalanceConfig
-from geminga_broker.loadbalance.shedding import Move, Shedding
-from geminga_broker.loadbalance.splitting import find_splits
+from geminga_broker.loadbalance.shedding import Move
+from geminga_broker.loadbalance.splitting import find_splits, is_too_large
 from geminga_broker.loadbalance.store.history import LoadHistory
 from geminga_broker.loadbalance.store.rules import RuleReader
 from geminga_broker.loadbalance.store.view import SAMPLE_S, LoadView
+from geminga_broker.loadbalance.strategies.api import Strategy
 from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.ownership.election import Election
 from geminga_runtime.background import run_guarded, side_by_side
@@ -67,7 +72,7 @@ class LeaderTasks:
     def __init__(
         self,
         around: Surroundings,
-        placement: ModularPlacement,
+        strategy: Strategy,
         *,
         clock_ms: Callable[[], int] = wall_clock_ms,
     ) -> None:
@@ -75,9 +80,9 @@ class LeaderTasks:
         self.unloaded_brokers = 0
         """Rounds of shedding, counted once for each broker that lost bundles."""
         self.split_bundles = 0
+        self.strategy = strategy
+        """May be replaced."""
         self._around = around
-        self._placement = placement
-        self._shedding = Shedding(placement)
         self._clock_ms = clock_ms
         self._active: list[str] = []
         self._not_split: dict[str, float] = {}
@@ -85,7 +90,7 @@ class LeaderTasks:
 
     @property
     def _config(self) -> LoadBalanceConfig:
-        return self._placement.config
+        return self.strategy.config
 
     async def run(self) -> None:
         """Until cancelled: follow the reports, shed, split and write whenever this broker leads."""
@@ -154,22 +159,23 @@ class LeaderTasks:
         active = around.view.active
         if active != self._active:
             self._active = active
-            self._placement.brokers_changed(active)
-            self._shedding.brokers_changed(active)
+            self.strategy.brokers_changed(active)
         namespaces: set[str] = set()
         if len(active) > 1:
             for broker in around.view.load.brokers.values():
                 namespaces.update(broker.by_namespace)
-        self._placement.rules = await around.rules.current(
+        self.strategy.rules = await around.rules.current(
             namespaces, with_domains=self._config.failure_domains
         )
+        await self.strategy.recall(around.history)
+        self.strategy.reports_read(self._clock_ms())
 
     async def shed(self) -> None:
         """One round of shedding. Raises MetadataError."""
         if self._around.store.session.phase is not SessionPhase.CONNECTED:
             return
         await self._refresh()
-        moves = self._shedding.plan(self._active, trio.current_time(), self._clock_ms())
+        moves = self.strategy.plan(self._active, trio.current_time(), self._clock_ms())
         done: set[str] = set()
         await side_by_side((partial(self._move, move, done) for move in moves), MOVES_AT_ONCE_MAX)
         self.unloaded_brokers += len(done)
@@ -177,20 +183,19 @@ class LeaderTasks:
     async def _move(self, move: Move, done: set[str]) -> None:
         around = self._around
         if not around.election.is_leader:
-            self._shedding.failed(move)
+            self.strategy.failed(move)
             return
         broker = around.view.load.brokers.get(move.source)
         version = (broker.report.broker_version_string if broker else None) or ""
         # Apache's owner would send the call back to the leader for the destination, which sends it
         # to the owner. Its clients ask the leader, who remembers the choice.
         destination = move.destination if version.startswith("Geminga") else ""
-        _log.info(
-            "bundle=%s is moved from broker %s to %s", move.bundle, move.source, move.destination
-        )
+        to = move.destination or "who is chosen then"
+        _log.info("bundle=%s is moved from broker %s to %s", move.bundle, move.source, to)
         try:
             await around.calls.unload(move.bundle, move.source, destination)
         except CallFailed as error:
-            self._shedding.failed(move)
+            self.strategy.failed(move)
             _log.warning("bundle=%s is not moved from %s: %s", move.bundle, move.source, error)
         else:
             self.unloaded_bundles += 1
@@ -199,7 +204,7 @@ class LeaderTasks:
     async def split(self) -> None:
         """Have the bundles split that are too large. Raises MetadataError."""
         around, load = self._around, self._around.view.load
-        if len(self._active) <= 1:
+        if len(self._active) <= 1 or self.strategy.splits_own:
             return
         wanted = find_splits(load, self._config, lambda namespace: 0)
         if not wanted:
@@ -212,7 +217,27 @@ class LeaderTasks:
             if not around.election.is_leader:
                 return
             if range_of(bundle) in names[namespace_of(bundle)] and self._may_split(bundle):
-                await self._split(bundle, owner)
+                await self._split(bundle, owner, unload=self._may_leave(bundle, owner))
+
+    async def split_own(self, own_id: str, stats: Mapping[str, NamespaceBundleStats]) -> None:
+        """As any broker whose load manager wants it: have its own bundles split that are too large
+        now. Raises MetadataError.
+        """
+        if not (self._config.split and self.strategy.splits_own):
+            return
+        wanted = []
+        for bundle, each in stats.items():
+            now = BundleData()
+            now.update(each)
+            if is_too_large(each, now, self._config):
+                wanted.append(bundle)
+        names = await self._bundles_of(set(map(namespace_of, wanted)))
+        for bundle in wanted:
+            found = names.get(namespace_of(bundle), [])
+            room = len(found) < self._config.namespace_bundles_max
+            if range_of(bundle) in found and room and self._may_split(bundle):
+                await self._split(bundle, own_id, unload=self._config.unload_split)
+                names[namespace_of(bundle)] = [*found, ""]
 
     async def _bundles_of(self, namespaces: Collection[str]) -> dict[str, list[str]]:
         found = {}
@@ -238,14 +263,18 @@ class LeaderTasks:
             return False
         return end - low > 1
 
-    async def _split(self, bundle: str, owner: str) -> None:
-        around, load, rules = self._around, self._around.view.load, self._placement.rules
-        permitted = self._placement.permitted(bundle, self._active)
-        unload = (
+    def _may_leave(self, bundle: str, owner: str) -> bool:
+        """Whether the new bundles are to be unloaded, and may go to another broker."""
+        permitted = self.strategy.permitted(bundle, self._active)
+        load, rules = self._around.view.load, self.strategy.rules
+        return (
             self._config.unload_split
             and any(broker_id != owner for broker_id in permitted)
             and candidates.may_leave(bundle, owner, permitted, load, rules)
         )
+
+    async def _split(self, bundle: str, owner: str, *, unload: bool) -> None:
+        around, load = self._around, self._around.view.load
         _log.info("bundle=%s is split by broker %s, then unloaded: %s", bundle, owner, unload)
         try:
             await around.calls.split(bundle, owner, unload=unload)
@@ -260,6 +289,4 @@ class LeaderTasks:
     async def write(self) -> None:
         """Write what a later leader shall know. Raises MetadataError."""
         await self._refresh()
-        await self._around.history.write(
-            self._around.view.load, self._config.averages_written_per_broker
-        )
+        await self.strategy.write(self._around.history)

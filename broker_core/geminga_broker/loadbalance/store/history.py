@@ -28,6 +28,7 @@ from geminga_broker.loadbalance.model import (
     quota_path,
 )
 from geminga_broker.loadbalance.names import namespace_of, range_of
+from geminga_broker.loadbalance.store.quota_history import QuotaHistory
 from geminga_runtime.background import side_by_side
 from geminga_runtime.metadata.api import MetadataStore, NoNode, NotEmpty
 
@@ -41,6 +42,8 @@ class LoadHistory:
     """Reads and writes the averages. All methods raise MetadataError."""
 
     def __init__(self, store: MetadataStore) -> None:
+        self.quotas = QuotaHistory(store)
+        """Those of the simple load manager."""
         self._store = store
 
     async def recall(self, load: LoadData, bundles: Iterable[str]) -> None:
