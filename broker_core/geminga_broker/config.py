@@ -19,6 +19,8 @@ from geminga_broker.authz.settings import AuthorizationSettings
 from geminga_broker.bookies_config import BookiesConfig
 from geminga_broker.loadbalance import settings as load_balance
 from geminga_broker.loadbalance.settings import LoadBalanceConfig
+from geminga_broker.network_config import MIB as MIB
+from geminga_broker.network_config import NetworkConfig, TlsConfig
 from geminga_broker.websocket.settings import WebSocketSettings
 from geminga_runtime.auth.settings import AuthSettings
 from geminga_runtime.settings import (
@@ -30,42 +32,7 @@ from geminga_runtime.settings import (
     setting,
     written,
 )
-from geminga_runtime.tls_settings import NO_PORT, TlsSettings
-
-
-@dataclass(frozen=True, slots=True)
-class TlsConfig(TlsSettings):
-    """TLS settings and the ports."""
-
-    broker_service_port: int = setting(
-        "brokerServicePortTls", NO_PORT, at_least=NO_PORT, at_most=65535
-    )
-    web_service_port: int = setting("webServicePortTls", NO_PORT, at_least=NO_PORT, at_most=65535)
-
-
-MIB = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkConfig:
-    """Addresses, connections and frames."""
-
-    cluster_name: str = setting("clusterName", "standalone")
-    bind_address: str = setting("bindAddress", "0.0.0.0")
-    advertised_address: str = setting("advertisedAddress", "")
-    broker_service_port: int = setting("brokerServicePort", 6650, at_least=NO_PORT, at_most=65535)
-    web_service_port: int = setting("webServicePort", 8080, at_least=NO_PORT, at_most=65535)
-    max_message_size_bytes: int = setting("maxMessageSize", 5 * MIB, at_least=1, at_most=1 << 30)
-    keep_alive_interval_s: int = setting("keepAliveIntervalSeconds", 30, at_least=1)
-    liveness_timeout_ms: int = setting("connectionLivenessCheckTimeoutMillis", 5000)
-    connections_max: int = setting("brokerMaxConnections", 0)
-    connections_per_ip_max: int = setting("brokerMaxConnectionsPerIp", 0)
-    web_connections_max: int = setting("maxHttpServerConnections", 2048, at_least=1)
-    web_connections_per_ip_max: int = setting("maxHttpServerConnectionsPerIp", 512)
-    """Ours: connections of one address; 0 is no limit."""
-    haproxy_protocol: bool = setting("haProxyProtocolEnabled", False)
-    publish_buffer_mb_max: int = setting("maxMessagePublishBufferSizeInMB", 64, at_least=-1)
-    shutdown_timeout_ms: int = setting("brokerShutdownTimeoutMs", 60_000)
+from geminga_runtime.tls_settings import NO_PORT
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,6 +359,7 @@ def _check(config: BrokerConfig, values: Origins) -> None:
             f"advertisedAddress in {values['advertisedAddress'][1]}: {host!r} is not a host's name "
             "or address; its port is brokerServicePort, without a scheme"
         )
+    config.network.listeners()
     log = config.log
     if not log.ack_quorum <= log.write_quorum <= log.ensemble_size:
         raise ConfigError(

@@ -112,12 +112,13 @@ async def serving(
 def addresses_of(config: BrokerConfig, web: WebSockets, port: int, port_tls: int) -> Addresses:
     """What clients are told, by the ports of the binary protocol and the bound web sockets."""
     host = config.network.advertised_address or _reachable(config.network.bind_address)
-    return Addresses(
+    bound = Addresses(
         f"pulsar://{host}:{port}" if port != NO_PORT else "",
         f"http://{host}:{web.plain.getsockname()[1]}" if web.plain else "",
         f"pulsar+ssl://{host}:{port_tls}" if port_tls != NO_PORT else "",
         f"https://{host}:{web.secure.getsockname()[1]}" if web.secure else "",
     )
+    return config.network.listeners().advertised(bound)
 
 
 async def _listen(

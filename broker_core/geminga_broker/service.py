@@ -177,6 +177,7 @@ class BrokerService:
         records; brokers of a cluster leave them as the set-up made them.
         """
         self.ownership.addresses = addresses
+        self.ownership.listeners = self.config.network.listeners().by_name
         if is_whole_cluster:
             await self._bootstrap(addresses)
         await self.producer_names.start(self.store)

@@ -35,8 +35,8 @@ class Lookup:
         """Where the topic's clients go. See `OwnerFinder.find` for `authoritative`.
 
         Raises BrokerError: TooManyRequests, TopicNotFound (no such namespace), MetadataError (the
-        bundle is being unloaded), ServiceNotReady (no broker can own it), NoSuchListener (for any
-        name, as there are no named listeners); and the store's errors.
+        bundle is being unloaded), ServiceNotReady (no broker can own it), NoSuchListener; and the
+        store's errors.
         """
         if not self.is_open:
             text = "the broker is starting or shutting down"
@@ -57,10 +57,19 @@ class Lookup:
         except ResourceMissing:
             text = f"Namespace not found {topic.namespace}"
             raise BrokerError(ServerError.TopicNotFound, text) from None
-        if listener:
-            raise NoSuchListener(f"the broker has no listener named {shown(listener)}")
         found = await self._finder.find(bundle, authoritative=authoritative)
         if found is None:
             text = f"No broker was available to own {topic}"
             raise BrokerError(ServerError.ServiceNotReady, text)
-        return found
+        if not listener:
+            return found
+        record = found.listeners.get(listener)
+        if record is None:
+            raise NoSuchListener(f"the broker has no listener named {shown(listener)}")
+        named = record.addresses
+        return found._replace(
+            addresses=named._replace(
+                web_url=named.web_url or found.addresses.web_url,
+                web_url_tls=named.web_url_tls or found.addresses.web_url_tls,
+            )
+        )

@@ -36,6 +36,7 @@ from geminga_broker.ownership.brokers import ActiveBrokers
 from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.ownership.election import Election
 from geminga_broker.ownership.owned import BundleOwnership
+from geminga_broker.ownership.records import listener_records
 from geminga_broker.topic.topic import Topic
 from geminga_runtime.background import run_guarded
 from geminga_runtime.clock import wall_clock_ms
@@ -221,5 +222,6 @@ def _described(config: BrokerConfig, now_ms: int) -> LocalBrokerData:
         non_persistent_topics_enabled=config.topics.enable_non_persistent,
         start_timestamp=now_ms,
         broker_version_string=f"Geminga {version('geminga')}",
+        advertised_listeners=listener_records(config.network.listeners().by_name),
         load_manager_class_name=config.load_balance.load_manager,
     )

@@ -17,15 +17,7 @@ from geminga_broker.loadbalance.model import (
     Weights,
     total,
 )
-
-
-class AdvertisedListener(msgspec.Struct, rename="camel", omit_defaults=True):
-    """The addresses of a named listener. Apache's AdvertisedListener."""
-
-    broker_service_url: str | None = None
-    broker_service_url_tls: str | None = None
-    broker_http_url: str | None = None
-    broker_https_url: str | None = None
+from geminga_broker.ownership.records import ListenerRecord
 
 
 class LocalBrokerData(
@@ -64,7 +56,7 @@ class LocalBrokerData(
     last_bundle_losses: set[str] = set()
     broker_version_string: str | None = None
     protocols: dict[str, str] = {}
-    advertised_listeners: dict[str, AdvertisedListener] = {}
+    advertised_listeners: dict[str, ListenerRecord] = {}
     load_manager_class_name: str | None = None
 
     def refreshed(
@@ -168,7 +160,7 @@ class LoadReport(
     num_producers: int = 0
     num_bundles: int = 0
     protocols: dict[str, str] = {}
-    advertised_listeners: dict[str, AdvertisedListener] = {}
+    advertised_listeners: dict[str, ListenerRecord] = {}
     system_resource_usage: SystemResourceUsage = msgspec.field(default_factory=SystemResourceUsage)
     bundle_stats: dict[str, NamespaceBundleStats] = {}
     bundle_gains: set[str] = set()

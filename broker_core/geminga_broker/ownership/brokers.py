@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from geminga_broker.cluster.addresses import Addresses
-from geminga_broker.ownership.records import decode
+from geminga_broker.ownership.records import ListenerRecord, decode
 from geminga_runtime.metadata.api import MetadataStore
 
 BROKERS_PATH = "/loadbalance/brokers"
@@ -21,6 +21,7 @@ class BrokerRecord(msgspec.Struct, rename="camel", frozen=True):
     broker_version_string: str | None = None
     persistent_topics_enabled: bool = True
     non_persistent_topics_enabled: bool = True
+    advertised_listeners: dict[str, ListenerRecord] = {}
 
     @property
     def addresses(self) -> Addresses:

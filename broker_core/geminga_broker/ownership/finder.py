@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from geminga_broker.cluster.addresses import Addresses
@@ -19,7 +21,7 @@ from geminga_broker.ownership.brokers import ActiveBrokers
 from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.ownership.election import Election
 from geminga_broker.ownership.owned import BundleOwnership
-from geminga_broker.ownership.records import OwnerRecord
+from geminga_broker.ownership.records import ListenerRecord, OwnerRecord
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_runtime.single_flight import SingleFlight
 
@@ -49,6 +51,8 @@ class Located(NamedTuple):
     addresses: Addresses
     redirect: bool = False
     authoritative: bool = True
+    listeners: Mapping[str, ListenerRecord] = MappingProxyType({})
+    """The broker's named listeners."""
 
 
 def named_broker(namespace: str) -> str | None:
@@ -84,7 +88,7 @@ class OwnerFinder:
         Raises BrokerError MetadataError while the bundle is being unloaded, and the store's errors.
         """
         if self._ownership.holds(bundle):
-            return Located(self._ownership.addresses)
+            return _of_owner(bundle, self._ownership.record())
         owner = await self._ownership.owner(bundle)
         if owner is not None and self._ownership.is_of_earlier_life(bundle, owner):
             owner = await self._ownership.acquire(bundle)
@@ -106,7 +110,7 @@ class OwnerFinder:
         if record is None:
             _log.warning("bundle=%s broker %s that was chosen for it is gone", bundle, chosen)
             return None
-        return Located(record.addresses, redirect=True, authoritative=final)
+        return Located(record.addresses, True, final, record.advertised_listeners)
 
     async def _candidate(self, bundle: BundleId, authoritative: bool) -> tuple[str | None, bool]:
         """The broker to go to, and whether it shall own the bundle."""
@@ -139,7 +143,7 @@ class OwnerFinder:
 def _of_owner(bundle: BundleId, owner: OwnerRecord) -> Located:
     if owner.disabled:
         raise BrokerError(ServerError.MetadataError, f"Namespace bundle {bundle} is being unloaded")
-    return Located(owner.addresses)
+    return Located(owner.addresses, listeners=owner.advertised_listeners)
 
 
 def not_served(bundle: BundleId, addresses: Addresses) -> BrokerError:

@@ -9,7 +9,7 @@ took it: the end of the session, or somebody who removed or replaced the node.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -68,6 +68,8 @@ class BundleOwnership:
         self._acquiring: dict[BundleId, Promise[OwnerRecord]] = {}
         self.addresses = Addresses("", "")
         """This broker's, set before anything is acquired."""
+        self.listeners: Mapping[str, Addresses] = {}
+        """Those of its named listeners."""
 
     @property
     def has_session(self) -> bool:
@@ -94,10 +96,14 @@ class BundleOwnership:
         hold = self._holds.get(bundle)
         return hold is not None and hold.epoch == session.epoch and self.has_session
 
+    def record(self, *, disabled: bool = False) -> OwnerRecord:
+        """This broker as an owner."""
+        return owner_record(self.addresses, self.listeners, disabled=disabled)
+
     async def owner(self, bundle: BundleId) -> OwnerRecord | None:
         """Who owns it now, None if nobody does. Raises MetadataError."""
         if self._is_held(bundle):
-            return owner_record(self.addresses, disabled=self._holds[bundle].disabled)
+            return self.record(disabled=self._holds[bundle].disabled)
         node = await self._store.get(owner_path(bundle))
         return None if node is None else self._read(bundle, node)
 
@@ -117,7 +123,7 @@ class BundleOwnership:
         """Own it unless another broker does; returns who does. Raises MetadataError."""
         while True:
             if self._is_held(bundle):
-                return owner_record(self.addresses, disabled=self._holds[bundle].disabled)
+                return self.record(disabled=self._holds[bundle].disabled)
             running = self._acquiring.get(bundle)
             if running is None:
                 return await self._acquire_alone(bundle)
@@ -140,7 +146,7 @@ class BundleOwnership:
             del self._acquiring[bundle]
 
     async def _acquire(self, bundle: BundleId) -> OwnerRecord:
-        path, record = owner_path(bundle), owner_record(self.addresses)
+        path, record = owner_path(bundle), self.record()
         for _ in range(ACQUIRE_ATTEMPTS_MAX):
             epoch = self._store.session.epoch
             try:
@@ -180,7 +186,7 @@ class BundleOwnership:
         """
         hold = self._holds[bundle]
         hold.disabled = True
-        record = owner_record(self.addresses, disabled=True)
+        record = self.record(disabled=True)
         _, stat = await self._store.put(owner_path(bundle), encode(record), hold.version)
         hold.version = stat.version
 

@@ -5,6 +5,7 @@ Paths and fields are Apache's (`NamespaceEphemeralData`, `LeaderBroker`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeVar
 
 import msgspec
@@ -25,6 +26,16 @@ class ListenerRecord(msgspec.Struct, rename="camel", frozen=True, omit_defaults=
     broker_service_url_tls: str | None = None
     broker_http_url: str | None = None
     broker_https_url: str | None = None
+
+    @property
+    def addresses(self) -> Addresses:
+        """The addresses for lookups."""
+        return Addresses(
+            self.broker_service_url or "",
+            self.broker_http_url or "",
+            self.broker_service_url_tls or "",
+            self.broker_https_url or "",
+        )
 
 
 class OwnerRecord(msgspec.Struct, rename="camel", frozen=True):
@@ -60,7 +71,22 @@ def owner_path(bundle: BundleId) -> str:
     return f"{OWNERS_PATH}/{bundle}"
 
 
-def owner_record(addresses: Addresses, *, disabled: bool = False) -> OwnerRecord:
+def listener_records(listeners: Mapping[str, Addresses]) -> dict[str, ListenerRecord]:
+    """Named listeners as they are written."""
+    return {
+        name: ListenerRecord(
+            urls.broker_url or None,
+            urls.broker_url_tls or None,
+            urls.web_url or None,
+            urls.web_url_tls or None,
+        )
+        for name, urls in listeners.items()
+    }
+
+
+def owner_record(
+    addresses: Addresses, listeners: Mapping[str, Addresses], *, disabled: bool = False
+) -> OwnerRecord:
     """This broker as an owner."""
     return OwnerRecord(
         addresses.broker_url or None,
@@ -68,6 +94,7 @@ def owner_record(addresses: Addresses, *, disabled: bool = False) -> OwnerRecord
         addresses.web_url or None,
         addresses.web_url_tls or None,
         disabled,
+        listener_records(listeners),
     )
 
 
