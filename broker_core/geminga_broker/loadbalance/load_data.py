@@ -10,12 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable
 
-from geminga_broker.loadbalance.model import (
-    BundleData,
-    TimeAverageBrokerData,
-    TimeAverageMessageData,
-    Weights,
-)
+from geminga_broker.loadbalance.broker_load import BrokerLoad, Choice, Decision
+from geminga_broker.loadbalance.model import BundleData, TimeAverageBrokerData
 from geminga_broker.loadbalance.names import namespace_of
 from geminga_broker.loadbalance.reports import LocalBrokerData
 
@@ -23,166 +19,6 @@ SETTLE_S = 30.0
 """A report this long after a decision shows whether it was carried out."""
 PENDING_S = 1200.0
 """A decision is forgotten after this time if no report comes."""
-
-
-class _Decision:
-    """A bundle that was moved to a broker or from it, and what that adds to its load."""
-
-    __slots__ = ("arrives", "at_s", "rate", "throughput", "usage")
-
-    def __init__(
-        self, at_s: float, usage: float, average: TimeAverageMessageData, *, arrives: bool
-    ) -> None:
-        sign = 1.0 if arrives else -1.0
-        self.at_s = at_s
-        self.usage = sign * usage
-        self.throughput = sign * average.throughput
-        self.rate = sign * average.rate
-        self.arrives = arrives
-
-
-class _Choice:
-    """A bundle that a broker was chosen for, and its long-term rate and topics."""
-
-    __slots__ = ("at_s", "rate", "topics")
-
-    def __init__(self, at_s: float, rate: float, topics: int) -> None:
-        self.at_s = at_s
-        self.rate = rate
-        self.topics = topics
-
-
-class BrokerLoad:
-    """A broker's last report, the sums of its bundles' averages, and decisions about it."""
-
-    __slots__ = (
-        "_usage",
-        "averages",
-        "by_namespace",
-        "decisions",
-        "gained_usage",
-        "pending_rate",
-        "pending_throughput",
-        "pending_usage",
-        "preallocated",
-        "preallocated_rate",
-        "preallocated_topics",
-        "report",
-        "reported_rate",
-    )
-
-    def __init__(self, report: LocalBrokerData) -> None:
-        self.report = report
-        self.averages = TimeAverageBrokerData()
-        self.reported_rate = 0.0
-        """Long-term messages a second of the bundles in its report."""
-        self.preallocated: dict[str, _Choice] = {}
-        """Bundles that it was chosen for since its last report."""
-        self.preallocated_rate = 0.0
-        """Long-term messages a second of those that aren't in its report."""
-        self.preallocated_topics = 0
-        self.by_namespace: dict[str, int] = {}
-        """How many bundles of each namespace it has, or was chosen for."""
-        self.decisions: dict[str, _Decision] = {}
-        self.pending_usage = 0.0
-        """What moves since its report add to its use, 1 is all of it."""
-        self.pending_throughput = 0.0
-        self.pending_rate = 0.0
-        self.gained_usage = 0.0
-        """What all moves to it have added to its use, reported or not."""
-        self._usage: tuple[Weights, float] | None = None
-
-    @property
-    def throughput(self) -> float:
-        """Bytes a second in and out, as reported."""
-        return self.report.msg_throughput_in + self.report.msg_throughput_out
-
-    @property
-    def rate(self) -> float:
-        """Messages a second in and out, as reported."""
-        return self.report.msg_rate_in + self.report.msg_rate_out
-
-    @property
-    def expected_throughput(self) -> float:
-        """Bytes a second once all moves since the report are done."""
-        return max(0.0, self.throughput + self.pending_throughput)
-
-    @property
-    def expected_rate(self) -> float:
-        """Messages a second once all moves since the report are done."""
-        return max(0.0, self.rate + self.pending_rate)
-
-    def usage(self, weights: Weights) -> float:
-        """The weighted use of its scarcest resource as reported, 1 is all of it."""
-        known = self._usage
-        if known is None or (known[0] is not weights and known[0] != weights):
-            known = self._usage = weights, self.report.max_usage(weights)
-        return known[1]
-
-    def expected_usage(self, weights: Weights) -> float:
-        """As `usage`, once all moves since the report are done."""
-        return max(0.0, self.usage(weights) + self.pending_usage)
-
-    def long_term_rate(self) -> float:
-        """Long-term messages a second of its bundles and of those it was chosen for."""
-        return self.reported_rate + self.preallocated_rate
-
-    def replace(self, report: LocalBrokerData) -> None:
-        """Take a newer report."""
-        self.report = report
-        self._usage = None
-
-    def choose(self, bundle: str, choice: _Choice) -> None:
-        """Count a bundle that it was chosen for."""
-        self.preallocated[bundle] = choice
-        if bundle not in self.report.last_stats:
-            self.preallocated_rate += choice.rate
-            self.preallocated_topics += choice.topics
-            namespace = namespace_of(bundle)
-            self.by_namespace[namespace] = self.by_namespace.get(namespace, 0) + 1
-
-    def unchoose(self, bundle: str) -> None:
-        """Count it no longer."""
-        choice = self.preallocated.pop(bundle, None)
-        if choice is None or bundle in self.report.last_stats:
-            return
-        self.release(namespace_of(bundle))
-        if self.preallocated:
-            self.preallocated_rate -= choice.rate
-            self.preallocated_topics -= choice.topics
-        else:  # so that errors of rounding don't add up
-            self.preallocated_rate = 0.0
-            self.preallocated_topics = 0
-
-    def release(self, namespace: str) -> None:
-        """It has one bundle of a namespace less."""
-        left = self.by_namespace.get(namespace, 0) - 1
-        if left > 0:
-            self.by_namespace[namespace] = left
-        else:
-            self.by_namespace.pop(namespace, None)
-
-    def expect(self, bundle: str, decision: _Decision) -> None:
-        """Count a move."""
-        self.unexpect(bundle)
-        self.decisions[bundle] = decision
-        self.pending_usage += decision.usage
-        self.pending_throughput += decision.throughput
-        self.pending_rate += decision.rate
-        if decision.arrives:
-            self.gained_usage += decision.usage
-
-    def unexpect(self, bundle: str) -> None:
-        """Count it no longer."""
-        decision = self.decisions.pop(bundle, None)
-        if decision is None:
-            return
-        if self.decisions:
-            self.pending_usage -= decision.usage
-            self.pending_throughput -= decision.throughput
-            self.pending_rate -= decision.rate
-        else:
-            self.pending_usage = self.pending_throughput = self.pending_rate = 0.0
 
 
 class LoadData:
@@ -194,7 +30,8 @@ class LoadData:
         """Averages of the bundles that some broker has, or was chosen for."""
         self.preallocations: dict[str, str] = {}
         """Bundle -> the broker that was chosen for it and doesn't report it yet."""
-        self._unloaded: dict[str, float] = {}
+        self.unloaded: dict[str, float] = {}
+        """Bundles that were moved within the grace period, and when, in this order."""
         self._holders: dict[str, str] = {}
         self._learned: set[str] = set()
 
@@ -245,7 +82,7 @@ class LoadData:
     def _settle(self, broker_id: str, broker: BrokerLoad, now_s: float) -> None:
         """Drop what was decided and the report shows, or would show if it had been done."""
         stats = broker.report.last_stats
-        kept: dict[str, _Choice] = {}
+        kept: dict[str, Choice] = {}
         dropped = []
         for bundle, choice in broker.preallocated.items():
             if bundle in stats or now_s - choice.at_s >= SETTLE_S:
@@ -268,13 +105,14 @@ class LoadData:
         """Sample the bundles, and sum what the broker has."""
         sums = TimeAverageBrokerData()
         by_namespace: dict[str, int] = {}
+        traffic = []
         bundles, holders = self.bundles, self._holders
         for bundle, stats in broker.report.last_stats.items():
             data = bundles.get(bundle)
             if data is None:
                 data = bundles[bundle] = BundleData()
             data.update(stats)
-            _add(sums, data)
+            traffic.append(_add(sums, bundle, data))
             holders[bundle] = broker_id
             namespace = namespace_of(bundle)
             by_namespace[namespace] = by_namespace.get(namespace, 0) + 1
@@ -282,11 +120,14 @@ class LoadData:
             namespace = namespace_of(bundle)
             by_namespace[namespace] = by_namespace.get(namespace, 0) + 1
         broker.averages = sums
+        broker.traffic = traffic
         broker.reported_rate = sums.long_term_msg_rate_in + sums.long_term_msg_rate_out
         broker.by_namespace = by_namespace
 
     def gone(self, broker_id: str) -> None:
-        """A broker isn't registered any more: what was chosen for it is open again."""
+        """A broker isn't registered any more: what was chosen for it is open again, and what it
+        had may be moved again, as it comes to brokers that the load didn't ask for it.
+        """
         broker = self.brokers.pop(broker_id, None)
         if broker is None:
             return
@@ -294,6 +135,8 @@ class LoadData:
             if self.preallocations.get(bundle) == broker_id:
                 del self.preallocations[bundle]
             self._forget_if_unheld(bundle)
+        for bundle in broker.held():
+            self.unloaded.pop(bundle, None)
         for bundle in broker.report.last_stats:
             if self._holders.get(bundle) == broker_id:
                 del self._holders[bundle]
@@ -315,7 +158,7 @@ class LoadData:
         self._unchoose(bundle)
         data = self.bundles.setdefault(bundle, BundleData())
         self.preallocations[bundle] = broker_id
-        broker.choose(bundle, _Choice(now_s, data.long_term_data.rate, data.topics))
+        broker.choose(bundle, Choice(now_s, data.long_term_data.rate, data.topics))
 
     def unallocate(self, bundle: str) -> None:
         """Forget the choice: the bundle was unloaded, split or deleted."""
@@ -342,17 +185,17 @@ class LoadData:
 
     def moved(self, bundle: str, source: str, destination: str, usage: float, now_s: float) -> None:
         """A bundle is moved: until both report it, `usage` (1 is all) goes with it."""
-        self._unloaded.pop(bundle, None)
-        self._unloaded[bundle] = now_s
+        self.unloaded.pop(bundle, None)
+        self.unloaded[bundle] = now_s
         average = self.bundle(bundle).short_term_data
         if broker := self.brokers.get(source):
-            broker.expect(bundle, _Decision(now_s, usage, average, arrives=False))
+            broker.expect(bundle, Decision(now_s, usage, average, arrives=False))
         if broker := self.brokers.get(destination):
-            broker.expect(bundle, _Decision(now_s, usage, average, arrives=True))
+            broker.expect(bundle, Decision(now_s, usage, average, arrives=True))
 
     def not_moved(self, bundle: str, source: str, destination: str) -> None:
         """The move failed: it may be tried again, and changes no expectation."""
-        self._unloaded.pop(bundle, None)
+        self.unloaded.pop(bundle, None)
         for broker_id in (source, destination):
             if broker := self.brokers.get(broker_id):
                 decision = broker.decisions.get(bundle)
@@ -364,37 +207,42 @@ class LoadData:
 
     def recently_unloaded(self, bundle: str) -> bool:
         """Whether it was moved within the grace period that `end_grace` keeps."""
-        return bundle in self._unloaded
+        return bundle in self.unloaded
 
     def end_grace(self, before_s: float) -> None:
         """Bundles that were moved before this time may be moved again."""
-        for bundle, at_s in list(self._unloaded.items()):
+        for bundle, at_s in list(self.unloaded.items()):
             if at_s >= before_s:  # they stand in the order of their moves
                 break
-            del self._unloaded[bundle]
+            del self.unloaded[bundle]
 
     def forget_bundle(self, bundle: str) -> None:
         """A bundle was split or deleted: no decision must use it again."""
         self._unchoose(bundle)
         self.bundles.pop(bundle, None)
-        self._unloaded.pop(bundle, None)
+        self.unloaded.pop(bundle, None)
         holder = self._holders.pop(bundle, None)
         broker = self.brokers.get(holder) if holder is not None else None
         if broker is not None and broker.report.last_stats.pop(bundle, None) is not None:
             broker.release(namespace_of(bundle))
+            broker.traffic = [each for each in broker.traffic if each[0] != bundle]
 
     def _forget_if_unheld(self, bundle: str) -> None:
         if bundle not in self._holders and bundle not in self.preallocations:
             self.bundles.pop(bundle, None)
 
 
-def _add(sums: TimeAverageBrokerData, data: BundleData) -> None:
+def _add(sums: TimeAverageBrokerData, bundle: str, data: BundleData) -> tuple[str, float, float]:
+    """Add a bundle to the sums; returns its short-term throughput and message rate."""
     short, long = data.short_term_data, data.long_term_data
-    sums.short_term_msg_throughput_in += short.msg_throughput_in
-    sums.short_term_msg_throughput_out += short.msg_throughput_out
-    sums.short_term_msg_rate_in += short.msg_rate_in
-    sums.short_term_msg_rate_out += short.msg_rate_out
+    data_in, data_out = short.msg_throughput_in, short.msg_throughput_out
+    rate_in, rate_out = short.msg_rate_in, short.msg_rate_out
+    sums.short_term_msg_throughput_in += data_in
+    sums.short_term_msg_throughput_out += data_out
+    sums.short_term_msg_rate_in += rate_in
+    sums.short_term_msg_rate_out += rate_out
     sums.long_term_msg_throughput_in += long.msg_throughput_in
     sums.long_term_msg_throughput_out += long.msg_throughput_out
     sums.long_term_msg_rate_in += long.msg_rate_in
     sums.long_term_msg_rate_out += long.msg_rate_out
+    return bundle, data_in + data_out, rate_in + rate_out

@@ -1,8 +1,11 @@
 """The records of load balancing in the metadata store, with Apache's JSON names (spec CL-07).
 
-Apache's LocalBrokerData, NamespaceBundleStats, BundleData, TimeAverageMessageData,
-TimeAverageBrokerData and ResourceQuota. Rates are messages a second, throughputs bytes a second.
-A bundle is named `tenant/namespace/0xlow_0xhigh`, a broker by its id `host:port`.
+Apache's NamespaceBundleStats, BundleData, TimeAverageMessageData, TimeAverageBrokerData and
+ResourceQuota. Rates are messages a second, throughputs bytes a second. A bundle is named
+`tenant/namespace/0xlow_0xhigh`, a broker by its id `host:port`.
+
+Records of which there is one for each bundle are left out of garbage collection: the leader of a
+large cluster has hundreds of thousands, and they can't form cycles.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ def per_second(count: float, interval_s: float) -> float | None:
     return rate if isfinite(rate) else None
 
 
-class ResourceUsage(msgspec.Struct):
+class ResourceUsage(msgspec.Struct, gc=False):
     """How much of a resource is used, in its unit. Apache's ResourceUsage."""
 
     usage: float = 0.0
@@ -80,7 +83,7 @@ class Weights(msgspec.Struct, frozen=True):
     bandwidth_out: float = 1.0
 
 
-class NamespaceBundleStats(msgspec.Struct, rename="camel", kw_only=True):
+class NamespaceBundleStats(msgspec.Struct, rename="camel", kw_only=True, gc=False):
     """The load of one bundle. Apache's NamespaceBundleStats."""
 
     msg_rate_in: float = 0.0
@@ -118,7 +121,7 @@ class NamespaceBundleStats(msgspec.Struct, rename="camel", kw_only=True):
         )
 
 
-class TimeAverageMessageData(msgspec.Struct, rename="camel"):
+class TimeAverageMessageData(msgspec.Struct, rename="camel", gc=False):
     """An average over the last samples. Apache's TimeAverageMessageData."""
 
     max_samples: int = 0
@@ -174,7 +177,7 @@ def _long() -> TimeAverageMessageData:
     return _average(LONG_SAMPLES)
 
 
-class BundleData(msgspec.Struct, rename="camel"):
+class BundleData(msgspec.Struct, rename="camel", gc=False):
     """Averages of a bundle, at `bundle_data_path`; assumed until its first sample.
 
     Apache's BundleData.

@@ -9,6 +9,8 @@ import re
 from collections.abc import Container
 
 SYSTEM_NAMESPACE = "pulsar/system"
+SYSTEM_TENANTS = ("pulsar/", "sla-monitor/")
+"""How the names of the system's namespaces begin; others' may, too."""
 
 _BROKER = r"((?:[^:/\[\]]+|\[[^/\[\]]+\]):\d+)"
 _HEARTBEAT = re.compile(rf"pulsar/(?:[^/]+/)?{_BROKER}")
@@ -58,7 +60,7 @@ def is_system(namespace: str) -> bool:
     """Whether it is `pulsar/system`, of heartbeats or of SLA monitors: its bundles are not shed
     (Apache's NamespaceService.isSystemServiceNamespace).
     """
-    if not namespace.startswith(("pulsar/", "sla-monitor/")):
+    if not namespace.startswith(SYSTEM_TENANTS):
         return False
     return (
         namespace == SYSTEM_NAMESPACE

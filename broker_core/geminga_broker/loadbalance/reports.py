@@ -64,7 +64,8 @@ class LocalBrokerData(
     ) -> LocalBrokerData:
         """A report with a new sample. Gains and losses add up until `written`.
 
-        A bundle whose figures are no sample (NaN, infinite, negative) keeps its last valid ones.
+        A bundle or resource whose figures are no sample (NaN, infinite, a negative rate) keeps its
+        last valid ones: JSON has no such numbers.
         """
         last = {
             bundle: each if each.is_valid() else _repaired(each, self.last_stats.get(bundle))
@@ -73,11 +74,11 @@ class LocalBrokerData(
         sums = total(last)
         return msgspec.structs.replace(
             self,
-            cpu=usage.cpu,
-            memory=usage.memory,
-            direct_memory=usage.direct_memory,
-            bandwidth_in=usage.bandwidth_in,
-            bandwidth_out=usage.bandwidth_out,
+            cpu=_finite(usage.cpu, self.cpu),
+            memory=_finite(usage.memory, self.memory),
+            direct_memory=_finite(usage.direct_memory, self.direct_memory),
+            bandwidth_in=_finite(usage.bandwidth_in, self.bandwidth_in),
+            bandwidth_out=_finite(usage.bandwidth_out, self.bandwidth_out),
             msg_throughput_in=sums.msg_throughput_in,
             msg_throughput_out=sums.msg_throughput_out,
             msg_rate_in=sums.msg_rate_in,
@@ -116,6 +117,10 @@ class LocalBrokerData(
             )
             / 100.0
         )
+
+
+def _finite(usage: ResourceUsage, last: ResourceUsage) -> ResourceUsage:
+    return usage if isfinite(usage.usage) and isfinite(usage.limit) else last
 
 
 def _repaired(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import inf
 
 from geminga_broker.loadbalance import candidates
-from geminga_broker.loadbalance.load_data import BrokerLoad
+from geminga_broker.loadbalance.broker_load import BrokerLoad
 from geminga_broker.loadbalance.names import namespace_of
 from geminga_broker.loadbalance.overload import OverloadShedder
 from geminga_broker.loadbalance.placement import ModularPlacement
@@ -29,7 +29,7 @@ REFUSED_MAX = 64
 NO_LIMIT = sys.float_info.max
 MOVES_MAX = 2000
 """Moves of a round; more than can be carried out until the next one."""
-BROKERS_LOOKED_AT_MAX = 50_000
+BROKERS_LOOKED_AT_MAX = 40_000
 """Bounds the moves of a round in a large cluster, as each looks at all brokers."""
 
 
@@ -97,7 +97,8 @@ class _Round:
             for broker_id in active
             if (broker := self._load.brokers.get(broker_id)) is not None
         }
-        self._permitted: dict[str, list[str]] = {}
+        self._permitted: dict[int, list[str]] = {}
+        """Of each isolation policy, and of none."""
         self._moves: list[Move] = []
         self._moves_max = min(MOVES_MAX, BROKERS_LOOKED_AT_MAX // max(len(self._usages), 1))
 
@@ -188,9 +189,9 @@ class _Round:
         return True
 
     def _permitted_for(self, bundle: str) -> list[str]:
-        namespace = namespace_of(bundle)
-        known = self._permitted.get(namespace)
+        policy = self._placement.rules.isolation.of(namespace_of(bundle))
+        known = self._permitted.get(id(policy))
         if known is None:
             known = self._placement.permitted(bundle, self._usages)
-            self._permitted[namespace] = known
+            self._permitted[id(policy)] = known
         return known

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Protocol
 
-from geminga_broker.loadbalance.load_data import BrokerLoad, LoadData
-from geminga_broker.loadbalance.names import is_system, namespace_of
+from geminga_broker.loadbalance.broker_load import BrokerLoad
+from geminga_broker.loadbalance.load_data import LoadData
+from geminga_broker.loadbalance.names import SYSTEM_TENANTS, is_system, namespace_of
 from geminga_broker.loadbalance.settings import LoadBalanceConfig
 
 MARGIN = 0.05
@@ -47,31 +49,24 @@ def by_throughput(broker: BrokerLoad, load: LoadData) -> list[tuple[str, float]]
 
     None of system namespaces, and none that was moved within the grace period.
     """
-    bundles = [
-        (bundle, load.bundle(bundle).short_term_data.throughput)
-        for bundle in sheddable(broker, load)
+    unloaded = load.unloaded
+    return [
+        (bundle, throughput)
+        for bundle, throughput, _ in sorted(broker.traffic, key=itemgetter(1), reverse=True)
+        if bundle not in unloaded and _may_move(bundle)
     ]
-    bundles.sort(key=_traffic, reverse=True)
-    return bundles
 
 
 def by_rate(broker: BrokerLoad, load: LoadData) -> list[tuple[str, float]]:
     """As `by_throughput`, by messages a second."""
-    bundles = [
-        (bundle, load.bundle(bundle).short_term_data.rate) for bundle in sheddable(broker, load)
-    ]
-    bundles.sort(key=_traffic, reverse=True)
-    return bundles
-
-
-def sheddable(broker: BrokerLoad, load: LoadData) -> list[str]:
-    """Bundles of a broker that may be shed."""
+    unloaded = load.unloaded
     return [
-        bundle
-        for bundle in broker.report.last_stats
-        if not load.recently_unloaded(bundle) and not is_system(namespace_of(bundle))
+        (bundle, rate)
+        for bundle, _, rate in sorted(broker.traffic, key=itemgetter(2), reverse=True)
+        if bundle not in unloaded and _may_move(bundle)
     ]
 
 
-def _traffic(bundle: tuple[str, float]) -> float:
-    return bundle[1]
+def _may_move(bundle: str) -> bool:
+    # Names are compared by their beginnings first: there are very many.
+    return not (bundle.startswith(SYSTEM_TENANTS) and is_system(namespace_of(bundle)))

@@ -4,9 +4,11 @@ ThresholdShedder).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Container
 
-from geminga_broker.loadbalance.load_data import BrokerLoad, LoadData
+from geminga_broker.loadbalance.broker_load import BrokerLoad
+from geminga_broker.loadbalance.load_data import LoadData
 from geminga_broker.loadbalance.settings import LoadBalanceConfig
 from geminga_broker.loadbalance.sheds import MARGIN, MIB, Shed, by_throughput
 
@@ -14,6 +16,27 @@ _LOWER_PART = 0.5
 """Of the threshold, which a broker gives to those below the average (Apache's
 LOWER_BOUNDARY_THRESHOLD_MARGIN).
 """
+
+
+LASTING_ROUNDS = 5
+"""A use that was reached in so many rounds is no peak."""
+
+
+class _Past:
+    """The use of a broker in earlier rounds."""
+
+    def __init__(self, now: float, gained: float) -> None:
+        self.smoothed = now
+        self.gained = gained
+        """What moves to it had added to its use by then."""
+        self.rounds = deque([now], LASTING_ROUNDS)
+
+    def add(self, now: float, gained: float, history: float) -> None:
+        """Another round."""
+        last = self.smoothed + gained - self.gained
+        self.smoothed = last * history + now * (1 - history)
+        self.gained = gained
+        self.rounds.append(now)
 
 
 class ThresholdShedder:
@@ -24,14 +47,15 @@ class ThresholdShedder:
     - A broker's use is its smoothed one or what it will be after the moves that are under way,
       whichever is lower, and moves to it are not smoothed. Apache's goes on with a smoothed one,
       which follows by a tenth a minute.
+    - What it was in each of the last five rounds is no peak, and counts without smoothing. By the
+      smoothed one alone a broker that is 14 points above the average is left alone for 12 minutes.
     - A broker that started within the grace period and is well below the average is filled, also
       without `lowerBoundarySheddingEnabled`. In a large cluster the average hardly moves when one
       broker is empty, so that nobody else is above it.
     """
 
     def __init__(self) -> None:
-        self._history: dict[str, tuple[float, float]] = {}
-        """The smoothed use of each broker, and what moves had added to it by then."""
+        self._history: dict[str, _Past] = {}
 
     def find(self, load: LoadData, config: LoadBalanceConfig, now_ms: int) -> list[Shed]:
         """What is to be taken off which brokers."""
@@ -51,20 +75,26 @@ class ThresholdShedder:
             wanted = broker.expected_throughput * (level - limit + MARGIN)
             if wanted >= config.unload_mb_min * MIB and len(broker.report.last_stats) > 1:
                 sheds.append(Shed(broker_id, by_throughput(broker, load), wanted, limit))
-        if not sheds and config.lower_boundary:
+        low = {
+            broker_id
+            for broker_id, level in levels.items()
+            if max(level, self._history[broker_id].smoothed) < average - config.threshold
+        }
+        if low and not sheds and config.lower_boundary:
             sheds = _lower_boundary(load, config, levels, average)
-        return sheds or _fill_started(load, config, levels, average, now_ms)
+        sources = {shed.source for shed in sheds}
+        filling = _fill(load, config, levels, average, _started(low, load, config, now_ms))
+        return sheds + [shed for shed in filling if shed.source not in sources]
 
     def _level(self, broker_id: str, broker: BrokerLoad, config: LoadBalanceConfig) -> float:
         now = broker.expected_usage(config.weights)
-        if broker_id in self._history:
-            last, gained = self._history[broker_id]
-            last += broker.gained_usage - gained
-            smoothed = last * config.history + now * (1 - config.history)
+        past = self._history.get(broker_id)
+        if past is None:
+            past = self._history[broker_id] = _Past(now, broker.gained_usage)
         else:
-            smoothed = now
-        self._history[broker_id] = smoothed, broker.gained_usage
-        return min(smoothed, now)
+            past.add(now, broker.gained_usage, config.history)
+        lasting = min(past.rounds) if len(past.rounds) == LASTING_ROUNDS else 0.0
+        return max(min(past.smoothed, now), lasting)
 
     def brokers_changed(self, active: Container[str]) -> None:
         """Forget the history of brokers that went."""
@@ -74,9 +104,7 @@ class ThresholdShedder:
 def _lower_boundary(
     load: LoadData, config: LoadBalanceConfig, levels: dict[str, float], average: float
 ) -> list[Shed]:
-    """If a broker is the threshold below the average: a part of the most used one's traffic."""
-    if not any(level < average - config.threshold for level in levels.values()):
-        return []
+    """As some broker is the threshold below the average: a part of the most used one's traffic."""
     source = _most_used(load, levels, above=average - config.threshold)
     if source is None:
         return []
@@ -97,23 +125,22 @@ def _most_used(load: LoadData, levels: dict[str, float], above: float) -> str | 
     return max(several)[1] if several else None
 
 
-def _fill_started(
+def _started(low: set[str], load: LoadData, config: LoadBalanceConfig, now_ms: int) -> set[str]:
+    """Those that started within the grace period."""
+    since_ms = now_ms - config.grace_minutes * 60_000
+    return {each for each in low if load.brokers[each].report.start_timestamp > since_ms}
+
+
+def _fill(
     load: LoadData,
     config: LoadBalanceConfig,
     levels: dict[str, float],
     average: float,
-    now_ms: int,
+    empty: set[str],
 ) -> list[Shed]:
-    """For each broker that started lately and is the threshold below the average: as much as the
-    threshold, from the most used ones, of which none goes below the average.
+    """For each broker that is to be filled: as much as the threshold, from the most used ones,
+    of which none goes below the average.
     """
-    since_ms = now_ms - config.grace_minutes * 60_000
-    empty = {
-        broker_id
-        for broker_id, level in levels.items()
-        if level < average - config.threshold
-        and load.brokers[broker_id].report.start_timestamp > since_ms
-    }
     missing = len(empty) * config.threshold
     sheds = []
     for level, broker_id in sorted(((use, each) for each, use in levels.items()), reverse=True):

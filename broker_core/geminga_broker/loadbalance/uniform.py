@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from math import inf
 
-from geminga_broker.loadbalance.load_data import BrokerLoad, LoadData
+from geminga_broker.loadbalance.broker_load import BrokerLoad
+from geminga_broker.loadbalance.load_data import LoadData
 from geminga_broker.loadbalance.settings import LoadBalanceConfig
 from geminga_broker.loadbalance.sheds import Shed, by_rate, by_throughput
 

@@ -195,6 +195,20 @@ def test_grace_ends_in_the_order_of_moves() -> None:
     assert not load.recently_unloaded(Y)
 
 
+def test_grace_ends_with_the_broker() -> None:
+    load = load_of({A: report({X: stats()}), B: report(), "c:1": report({Y: stats()})})
+    load.moved(X, A, B, 0, 1)
+    load.moved(Y, "c:1", A, 0, 1)
+    load.report(B, report({X: stats()}), 2)
+    load.gone("c:1")  # Y has gone before, though its last report doesn't say so
+    assert load.recently_unloaded(Y)
+    load.gone(B)
+    assert not load.recently_unloaded(X)
+    assert load.recently_unloaded(Y)
+    load.gone(A)
+    assert not load.recently_unloaded(Y)
+
+
 def test_bundle_that_was_split_is_forgotten() -> None:
     load = load_of({A: report({X: stats(), Y: stats()})})
     load.forget_bundle(X)

@@ -77,6 +77,15 @@ def test_figures_that_are_no_sample_do_not_enter(bad: float) -> None:
     assert decode_report(encode_report(second)) == second
 
 
+@pytest.mark.parametrize("bad", [nan, inf, -inf])
+def test_use_that_is_no_number_is_not_reported(bad: float) -> None:
+    first = LocalBrokerData().refreshed(usage(cpu=50), {})
+    odd = SystemResourceUsage(cpu=ResourceUsage(bad, 100), bandwidth_in=ResourceUsage(1, bad))
+    second = first.refreshed(odd, {})
+    assert second.cpu == ResourceUsage(50, 100)
+    assert decode_report(encode_report(second)) == second
+
+
 def test_highest_use() -> None:
     report = LocalBrokerData().refreshed(usage(cpu=50, memory=90, direct=60), {})
     assert report.max_usage() == pytest.approx(0.6)

@@ -75,6 +75,22 @@ def test_short_peak_is_smoothed() -> None:
     assert found == [False, False, False, False, True]
 
 
+def test_use_that_lasts_is_not_smoothed() -> None:
+    shedder = ThresholdShedder()
+    load = load_of({name: broker(40, name=name) for name in (A, B, C)})
+    shedder.find(load, CONFIG, NOW_MS)
+    load.report(A, broker(60, name=A), 1)
+    found = []
+    for _ in range(5):
+        found.append(bool(shedder.find(load, CONFIG, NOW_MS)))
+    # Smoothed it is 48.2 then, by itself 13 above the average.
+    assert found == [False] * 4 + [True]
+    peaked = ThresholdShedder()
+    for at, cpu in enumerate((40, 60, 60, 60, 45, 60, 60, 60)):
+        load.report(A, broker(cpu, name=A), at)
+        assert not peaked.find(load, CONFIG, NOW_MS)
+
+
 def test_use_that_has_fallen_counts_at_once() -> None:
     shedder = ThresholdShedder()
     load = load_of({A: broker(80, name=A), B: broker(40, name=B), C: broker(40, name=C)})
@@ -167,6 +183,17 @@ def test_broker_that_started_lately_is_filled() -> None:
 def test_which_broker_is_filled(cpu: float, started: int, filled: bool) -> None:
     load = load_of({**many(60, 20), A: report(cpu=cpu, started=started)})
     assert bool(ThresholdShedder().find(load, CONFIG, NOW_MS)) is filled
+
+
+def test_short_lull_fills_nobody() -> None:
+    reports = {**many(60, 20), A: broker(58, started=NOW_MS - MINUTE_MS, name=A)}
+    load = load_of(reports)
+    shedder = ThresholdShedder()
+    assert not shedder.find(load, CONFIG, NOW_MS)
+    load.report(A, broker(10, started=NOW_MS - MINUTE_MS, name=A), 1)
+    assert not shedder.find(load, CONFIG, NOW_MS)  # smoothed: 53
+    assert not shedder.find(load, CONFIG, NOW_MS)  # 49
+    assert shedder.find(load, CONFIG, NOW_MS)  # 45
 
 
 def test_cluster_that_started_as_a_whole_fills_nobody_twice() -> None:
