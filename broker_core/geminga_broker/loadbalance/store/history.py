@@ -13,7 +13,8 @@ from functools import partial
 
 import trio
 
-from geminga_broker.loadbalance.load_data import BrokerLoad, LoadData
+from geminga_broker.loadbalance.broker_load import BrokerLoad
+from geminga_broker.loadbalance.load_data import LoadData
 from geminga_broker.loadbalance.model import (
     BROKER_AVERAGE_PATH,
     BUNDLE_DATA_PATH,

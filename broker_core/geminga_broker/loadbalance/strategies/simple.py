@@ -9,8 +9,9 @@ import random
 from collections.abc import Collection, Iterable, Sequence
 
 from geminga_broker.loadbalance import candidates
+from geminga_broker.loadbalance.broker_load import BrokerLoad
 from geminga_broker.loadbalance.candidates import Rules
-from geminga_broker.loadbalance.load_data import BrokerLoad, LoadData
+from geminga_broker.loadbalance.load_data import LoadData
 from geminga_broker.loadbalance.model import NamespaceBundleStats, SystemResourceUsage
 from geminga_broker.loadbalance.names import fixed_broker, is_system, namespace_of
 from geminga_broker.loadbalance.reports import LoadReport, LocalBrokerData, Report
