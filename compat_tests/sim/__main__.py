@@ -1,7 +1,8 @@
 """`python -m compat_tests.sim --seeds 2000`: run seeds, print those that fail.
 
-Of `ledgers`: several bookies under the ledger client; of `broker`: SDK and broker on one bookie.
-Without a kind both: so many seeds of ledgers, and a tenth of them of the broker.
+Of `ledgers`: several bookies under the ledger client; of `broker`: SDK and broker on one bookie; of
+`brokers`: several brokers that take bundles from each other. Without a kind all: so many seeds of
+ledgers, and a tenth of them of the others.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
-from . import ledgers, run
+from . import brokers, ledgers, run
 from .chance import Chances
 from .outcome import Outcome
 from .plan import make_plan
@@ -21,7 +22,7 @@ from .plan import make_plan
 SEED_S = 60
 """Real time of one run; one that takes longer spins without virtual time going on."""
 BROKER_SHARE = 10
-"""Without a kind, of so many seeds one runs the broker too."""
+"""Without a kind, of so many seeds one runs the others too."""
 
 
 class _Kind:
@@ -40,6 +41,7 @@ KINDS = {
     for each in (
         _Kind("ledgers", ledgers.run_seed, ledgers.plan_of),
         _Kind("broker", run.run_seed, lambda seed: make_plan(seed, Chances(seed).of("plan"))),
+        _Kind("brokers", brokers.run_seed, brokers.plan_of),
     )
 }
 
@@ -47,7 +49,7 @@ KINDS = {
 def main() -> int:
     """Exit code 1 if a seed failed."""
     parser = argparse.ArgumentParser(prog="python -m compat_tests.sim", description=__doc__)
-    parser.add_argument("kind", nargs="?", choices=sorted(KINDS), help="only these; else both")
+    parser.add_argument("kind", nargs="?", choices=sorted(KINDS), help="only these; else all")
     parser.add_argument("--seeds", type=int, default=200, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first one")
     parser.add_argument("--seed", type=int, help="only this one")
@@ -62,7 +64,7 @@ def main() -> int:
     for kind in KINDS.values():
         if chosen.kind in (None, kind.name):
             count = chosen.seeds
-            if chosen.kind is None and kind.name == "broker":
+            if chosen.kind is None and kind.name != "ledgers":
                 count = -(-count // BROKER_SHARE)
             seeds = range(chosen.first, chosen.first + count)
             if chosen.seed is not None:

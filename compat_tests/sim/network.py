@@ -270,9 +270,10 @@ class Link:
 class Network:
     """Who listens, and all connections that are open."""
 
-    def __init__(self, rng: Random, log: EventLog) -> None:
+    def __init__(self, rng: Random, log: EventLog, name: str = "") -> None:
         self.rng = rng
         self.log = log
+        self.name = name
         self.links: dict[str, Link] = {}
         self.listener: Accept | None = None
         self.nursery: trio.Nursery | None = None
@@ -300,7 +301,7 @@ class Network:
         if self.listener is None or self.nursery is None:
             raise ConnectFailed(f"{host}:{port}: refused")
         self._made += 1
-        link = Link(self, f"c{self._made}", self._plan())
+        link = Link(self, f"{self.name}c{self._made}", self._plan())
         self.links[link.name] = link
         client, broker = link.streams()
         self.log.add(f"{link.name} connected {link.plan}")

@@ -3,7 +3,9 @@ NamespaceService.splitAndOwnBundleOnceAndRetry).
 
 The new bundles are owned before the namespace's boundaries change: the topics stay loaded, and no
 other broker can take one in between. What a kill interrupts before the change ends with the
-session; behind it the old bundle's node, which nobody looks at any more, does.
+session; behind it the old bundle's node, which nobody looks at any more, does. Nothing else begins
+with a bundle that is being split, and a split that has begun ends: a change of the boundaries
+without an answer is asked for until it is known.
 """
 
 from __future__ import annotations
@@ -12,14 +14,18 @@ import logging
 from collections.abc import Sequence
 from itertools import pairwise
 
+import trio
+
 from geminga_broker.cluster.namespaces import Bundles, Namespaces
 from geminga_broker.cluster.records import JsonObject
 from geminga_broker.ownership.bundle import HASH_MAX, BundleId, range_text
 from geminga_broker.ownership.owned import BundleOwnership
 from geminga_broker.ownership.unloading import BundleUnloader, UnloadRunning
-from geminga_runtime.metadata.api import StoreUnavailable
+from geminga_runtime.metadata.api import MetadataError, StoreUnavailable
 
 _log = logging.getLogger(__name__)
+
+RETRY_S = 0.5
 
 
 class NotOwned(Exception):
@@ -44,23 +50,20 @@ class BundleSplitter:
         self, bundle: BundleId, boundaries: Sequence[int], *, unload: bool = False
     ) -> list[BundleId]:
         """Cut the bundle at these hashes, which must lie within it; returns the new bundles. With
-        `unload` they are given up afterwards, so that the load manager places them.
+        `unload` they are given up afterwards, so that the load manager places them. Ends even if
+        cancelled.
 
-        Raises ValueError, NotOwned, BundleGone, MetadataError.
+        Raises ValueError, NotOwned, BundleGone, UnloadRunning (also if it is being split),
+        MetadataError.
         """
         if not self._ownership.holds(bundle):
             raise NotOwned(f"bundle {bundle} is not owned by this broker")
         parts = _parts(bundle, boundaries)
-        await self._own(parts)
-        try:
-            await self._namespaces.change_local_policies(
-                bundle.namespace, lambda record: _with_cuts(record, bundle, boundaries)
-            )
-        except BaseException:
-            for part in parts:
-                await self._ownership.forget(part)
-            raise
-        await self._ownership.forget(bundle)
+        with self._unloader.keep(bundle), trio.CancelScope(shield=True):
+            bundles = await self._namespaces.bundles(bundle.namespace)
+            if bundle.range not in bundles.names():
+                raise BundleGone(f"there is no bundle {bundle} any more")
+            await self._split(bundle, parts, boundaries)
         _log.info("bundle=%s was split into %s", bundle, ", ".join(p.range for p in parts))
         if unload:
             for part in parts:
@@ -70,13 +73,36 @@ class BundleSplitter:
                     continue
         return parts
 
-    async def _own(self, parts: Sequence[BundleId]) -> None:
-        for number, part in enumerate(parts):
-            owner = await self._ownership.acquire(part)
-            if owner.addresses != self._ownership.addresses:
-                for taken in parts[:number]:
-                    await self._ownership.forget(taken)
-                raise StoreUnavailable(f"bundle {part} is owned by {owner.http_url} already")
+    async def _split(
+        self, bundle: BundleId, parts: Sequence[BundleId], boundaries: Sequence[int]
+    ) -> None:
+        taken: list[BundleId] = []
+        try:
+            for part in parts:
+                owner = await self._ownership.acquire(part)
+                if owner.addresses != self._ownership.addresses:
+                    raise StoreUnavailable(f"bundle {part} is owned by {owner.http_url} already")
+                taken.append(part)
+            await self._cut(bundle, boundaries)
+        except Exception:
+            for part in taken:
+                await self._ownership.forget(part)
+            raise
+        await self._ownership.forget(bundle)
+
+    async def _cut(self, bundle: BundleId, boundaries: Sequence[int]) -> None:
+        """Change the boundaries; while the store can't say whether they are, again."""
+        while True:
+            try:
+                await self._namespaces.change_local_policies(
+                    bundle.namespace, lambda record: _with_cuts(record, bundle, boundaries)
+                )
+            except MetadataError:
+                if not self._ownership.holds(bundle):
+                    raise  # whoever has it now goes by what stands there
+                await trio.sleep(RETRY_S)
+            else:
+                return
 
 
 def _parts(bundle: BundleId, boundaries: Sequence[int]) -> list[BundleId]:
@@ -90,7 +116,7 @@ def _parts(bundle: BundleId, boundaries: Sequence[int]) -> list[BundleId]:
 
 def _with_cuts(record: JsonObject, bundle: BundleId, boundaries: Sequence[int]) -> JsonObject:
     bundles = Bundles.from_json(record)
-    if bundle.range not in bundles.names():
+    if bundle.range not in bundles.names() and not set(boundaries) <= set(bundles.boundaries):
         raise BundleGone(f"there is no bundle {bundle} any more")
     found = Bundles(sorted({*bundles.boundaries, *boundaries}))
     return record | {"bundles": found.to_json()}

@@ -9,8 +9,8 @@ tell the clients to leave, and where to. What a kill interrupts ends with the se
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
 import trio
@@ -49,7 +49,7 @@ class BundleTopics(Protocol):
 
 
 class UnloadRunning(Exception):
-    """The bundle is being unloaded already."""
+    """The bundle is being unloaded already, or split."""
 
 
 async def nobody(_broker_id: str, _bundle: BundleId, _topics: list[str]) -> Addresses:
@@ -67,7 +67,26 @@ class BundleUnloader:
         self._ownership = ownership
         self._topics = topics
         self._timeout_s = timeout_s
+        self._kept: set[BundleId] = set()
         self.handover: Handover = nobody
+
+    @contextmanager
+    def keep(self, bundle: BundleId) -> Iterator[None]:
+        """In the block it is not unloaded, as it is being split. Raises UnloadRunning if it is
+        being unloaded or split already.
+        """
+        self._check(bundle)
+        self._kept.add(bundle)
+        try:
+            yield
+        finally:
+            self._kept.discard(bundle)
+
+    def _check(self, bundle: BundleId) -> None:
+        if bundle in self._kept:
+            raise UnloadRunning(f"bundle {bundle} is being split")
+        if self._ownership.is_unloading(bundle):
+            raise UnloadRunning(f"bundle {bundle} is being unloaded")
 
     async def unload(self, bundle: BundleId, destination: str = "") -> bool:
         """Give the bundle up; with `destination` to the broker with that id. Returns False if it
@@ -75,8 +94,7 @@ class BundleUnloader:
 
         Raises UnloadRunning.
         """
-        if self._ownership.is_unloading(bundle):
-            raise UnloadRunning(f"bundle {bundle} is being unloaded")
+        self._check(bundle)
         if not self._ownership.holds(bundle):
             return False
         with trio.CancelScope(shield=True):

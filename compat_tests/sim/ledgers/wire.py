@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import trio
 
@@ -11,19 +11,41 @@ from geminga_bookie.errors import BookieUnavailable, BookkeeperError, RequestTim
 from geminga_bookie.port import AddDone, BookiePort, LacAnswer
 from geminga_runtime.waiters import Promise
 
-from .bookies import BookieProcess, Life
+from .bookies import Life, Resettable
 from .network import Network
 
 ResultT = TypeVar("ResultT")
+
+
+class Machine(Protocol):
+    """A bookie's: `bookies.BookieProcess`."""
+
+    @property
+    def bookie_id(self) -> str:
+        """Its name in the network too."""
+
+    @property
+    def life(self) -> Life | None:
+        """None while it is away."""
+
+    @property
+    def refuses(self) -> bool:
+        """Whether connections are refused meanwhile, rather than never answered."""
+
+    @property
+    def wires(self) -> list[Resettable]:
+        """Its connections."""
+
+    @property
+    def acknowledged(self) -> dict[int, set[int]]:
+        """Entries of each ledger that some client was told are stored."""
 
 
 class Wire:
     """A `BookiePort`. What is lost on the way is answered by a time-out; what was under way when
     the connection ended fails at once, and may have been executed."""
 
-    def __init__(
-        self, owner: str, bookie: BookieProcess, network: Network, timeout_s: float
-    ) -> None:
+    def __init__(self, owner: str, bookie: Machine, network: Network, timeout_s: float) -> None:
         self._owner = owner
         self._bookie = bookie
         self._network = network
@@ -72,8 +94,11 @@ class Wire:
                 fail(RequestTimeout(f"{self.bookie_id}: no answer in {self._timeout_s} s"))
 
         network.send(self._owner, self.bookie_id, arrive, kind)
-        network.timeline.at(trio.current_time() + self._timeout_s, expire)
+        self._later(self._timeout_s, expire)
         return key
+
+    def _later(self, wait_s: float, call: Callable[[], None]) -> None:
+        self._network.timeline.at(trio.current_time() + wait_s, call)
 
     def _settle(self, key: object) -> bool:
         return self._open.pop(key, None) is not None

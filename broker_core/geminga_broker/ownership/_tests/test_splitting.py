@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
+import trio
+from trio.testing import MockClock
 
 from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.cluster.namespaces import Namespaces
+from geminga_broker.cluster.records import JsonObject, ResourceMissing
 from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.ownership.owned import BundleOwnership
 from geminga_broker.ownership.records import owner_path
 from geminga_broker.ownership.splitting import BundleGone, BundleSplitter, NotOwned
-from geminga_broker.ownership.unloading import BundleUnloader
+from geminga_broker.ownership.unloading import BundleUnloader, UnloadRunning
 from geminga_broker.topic.moving import Moving
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.metadata.api import StoreUnavailable
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 A = Addresses("pulsar://a:6650", "http://a:8080")
+B = Addresses("pulsar://b:6650", "http://b:8080")
 LOWEST = BundleId("public/default", "0x00000000_0x40000000")
 HIGHEST = BundleId("public/default", "0xc0000000_0xffffffff")
 
@@ -38,8 +44,8 @@ class Broker:
         self.namespaces = Namespaces(self.store)
         self.ownership = BundleOwnership(self.store, lambda bundles: None)
         self.ownership.addresses = A
-        unloader = BundleUnloader(self.ownership, NoTopics(), timeout_s=1)
-        self.splitter = BundleSplitter(self.namespaces, self.ownership, unloader)
+        self.unloader = BundleUnloader(self.ownership, NoTopics(), timeout_s=1)
+        self.splitter = BundleSplitter(self.namespaces, self.ownership, self.unloader)
 
     async def boundaries(self) -> list[int]:
         return list((await self.namespaces.bundles("public/default")).boundaries)
@@ -106,14 +112,88 @@ async def test_only_the_owner_splits(broker: Broker) -> None:
 async def test_a_failure_leaves_the_bundle_as_it_was(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def unavailable(*_arguments: object) -> None:
-        raise StoreUnavailable("away")
+    async def gone(namespace: str, _change: object) -> None:
+        raise ResourceMissing(namespace)
 
-    monkeypatch.setattr(broker.namespaces, "change_local_policies", unavailable)
-    with pytest.raises(StoreUnavailable):
+    monkeypatch.setattr(broker.namespaces, "change_local_policies", gone)
+    with pytest.raises(ResourceMissing):
         await broker.splitter.split(LOWEST, [0x10000000])
     assert broker.ownership.holds(LOWEST)
     assert sorted(broker.ownership.owned()) == sorted([LOWEST, HIGHEST])
+
+
+async def test_a_part_of_another_broker_leaves_the_bundle_as_it_was(broker: Broker) -> None:
+    other = BundleOwnership(broker.store.another_session(), lambda bundles: None)
+    other.addresses = B
+    await other.acquire(BundleId("public/default", "0x10000000_0x40000000"))
+    with pytest.raises(StoreUnavailable):
+        await broker.splitter.split(LOWEST, [0x10000000])
+    assert sorted(broker.ownership.owned()) == sorted([LOWEST, HIGHEST])
+    assert await broker.boundaries() == EVEN
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+async def test_boundaries_whose_change_has_no_answer(
+    broker: Broker,
+    monkeypatch: pytest.MonkeyPatch,
+    autojump_clock: MockClock,
+    is_done: bool,
+) -> None:
+    """If the parts were given up, others would own them while the topics are loaded here."""
+    change, asked = broker.namespaces.change_local_policies, 0
+
+    async def unanswered(namespace: str, how: Callable[[JsonObject], JsonObject]) -> None:
+        nonlocal asked
+        asked += 1
+        if asked > 2 or is_done:
+            await change(namespace, how)
+        if asked <= 2:
+            raise StoreUnavailable("no answer")
+
+    monkeypatch.setattr(broker.namespaces, "change_local_policies", unanswered)
+    parts = await broker.splitter.split(LOWEST, [0x10000000])
+    assert await broker.boundaries() == [0, 0x10000000, *EVEN[1:]]
+    assert sorted(broker.ownership.owned()) == sorted([*parts, HIGHEST])
+
+
+async def test_a_lost_session_ends_a_split(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    async def away(_namespace: str, _change: object) -> None:
+        broker.store.expire_session()
+        raise StoreUnavailable("away")
+
+    monkeypatch.setattr(broker.namespaces, "change_local_policies", away)
+    with pytest.raises(StoreUnavailable):
+        await broker.splitter.split(LOWEST, [0x10000000])
+    assert broker.ownership.owned() == []
+
+
+async def test_nothing_else_begins_with_a_bundle_that_is_split(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """A second split gave up the parts of the first one, whose topics went on."""
+    change = broker.namespaces.change_local_policies
+
+    async def slow(namespace: str, how: Callable[[JsonObject], JsonObject]) -> None:
+        await trio.sleep(1)
+        await change(namespace, how)
+
+    monkeypatch.setattr(broker.namespaces, "change_local_policies", slow)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(broker.splitter.split, LOWEST, [0x20000000])
+        await trio.sleep(0.5)
+        with pytest.raises(UnloadRunning):
+            await broker.splitter.split(LOWEST, [0x20000000])
+        with pytest.raises(UnloadRunning):
+            await broker.unloader.unload(LOWEST)
+        nursery.cancel_scope.cancel()
+    assert await broker.boundaries() == [0, 0x20000000, *EVEN[1:]], "a cancelled one ends"
+    assert [each.range for each in broker.ownership.owned()] == [
+        "0xc0000000_0xffffffff",
+        "0x00000000_0x20000000",
+        "0x20000000_0x40000000",
+    ]
 
 
 async def test_of_two_splits_one_finds_the_bundle_gone(broker: Broker) -> None:

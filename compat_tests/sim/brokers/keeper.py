@@ -1,0 +1,235 @@
+"""A twin of ZooKeeper: one tree, sessions that end when nothing is heard of them, connections that
+keep the order of what they carry, and persistent watches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import trio
+from kazoo.exceptions import (
+    BadVersionError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    SessionExpiredError,
+    SessionMovedError,
+    ZookeeperError,
+)
+from kazoo.protocol.serialization import (
+    Create2,
+    Delete,
+    Exists,
+    GetChildren,
+    GetData,
+    SetData,
+)
+
+from geminga_runtime.metadata.api import (
+    MUST_NOT_EXIST,
+    BadVersion,
+    Change,
+    NoNode,
+    NotEmpty,
+    Notification,
+)
+from geminga_runtime.metadata.memory import MemoryMetadataStore
+from geminga_runtime.metadata.tree import PERSISTENT, Put, Row, apply_delete, apply_put
+from geminga_runtime.metadata.zookeeper_link import AddWatch, RemoveWatches
+
+from ..ledgers.network import Network
+
+if TYPE_CHECKING:
+    from .link import Wire
+
+KEEPER = "keeper"
+_KINDS = {Change.CREATED: 1, Change.DELETED: 2, Change.MODIFIED: 3}
+_EPHEMERAL, _SEQUENTIAL = 1, 2
+
+
+@dataclass(eq=False, slots=True)
+class KeeperSession:
+    """A session as the server knows it."""
+
+    number: int
+    owner: str
+    timeout_s: float
+    heard_s: float
+    wire: Wire | None = None
+    prefixes: dict[str, None] = field(default_factory=dict)
+    is_over: bool = False
+
+
+class Keeper:
+    """The ensemble."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self.store = MemoryMetadataStore()
+        """A session that nothing happens to, for what prepares and checks."""
+        self.rows = self.store._rows
+        self.rows.hubs.append(self)  # type: ignore[arg-type]
+        self.sessions: dict[int, KeeperSession] = {}
+        self.observers: list[Callable[[], None]] = []
+        """Called after each change."""
+        self.taken: dict[str, float] = {}
+        """When an ephemeral node was last deleted by another session than its own."""
+        self.writer: KeeperSession | None = None
+        """Whose request is being executed."""
+
+    # ---- sessions ----
+
+    def attach(self, wire: Wire, number: int | None, timeout_s: float) -> KeeperSession | None:
+        """A connection of that session, of a new one if it has none; None if it has ended."""
+        now = trio.current_time()
+        if number is None:
+            self.rows.sessions += 1
+            number = PERSISTENT + self.rows.sessions
+            found = KeeperSession(number, wire.owner, timeout_s, now)
+            self.sessions[number] = found
+            self._watch_over(found)
+        else:
+            known = self.sessions.get(number)
+            if known is None or known.is_over:
+                return None
+            found = known
+        found.wire = wire
+        found.heard_s = now
+        found.prefixes = {}
+        return found
+
+    def _watch_over(self, session: KeeperSession) -> None:
+        def look() -> None:
+            if session.is_over:
+                return
+            if trio.current_time() >= session.heard_s + session.timeout_s:
+                self.end(session)
+            else:
+                self._watch_over(session)
+
+        self.network.timeline.at(session.heard_s + session.timeout_s, look)
+
+    def end(self, session: KeeperSession) -> None:
+        """Its ephemeral nodes go with it."""
+        if session.is_over:
+            return
+        session.is_over = True
+        session.wire = None
+        del self.sessions[session.number]
+        self.network.log.add(f"session {session.number} of {session.owner} ends")
+        for path in self.rows.owned_by(session.number):
+            self.rows.publish(apply_delete(self.rows, path, None))
+
+    def owner(self, path: str) -> KeeperSession | None:
+        """The session that a node belongs to."""
+        row = self.rows.read(path)
+        return None if row is None else self.sessions.get(row.owner)
+
+    # ---- changes ----
+
+    def publish(self, notifications: Sequence[Notification]) -> None:
+        """Of the tree: to all whose watches cover them."""
+        for session in self.sessions.values():
+            if session.wire is None or not session.prefixes:
+                continue
+            for each in notifications:
+                kind = _KINDS.get(each.kind)
+                if kind is not None and _covers(session.prefixes, each.path):
+                    session.wire.tell(kind, each.path)
+        for observer in self.observers:
+            observer()
+
+    # ---- requests ----
+
+    def execute(self, wire: Wire, content: object) -> object:
+        """Raises kazoo's errors."""
+        session = wire.session
+        if session is None or session.is_over:
+            raise SessionExpiredError
+        if session.wire is not wire:
+            raise SessionMovedError
+        session.heard_s = trio.current_time()
+        self.writer = session
+        try:
+            return self._execute(session, content)
+        finally:
+            self.writer = None
+
+    def _execute(self, session: KeeperSession, content: object) -> object:
+        if isinstance(content, GetData):
+            row = self._row(content.path)
+            return row.value, self._stat(row)
+        if isinstance(content, Exists):
+            found = self.rows.read(content.path)
+            return None if found is None else self._stat(found)
+        if isinstance(content, GetChildren):
+            self._row(content.path)
+            return self.rows.children(content.path)
+        if isinstance(content, AddWatch):
+            session.prefixes[content.path] = None
+            return None
+        if isinstance(content, RemoveWatches):
+            session.prefixes.pop(content.path, None)
+            return None
+        try:
+            return self._change(session, content)
+        except BadVersion:
+            exists = isinstance(content, Create2)
+            raise (NodeExistsError if exists else BadVersionError) from None
+        except NoNode:
+            raise NoNodeError from None
+        except NotEmpty:
+            raise NotEmptyError from None
+
+    def _change(self, session: KeeperSession, content: object) -> object:
+        log, now_ms = self.network.log, int(trio.current_time() * 1000)
+        if isinstance(content, Create2):
+            owner = session.number if content.flags & _EPHEMERAL else PERSISTENT
+            sequential = bool(content.flags & _SEQUENTIAL)
+            version = None if sequential else MUST_NOT_EXIST
+            put = Put(content.path, bytes(content.data), version, owner, sequential)
+            made, row, heard = apply_put(self.rows, put, now_ms)
+            log.add(f"{session.owner} made {made}")
+            self.rows.publish(heard)
+            return made, self._stat(row)
+        if isinstance(content, SetData):
+            self._row(content.path)
+            version = None if content.version < 0 else content.version
+            put = Put(content.path, bytes(content.data), version, PERSISTENT, False)
+            _, row, heard = apply_put(self.rows, put, now_ms)
+            log.add(f"{session.owner} set {content.path} {row.version}")
+            self.rows.publish(heard)
+            return self._stat(row)
+        if isinstance(content, Delete):
+            owner = self._row(content.path).owner
+            version = None if content.version < 0 else content.version
+            heard = apply_delete(self.rows, content.path, version)
+            log.add(f"{session.owner} deleted {content.path}")
+            if owner not in (PERSISTENT, session.number):
+                log.add(f"which was {self.name_of(owner)}'s")
+                self.taken[content.path] = trio.current_time()
+            self.rows.publish(heard)
+            return None
+        raise ZookeeperError(f"not simulated: {content}")
+
+    def name_of(self, number: int) -> str:
+        """The process of a session."""
+        session = self.sessions.get(number)
+        return "nobody" if session is None else session.owner
+
+    def _row(self, path: str) -> Row:
+        row = self.rows.read(path)
+        if row is None:
+            raise NoNodeError
+        return row
+
+    @staticmethod
+    def _stat(row: Row) -> tuple[int, ...]:
+        owner = row.owner
+        return (0, 0, row.ctime_ms, row.mtime_ms, row.version, 0, 0, owner, len(row.value), 0, 0)
+
+
+def _covers(prefixes: dict[str, None], path: str) -> bool:
+    return any(path == each or path.startswith(f"{each.rstrip('/')}/") for each in prefixes)

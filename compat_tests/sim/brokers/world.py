@@ -1,0 +1,109 @@
+"""All that a run has."""
+
+from __future__ import annotations
+
+import trio
+
+from geminga_broker.cluster.addresses import Addresses
+from geminga_broker.ownership.bundle import BundleId
+from geminga_runtime.errors import ConnectFailed
+from geminga_runtime.stream import FramedStream
+
+from ..books import Books
+from ..chance import Chances, EventLog
+from ..ledgers.network import Network, Timeline
+from .bookies import Bookie
+from .freezing import Freezer
+from .keeper import Keeper
+from .plan import BrokersPlan
+from .processes import BrokerProcess, Life
+from .watching import Watchman
+
+
+class World:
+    """Lives as long as the run."""
+
+    def __init__(
+        self, plan: BrokersPlan, chances: Chances, books: Books, nursery: trio.Nursery
+    ) -> None:
+        self.plan = plan
+        self.chances = chances
+        self.books = books
+        self.nursery = nursery
+        self.timeline = Timeline()
+        self.network = Network(
+            self.timeline, chances.of("messages"), books.log, plan.latency_s, is_ordered=True
+        )
+        self.freezer = Freezer()
+        self.keeper = Keeper(self.network)
+        self.bookie = Bookie(nursery)
+        self.brokers = [BrokerProcess(number, self) for number in range(plan.brokers)]
+        self.watchman = Watchman(self)
+
+    @property
+    def log(self) -> EventLog:
+        """Of all events."""
+        return self.books.log
+
+    def prepare(self, process: BrokerProcess, life: Life) -> None:
+        """Of a broker that starts: what the simulation has in place of the product's."""
+        service = life.service
+
+        async def hand_over(broker_id: str, _: BundleId, topics: list[str]) -> Addresses:
+            return await process.hand_over(life, broker_id, topics)
+
+        service.unloader.handover = hand_over
+        if self.plan.placement == "drawn":
+            service.finder.placement = Drawn(self, life)
+
+    def lives(self) -> list[Life]:
+        """Brokers that are there and have their parts."""
+        found = [each.life for each in self.brokers]
+        return [each for each in found if each is not None and hasattr(each, "service")]
+
+    def ready(self) -> list[Life]:
+        """Brokers that serve."""
+        return [each for each in self.lives() if each.is_ready]
+
+    def running(self) -> list[Life]:
+        """Brokers that don't stand still."""
+        return [each for each in self.lives() if not self.freezer.is_frozen(each.name)]
+
+    async def connect(self, host: str, port: int, deadline: float) -> FramedStream:
+        """The SDK's `Connector`."""
+        for each in self.brokers:
+            if each.host == host:
+                return await each.sockets.connect(host, port, deadline)
+        raise ConnectFailed(f"{host}:{port}: no such host")
+
+    # ---- SIGSTOP ----
+
+    def freeze(self, name: str, for_s: float) -> None:
+        """A process stands still for a while."""
+        if not self.freezer.is_frozen(name) and name not in self.network.dead:
+            self.log.add(f"{name} stands still for {for_s}")
+            self.freezer.freeze(name)
+            self.network._paused[name] = []
+            self.timeline.at(trio.current_time() + for_s, lambda: self.thaw(name))
+
+    def thaw(self, name: str) -> None:
+        """It goes on."""
+        if self.freezer.is_frozen(name):
+            self.log.add(f"{name} goes on")
+            self.freezer.thaw(name)
+            self.network._resume(name)
+
+
+class Drawn:
+    """Placement anywhere: two questions may have two answers."""
+
+    centralized = True
+
+    def __init__(self, world: World, life: Life) -> None:
+        self._rng = world.chances.of(f"placement of {life.name}")
+        self._life = life
+
+    async def choose(self, bundle: BundleId) -> str | None:
+        """See `Placement.choose`."""
+        ids = await self._life.service.brokers.ids()
+        return self._rng.choice(ids) if ids else None

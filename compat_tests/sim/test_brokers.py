@@ -1,0 +1,45 @@
+"""Seeds of the simulation of several brokers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from geminga_protocol._tests.rounds import rounds
+
+from .brokers import run_seed
+
+SEEDS_PER_BLOCK = 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(rounds(20)))
+def test_bundles_have_one_owner_and_topics_lose_nothing(block: int) -> None:
+    first = block * SEEDS_PER_BLOCK
+    failed = {
+        outcome.seed: outcome.violations[:3]
+        for outcome in map(run_seed, range(first, first + SEEDS_PER_BLOCK))
+        if outcome.violations
+    }
+    assert not failed, "python -m compat_tests.sim brokers --verbose --seed N repeats it"
+
+
+DIGESTS = """
+from compat_tests.sim.brokers import run_seed
+for seed in (0, 1, 2, 9):
+    print(seed, run_seed(seed).digest)
+"""
+
+
+@pytest.mark.slow
+def test_a_seed_repeats_exactly() -> None:
+    """In a process whose sets and dicts go by other hashes, too."""
+    here = "".join(f"{seed} {run_seed(seed).digest}\n" for seed in (0, 1, 2, 9))
+    environment = os.environ | {"PYTHONHASHSEED": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", DIGESTS], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == here
