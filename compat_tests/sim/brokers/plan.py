@@ -31,7 +31,7 @@ class BrokersPlan:
     bookie_timeout_s: float
     latency_s: float
     placement: str
-    """even: as the product's; drawn: anywhere, by the leader."""
+    """product: as the load manager says; drawn: anywhere, by the leader."""
     faults: tuple[str, ...]
     fault_count: int
     fault_pause_s: float
@@ -45,6 +45,7 @@ class BrokersPlan:
             topics=replace(
                 base.topics, namespace_bundles=self.bundles, bundle_unload_timeout_ms=10_000
             ),
+            load_balance=replace(base.load_balance, enabled=self.placement == "product"),
             log=replace(base.log, ensemble_size=1, write_quorum=1, ack_quorum=1),
         )
 
@@ -63,7 +64,7 @@ def make_plan(seed: int, rng: Random) -> BrokersPlan:
         session_s=rng.choice((2.0, 4.0, 8.0)),
         bookie_timeout_s=rng.choice((1.0, 5.0)),
         latency_s=rng.choice((0.0005, 0.005, 0.05)),
-        placement=rng.choice(("even", "drawn")),
+        placement=rng.choice(("product", "drawn")),
         faults=tuple(sorted(rng.sample(drawn, rng.randint(1, min(7, len(drawn)))))),
         fault_count=rng.choice((2, 4, 8, 12)),
         fault_pause_s=rng.choice((0.2, 1.0, 3.0)),

@@ -13,7 +13,6 @@ from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.client.directory import KnownBookies
 from geminga_broker.broker import LOAD_BALANCE, RECORDS
 from geminga_broker.cluster.addresses import Addresses
-from geminga_broker.cluster.registration import registered
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.factory import ManagedLedgerFactory
 from geminga_broker.ownership.records import OWNERS_PATH
@@ -158,7 +157,7 @@ class BrokerProcess:
             await stack.enter_async_context(self._served(life))
             self.sockets.listen(partial(self._connected, life), life.nursery)
             await service.start(self.addresses, is_whole_cluster=False)
-            await stack.enter_async_context(registered(store, self.addresses))
+            await stack.enter_async_context(service.load_manager.registered(self.addresses))
             life.is_ready = True
             world.books.log.add(f"{life.name} serves")
             await trio.sleep_forever()

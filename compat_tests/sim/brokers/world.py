@@ -5,6 +5,8 @@ from __future__ import annotations
 import trio
 
 from geminga_broker.cluster.addresses import Addresses
+from geminga_broker.loadbalance.manager import LoadManager
+from geminga_broker.loadbalance.usage import Machine
 from geminga_broker.ownership.bundle import BundleId
 from geminga_runtime.errors import ConnectFailed
 from geminga_runtime.stream import FramedStream
@@ -53,6 +55,13 @@ class World:
             return await process.hand_over(life, broker_id, topics)
 
         service.unloader.handover = hand_over
+        manager = LoadManager(
+            self.plan.config,
+            service._parts_for_load_manager(),
+            machine=Quiet(),
+            chance=self.chances.of(f"load manager of {life.name}"),
+        )
+        service.load_manager = service.finder.placement = manager
         if self.plan.placement == "drawn":
             service.finder.placement = Drawn(self, life)
 
@@ -92,6 +101,26 @@ class World:
             self.log.add(f"{name} goes on")
             self.freezer.thaw(name)
             self.network._resume(name)
+
+
+class Quiet(Machine):
+    """A machine that nothing is known of: the same at each run."""
+
+    cores = 2
+    memory_bytes = 1 << 30
+    resident_bytes = 1 << 28
+
+    def read(self, path: str) -> str:
+        """See `Machine.read`."""
+        raise FileNotFoundError(path)
+
+    def process_busy_s(self) -> float:
+        """See `Machine.process_busy_s`."""
+        return 0.0
+
+    def names(self, path: str) -> list[str]:
+        """See `Machine.names`."""
+        return []
 
 
 class Drawn:
