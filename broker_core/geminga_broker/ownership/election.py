@@ -105,7 +105,7 @@ class Election:
     async def _is_led(self, record: LeaderRecord) -> bool:
         """Whether another broker leads, or this one in a request whose answer was lost. A node of
         an earlier session of this broker, which ends with that, is removed, as one that is no
-        record.
+        record and nobody's.
         """
         node = await self._store.get(LEADER_PATH)
         if node is None:
@@ -114,7 +114,7 @@ class Election:
             self._set(self._store.session.epoch)
             return True
         found = decode(node.value, LeaderRecord)
-        if found is not None and found.broker_id != record.broker_id:
+        if node.stat.ephemeral if found is None else found.broker_id != record.broker_id:
             self._set(None)
             return True
         with suppress(NoNode, BadVersion):
@@ -147,7 +147,11 @@ class Election:
             self._set(None)
 
     async def _step_down(self) -> None:
+        epoch = self._epoch
         if self.is_leader:
             with trio.move_on_after(2.0, shield=True), suppress(MetadataError):
-                await self._store.delete(LEADER_PATH)
+                node = await self._store.get(LEADER_PATH)
+                is_ours = node is not None and node.stat.created_by_self
+                if node is not None and is_ours and self._store.session.epoch == epoch:
+                    await self._store.delete(LEADER_PATH, node.stat.version)
         self._set(None)

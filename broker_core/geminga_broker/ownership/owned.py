@@ -168,6 +168,8 @@ class BundleOwnership:
                 self._hold(bundle, epoch, node.stat.version)
                 return record
             found = self._read(bundle, node)
+            if found is None and node.stat.ephemeral:
+                raise StoreUnavailable(f"bundle {bundle} is owned, but its record can't be read")
             if found is not None and found.addresses != self.addresses:
                 return found
             # Ours of an earlier session, or nobody's: as in Apache it is removed, not adopted,
@@ -187,7 +189,9 @@ class BundleOwnership:
         hold = self._holds[bundle]
         hold.disabled = True
         record = self.record(disabled=True)
-        _, stat = await self._store.put(owner_path(bundle), encode(record), hold.version)
+        # Of this session: in a later one the node of that version may be another broker's.
+        path, version = owner_path(bundle), hold.version
+        _, stat = await self._store.put(path, encode(record), version, epoch=hold.epoch)
         hold.version = stat.version
 
     async def release(self, bundle: BundleId) -> None:
@@ -203,13 +207,14 @@ class BundleOwnership:
 
     async def _remove(self, bundle: BundleId) -> None:
         """Remove our node, and none of another broker: ours may be gone already, by a request
-        whose answer was lost.
+        whose answer was lost, or with the session while it was read.
         """
-        path = owner_path(bundle)
+        path, epoch = owner_path(bundle), self._store.session.epoch
         node = await self._store.get(path)
-        if node is not None and node.stat.created_by_self:
-            with suppress(NoNode, BadVersion):
-                await self._store.delete(path, node.stat.version)
+        if node is None or not node.stat.created_by_self or self._store.session.epoch != epoch:
+            return
+        with suppress(NoNode, BadVersion):
+            await self._store.delete(path, node.stat.version)
 
     async def forget(self, bundle: BundleId) -> None:
         """Remove the node of a bundle that no topic needs: it was split, or the split failed. If

@@ -114,7 +114,9 @@ class Session:
 
 
 class MetadataStore(Protocol):
-    """All methods raise StoreUnavailable and SessionExpired, beside the errors that they name."""
+    """All methods raise StoreUnavailable and SessionExpired, beside the errors that they name. A
+    change takes effect in the session in which it was asked for, or not at all.
+    """
 
     async def get(self, path: str) -> Node | None:
         """The node there, or None."""

@@ -177,19 +177,21 @@ class ZooKeeperSession:
         """
         while True:
             try:
-                return await self._call(content, size_bytes, None)
+                return await self._call(content, size_bytes)
             except LOST:
                 continue
 
     async def change(self, content: object, size_bytes: int, epoch: int | None = None) -> object:
-        """The answer to a change. It is sent again only when it surely was not sent.
+        """The answer to a change. It is sent again only when it surely was not sent, and never in
+        a later session: what was decided in this one may be another process's there.
 
         Raises kazoo's error for a version or a node, StoreUnavailable, SessionExpired of `epoch`
         or after a close, MetadataError for what else the server refuses.
         """
+        began = self.tracker.session.epoch
         while True:
             try:
-                answer = await self._call(content, size_bytes, epoch)
+                answer = await self._call(content, size_bytes, epoch, began)
             except NotSent:
                 continue
             except LOST as error:
@@ -227,8 +229,10 @@ class ZooKeeperSession:
         if self.tracker.session.phase is SessionPhase.CONNECTED:
             self.send(content, lambda _value, _error: None)
 
-    async def _enter(self, size_bytes: int, epoch: int | None) -> None:
-        """Wait for room and a connection of that epoch; take the room."""
+    async def _enter(self, size_bytes: int, epoch: int | None, began: int | None) -> None:
+        """Wait for room and a connection of that epoch, in the session of `began`; take the
+        room.
+        """
         while True:
             session = await self.tracker.wait_connected()
             if session.phase is SessionPhase.CLOSED:
@@ -236,14 +240,22 @@ class ZooKeeperSession:
             self.tracker.check_epoch(epoch)
             if session.phase is SessionPhase.LOST:
                 raise StoreUnavailable("there is no session with ZooKeeper; nothing was sent")
+            if began not in (None, session.epoch):
+                raise StoreUnavailable("the session with ZooKeeper is a new one; nothing was sent")
             await self._room.acquire(size_bytes)
             now = self.tracker.session
-            if now.phase is SessionPhase.CONNECTED and epoch in (None, now.epoch):
+            if (
+                now.phase is SessionPhase.CONNECTED
+                and epoch in (None, now.epoch)
+                and began in (None, now.epoch)
+            ):
                 return
             self._room.release(size_bytes)
 
-    async def _call(self, content: object, size_bytes: int, epoch: int | None) -> object:
-        await self._enter(size_bytes, epoch)
+    async def _call(
+        self, content: object, size_bytes: int, epoch: int | None = None, began: int | None = None
+    ) -> object:
+        await self._enter(size_bytes, epoch, began)
         promise: Promise[object] = Promise()
 
         def done(value: object, error: Exception | None) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.ownership.election import RETRY_S, Election
 from geminga_broker.ownership.records import LEADER_PATH
+from geminga_runtime.metadata.api import Node
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 A = Addresses("pulsar://a:6650", "http://a:8080")
@@ -112,6 +114,52 @@ async def test_the_node_of_an_earlier_life_is_replaced(autojump_clock: MockClock
         await wait_all_tasks_blocked()
         assert again.is_leader
         nursery.cancel_scope.cancel()
+
+
+async def test_a_leader_whose_record_cant_be_read_leads_on(autojump_clock: MockClock) -> None:
+    """An Apache broker of another version, for example: it would stand again, and so on."""
+    store = MemoryMetadataStore()
+    other = store.another_session()
+    value = b'{"serviceUrl": "http://old:8080"}'
+    await other.put(LEADER_PATH, value, epoch=other.session.epoch)
+    first = Election(store)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(first.run, A)
+        await trio.sleep(2 * RETRY_S)
+        assert not first.is_leader
+        assert await first.leader() is None
+        node = await store.get(LEADER_PATH)
+        assert node is not None
+        assert node.value == value
+        other.expire_session()
+        await wait_all_tasks_blocked()
+        assert first.is_leader
+        nursery.cancel_scope.cancel()
+
+
+async def test_who_steps_down_late_removes_nobody(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its session ends while it steps down: another one leads by then."""
+    store = MemoryMetadataStore()
+    other = store.another_session()
+    get, first = store.get, Election(store)
+
+    async def late(path: str) -> Node | None:
+        found = await get(path)
+        monkeypatch.undo()
+        store.expire_session()
+        await other.put(LEADER_PATH, b"{}", epoch=other.session.epoch)
+        return found
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(first.run, A)
+        assert first.is_leader
+        monkeypatch.setattr(store, "get", late)
+        nursery.cancel_scope.cancel()
+    node = await other.get(LEADER_PATH)
+    assert node is not None
+    assert node.stat.created_by_self
 
 
 async def test_without_the_store_nobody_leads(autojump_clock: MockClock) -> None:

@@ -14,7 +14,13 @@ from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.ownership.owned import BundleOwnership
 from geminga_broker.ownership.records import owner_path
-from geminga_runtime.metadata.api import MetadataStore, StoreUnavailable
+from geminga_runtime.metadata.api import (
+    MetadataStore,
+    Node,
+    SessionExpired,
+    Stat,
+    StoreUnavailable,
+)
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 A = Addresses("pulsar://a:6650", "http://a:8080")
@@ -127,6 +133,62 @@ async def test_a_node_that_is_no_record_is_replaced(value: bytes) -> None:
     broker = Broker(store, A)
     assert await broker.ownership.owner(BUNDLE) is None
     assert (await broker.ownership.acquire(BUNDLE)).addresses == A
+
+
+@pytest.mark.parametrize("value", [b"", b"{", b"[]", b'{"disabled": 3}'])
+async def test_a_record_of_a_living_broker_that_cant_be_read_is_left_alone(value: bytes) -> None:
+    """Of a later version, for example: two would serve the bundle."""
+    store = MemoryMetadataStore()
+    other = store.another_session()
+    await other.put(owner_path(BUNDLE), value, epoch=other.session.epoch)
+    broker = Broker(store, A)
+    with pytest.raises(StoreUnavailable, match="can't be read"):
+        await broker.ownership.acquire(BUNDLE)
+    assert not broker.ownership.holds(BUNDLE)
+    node = await store.get(owner_path(BUNDLE))
+    assert node is not None
+    assert node.value == value
+    other.expire_session()
+    assert (await broker.ownership.acquire(BUNDLE)).addresses == A
+
+
+@pytest.mark.parametrize("step", ["disable", "release"])
+async def test_nothing_is_taken_from_the_owner_of_a_later_session(
+    monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """The process is paused between its decision and its request, until its session has ended."""
+    async with two_brokers() as (store, first, second):
+        await first.ownership.acquire(BUNDLE)
+        get, put = store.get, store.put
+
+        async def pause() -> None:
+            monkeypatch.undo()
+            store.expire_session()
+            assert (await second.ownership.acquire(BUNDLE)).addresses == B
+
+        async def late_get(path: str) -> Node | None:
+            found = await get(path)
+            await pause()
+            return found
+
+        async def late_put(
+            path: str, value: bytes, version: int | None, *, epoch: int | None = None
+        ) -> tuple[str, Stat]:
+            await pause()
+            return await put(path, value, version, epoch=epoch)
+
+        monkeypatch.setattr(store, "get", late_get)
+        monkeypatch.setattr(store, "put", late_put)
+        if step == "disable":
+            with pytest.raises(SessionExpired):
+                await first.ownership.disable(BUNDLE)
+        else:
+            await first.ownership.release(BUNDLE)
+        found = await first.ownership.owner(BUNDLE)
+        assert found is not None
+        assert (found.addresses, found.disabled) == (B, False)
+        await wait_all_tasks_blocked()
+        assert second.lost == []
 
 
 async def test_a_node_whose_answer_was_lost_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
