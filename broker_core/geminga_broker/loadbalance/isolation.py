@@ -7,15 +7,23 @@ of policies by name.
 
 from __future__ import annotations
 
-import re
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import Protocol
 
 import msgspec
+
+from geminga_runtime.logs import shown
+
+_log = logging.getLogger(__name__)
 
 MIN_AVAILABLE = "min_available"
 _REGEX_MAX = 4096
 """Characters of a regular expression; a longer one matches nothing."""
+_REGEX_BYTES_MAX = 1 << 20
+"""Memory that one may take; one that needs more matches nothing."""
+_COMPILED_MAX = 1024
 _CACHED_MAX = 16_384
 
 
@@ -125,14 +133,32 @@ def matches_any(expressions: Sequence[str], text: str) -> bool:
     )
 
 
-@lru_cache(_CACHED_MAX)
-def _compiled(expression: str) -> re.Pattern[str] | None:
-    if len(expression) > _REGEX_MAX:
-        return None
+class _Expression(Protocol):
+    """A compiled one."""
+
+    def fullmatch(self, text: str, /) -> object:
+        """None unless the whole text matches."""
+
+
+@lru_cache(_COMPILED_MAX)
+def _compiled(expression: str) -> _Expression | None:
+    """By RE2, whose time grows with the text only: tenants choose the names of namespaces, and one
+    expression that backtracks would hold up every broker. Unlike Java's it has no lookaround.
+    """
+    import re2  # only needed where there are policies
+
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _REGEX_BYTES_MAX
     try:
-        return re.compile(expression)
-    except (re.error, RecursionError, OverflowError):
+        if len(expression) > _REGEX_MAX:
+            raise re2.error("it is too long")
+        compiled: _Expression = re2.compile(expression, options)
+    except re2.error as error:
+        text = shown(expression)
+        _log.warning("isolation policies: the expression %s matches nothing: %s", text, error)
         return None
+    return compiled
 
 
 _decoder = msgspec.json.Decoder(dict[str, NamespaceIsolationData])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -74,7 +75,18 @@ def test_first_policy_counts() -> None:
     assert both.allowed("t/m", ["a:1", "b:1"]) == ["b:1"]
 
 
-@pytest.mark.parametrize("expression", ["(", "[a", "a{99999999999999999999}", "x" * 5000])
+def test_no_expression_holds_up_the_broker() -> None:
+    """By backtracking each of these would take years."""
+    name = "t/" + "a" * 200
+    for expression in ("t/(a+)+b", "t/(a|a)*b", "t/(.*a){20}b"):
+        began = time.perf_counter()
+        assert not matches_any([expression], name)
+        assert time.perf_counter() - began < 1
+
+
+@pytest.mark.parametrize(
+    "expression", ["(", "[a", "a{99999999999999999999}", "x" * 5000, "(?!x).*", "(a{999}){999}"]
+)
 def test_malformed_expression_matches_nothing(expression: str) -> None:
     assert not matches_any([expression], "x" * 5000)
     assert matches_any([expression, "a.*"], "abc")
