@@ -326,11 +326,14 @@ class TopicLoader:
     async def unload_all(
         self, keys: Iterable[str] | None = None, moving: Moving | None = None
     ) -> None:
-        """Close topics, several in parallel; logs failures."""
+        """Close topics, several in parallel; logs failures. If cancelled, those that have not begun
+        stay.
+        """
         waiting = iter(list(self.topics) if keys is None else list(keys))
 
         async def worker() -> None:
             for key in waiting:
+                await trio.lowlevel.checkpoint()  # to leave is no point of cancellation
                 try:
                     await self.leave(key, partial(close_topic, moving=moving))
                 except Exception:

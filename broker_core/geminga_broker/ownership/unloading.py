@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Protocol
 
 import trio
@@ -90,7 +90,8 @@ class BundleUnloader:
 
     async def unload(self, bundle: BundleId, destination: str = "") -> bool:
         """Give the bundle up; with `destination` to the broker with that id. Returns False if it
-        isn't owned here. Ends even if cancelled. Topics that aren't closed in time are fenced.
+        isn't owned here. Ends even if cancelled. Topics that aren't closed in time are fenced, and
+        closed afterwards, unless that is cancelled.
 
         Raises UnloadRunning.
         """
@@ -98,10 +99,13 @@ class BundleUnloader:
         if not self._ownership.holds(bundle):
             return False
         with trio.CancelScope(shield=True):
-            await self._unload(bundle, destination)
+            are_closed = await self._unload(bundle, destination)
+        if not are_closed:
+            await self.lost([bundle])
         return True
 
-    async def _unload(self, bundle: BundleId, destination: str) -> None:
+    async def _unload(self, bundle: BundleId, destination: str) -> bool:
+        """Returns whether all its topics are closed."""
         began_s = trio.current_time()
         try:
             await self._ownership.disable(bundle)
@@ -116,6 +120,7 @@ class BundleUnloader:
                 await self._topics.close_bundle(bundle, moving)
             if scope.cancelled_caught:
                 _log.warning("bundle=%s not all topics were closed in time", bundle)
+                self._topics.fence_bundle(bundle)  # the next owner may serve them from now on
             await self._release(bundle)
             if destination:
                 with trio.move_on_after(HANDOVER_S):
@@ -124,6 +129,7 @@ class BundleUnloader:
             moving.arrived(where)
         taken_s = trio.current_time() - began_s
         _log.info("bundle=%s unloaded with %d topics in %.3f s", bundle, len(names), taken_s)
+        return not scope.cancelled_caught
 
     async def _release(self, bundle: BundleId) -> None:
         """Remove the node; while the store can't answer, again, until the session has ended."""
@@ -137,13 +143,15 @@ class BundleUnloader:
                 return
 
     async def unload_all(self) -> None:
-        """Give up all bundles, several at a time: the broker stops."""
+        """Give up all bundles, several at a time: the broker stops. If cancelled, the rest goes
+        with the session.
+        """
         waiting = iter(self._ownership.owned())
 
         async def worker() -> None:
             for bundle in waiting:
-                with suppress(UnloadRunning):
-                    await self.unload(bundle)
+                if self._ownership.holds(bundle) and bundle not in self._kept:
+                    await self._unload(bundle, "")
 
         async with trio.open_nursery() as nursery:
             for _ in range(UNLOADS_MAX):

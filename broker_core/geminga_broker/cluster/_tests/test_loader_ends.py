@@ -6,10 +6,10 @@ from typing import cast
 
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from geminga_broker.cluster._tests.test_loader import KEY, A, get_into, loader
-from geminga_broker.cluster.loader import Creation
+from geminga_broker.cluster.loader import LEAVE_S, UNLOADS_MAX, Creation
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import LogFenced
 from geminga_broker.topic.persistent import PersistentTopic
@@ -37,6 +37,30 @@ async def test_an_end_goes_on_though_who_asked_for_it_was_cancelled() -> None:
             go.set()
         assert steps == [0, 1, 2]
         assert KEY not in topics.topics
+
+
+async def test_a_cancelled_close_of_many_begins_with_no_more(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that stops while its bookies are away would wait for all of them, one after the
+    other.
+    """
+
+    async def never(_topic: Topic, *, moving: object) -> None:
+        await trio.sleep_forever()
+
+    monkeypatch.setattr("geminga_broker.cluster.loader.close_topic", never)
+    async with loader() as (topics, logs):
+        logs.gate.set()
+        topic = await topics.get(A, create=True)
+        for index in range(3 * UNLOADS_MAX):
+            topics.topics[f"{KEY}-{index}"] = topic
+        began = trio.current_time()
+        with trio.move_on_after(1):
+            await topics.unload_all()
+        assert trio.current_time() - began == pytest.approx(LEAVE_S)
+        for key in [key for key in topics.topics if key != KEY]:
+            del topics.topics[key]
 
 
 @pytest.mark.parametrize("fenced", [False, True])

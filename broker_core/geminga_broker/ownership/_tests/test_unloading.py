@@ -126,11 +126,29 @@ async def test_a_cancelled_unload_ends(broker: Broker, autojump_clock: MockClock
 async def test_topics_that_take_too_long_do_not_hold_it_up(
     broker: Broker, autojump_clock: MockClock
 ) -> None:
+    """They are fenced before another broker may serve them, and closed all the same."""
+    broker.topics.takes_s = 10 * TIMEOUT_S
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(broker.unloader.unload, BUNDLE)
+        await trio.sleep(TIMEOUT_S - 1)
+        assert await broker.is_there(BUNDLE)
+        assert broker.topics.steps == [f"close {BUNDLE.range}"]
+        await trio.sleep(2)
+        assert not await broker.is_there(BUNDLE)
+        fence = f"fence {BUNDLE.range}"
+        close = f"close {BUNDLE.range}"
+        assert broker.topics.steps == [close, fence, "told nothing", fence, close]
+
+
+async def test_a_broker_that_stops_waits_no_longer_than_it_may(
+    broker: Broker, autojump_clock: MockClock
+) -> None:
     broker.topics.takes_s = 10 * TIMEOUT_S
     began = trio.current_time()
-    assert await broker.unloader.unload(BUNDLE)
-    assert trio.current_time() - began == pytest.approx(TIMEOUT_S)
-    assert not await broker.is_there(BUNDLE)
+    with trio.move_on_after(5):
+        await broker.unloader.unload_all()
+    assert trio.current_time() - began == pytest.approx(5)
+    assert broker.topics.steps == [f"close {BUNDLE.range}", "told nothing"]
 
 
 async def test_while_the_store_is_away_it_waits(broker: Broker, autojump_clock: MockClock) -> None:
