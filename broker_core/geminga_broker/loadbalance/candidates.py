@@ -196,6 +196,9 @@ class Version(NamedTuple):
     pre_release: tuple[tuple[int, int, str], ...]
 
 
+VERSION_MAX = 256
+"""Characters of a version; Python makes no number of thousands of digits."""
+
 _VERSION = re.compile(
     r"(?:(?P<product>[A-Za-z]+)[ /])?(\d+)\.(\d+)(?:\.(\d+))?(?:[-.](?P<pre>[0-9A-Za-z.-]+))?"
     r"(?:\+[0-9A-Za-z.-]+)?"
@@ -204,7 +207,7 @@ _VERSION = re.compile(
 
 def parse_version(text: str) -> Version | None:
     """A broker's version (`4.0.7`, `4.1.0-SNAPSHOT`, `Geminga 1.2.0`); None if it is none."""
-    match = _VERSION.fullmatch(text.strip())
+    match = _VERSION.fullmatch(text.strip()) if len(text) <= VERSION_MAX else None
     if match is None:
         return None
     before = tuple(

@@ -17,6 +17,9 @@ from geminga_broker.loadbalance.settings import (
     TOPIC_COUNT_EQUALLY_DIVIDE,
 )
 
+GIVEN_MAX = 1000
+"""Positions of one split by hand: each makes a bundle, which has an owner's node of its own."""
+
 
 @dataclass(frozen=True, slots=True)
 class TopicLoad:
@@ -56,6 +59,8 @@ def split_points(
     elif algorithm == SPECIFIED_POSITIONS_DIVIDE:
         if not given:
             raise NoSplit("SplitBoundaries can't be empty")
+        if len(given) > GIVEN_MAX:
+            raise NoSplit(f"more than {GIVEN_MAX} SplitBoundaries")
         points = sorted(given) if force or len(topics) > 1 else []
     elif algorithm == FLOW_OR_QPS_EQUALLY_DIVIDE:
         points = _by_flow(topics, rate_max, throughput_max, difference)

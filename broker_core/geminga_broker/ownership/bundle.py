@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from geminga_protocol.errors import LocalProtocolError
+import trio
+
 from geminga_protocol.keys import bundle_hash
-from geminga_protocol.topic_name import TopicName
 
 HASH_MAX = 0xFFFFFFFF
+
+NAMES_A_TURN = 4096
+"""Names that are looked at while other tasks wait; a few milliseconds."""
 
 _RANGE = re.compile(r"0x([0-9a-f]{8})_0x([0-9a-f]{8})", re.ASCII)
 
@@ -48,10 +52,22 @@ class BundleId(NamedTuple):
 
     def covers(self, topic: str) -> bool:
         """Whether a topic of this full name belongs to it."""
-        try:
-            if TopicName.parse(topic).namespace != self.namespace:
-                return False
-        except LocalProtocolError:
-            return False
         low, end = self.bounds
-        return low <= bundle_hash(topic) < end
+        return self._is_beneath(topic) and low <= bundle_hash(topic) < end
+
+    def _is_beneath(self, topic: str) -> bool:
+        return topic.partition("://")[2].startswith(f"{self.namespace}/")
+
+    async def among(self, topics: Iterable[str]) -> list[str]:
+        """Those of the topics that belong to it, in the same order; other tasks run meanwhile."""
+        low, end = self.bounds
+        names = list(topics)
+        found: list[str] = []
+        for at in range(0, len(names), NAMES_A_TURN):
+            found += [
+                name
+                for name in names[at : at + NAMES_A_TURN]
+                if self._is_beneath(name) and low <= bundle_hash(name) < end
+            ]
+            await trio.lowlevel.checkpoint()
+        return found

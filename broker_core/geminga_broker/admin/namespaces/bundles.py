@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
+import trio
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -20,14 +21,14 @@ from geminga_broker.admin.owners import bundles_of
 from geminga_broker.cluster.catalog import is_system_topic
 from geminga_broker.cluster.records import ResourceMissing
 from geminga_broker.errors import BrokerError
-from geminga_broker.ownership.bundle import BundleId
+from geminga_broker.ownership.bundle import NAMES_A_TURN, BundleId
 from geminga_broker.ownership.unloading import UnloadRunning
 from geminga_broker.service import BrokerService
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_broker.topic.topic import Topic
 from geminga_protocol.keys import bundle_hash
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
-from geminga_protocol.topic_name import TopicName
+from geminga_protocol.topic_name import PARTITION_SUFFIX, TopicName
 
 UNLOAD_EXTRA_S = 30.0
 """What a call of another broker may take beyond the time that its unload may."""
@@ -85,7 +86,7 @@ def _bundle_routes(service: BrokerService, one: str) -> list[Route]:
         bundle = bundle_in(request)
         if not rest.flag(request, "force"):
             names = await service.catalog.persistent(bundle.namespace)
-            if any(map(bundle.covers, names)):
+            if await bundle.among(names):
                 raise rest.RestError(409, "Cannot delete non empty bundle")
         try:
             await service.unloader.unload(bundle)
@@ -97,7 +98,7 @@ def _bundle_routes(service: BrokerService, one: str) -> list[Route]:
         bundle = bundle_in(request)
         names = await _topics_of(service, bundle)
         if asked := request.query_params.getlist("topics"):
-            names = _asked_among(asked, names)
+            names = await _asked_among(asked, names)
         return rest.ok(
             {
                 "namespace": bundle.namespace,
@@ -117,26 +118,27 @@ async def _topics_of(service: BrokerService, bundle: BundleId) -> list[str]:
     """A bundle's topics, with all partitions, the bundle being owned here."""
     stored = await service.catalog.persistent(bundle.namespace)
     passing = sorted(name for name in service.topics.loaded if name.startswith("non-"))
-    return [name for name in (*stored, *passing) if bundle.covers(name)]
+    return await bundle.among((*stored, *passing))
 
 
-def _asked_among(asked: Sequence[str], names: Sequence[str]) -> list[str]:
+async def _asked_among(asked: Sequence[str], names: Sequence[str]) -> list[str]:
     """Those of the topics, or of their partitions, that a query names."""
-    found: dict[str, None] = {}
-    for text in asked:
-        topic = rest.parsed_topic(text)
-        for name in names:
-            wanted = name if topic.is_partition else str(TopicName.parse(name).partitioned_base)
-            if wanted == str(topic):
-                found[name] = None
-    return list(found)
+    wanted = {str(rest.parsed_topic(text)) for text in asked}
+    found: list[str] = []
+    for number, name in enumerate(names):
+        base = name.rpartition(PARTITION_SUFFIX)[0]
+        if name in wanted or (base in wanted and TopicName.parse(name).is_partition):
+            found.append(name)
+        if number % NAMES_A_TURN == 0:
+            await trio.lowlevel.checkpoint()
+    return found
 
 
 def _passing(service: BrokerService) -> rest.Handler:
     async def names(request: Request) -> Response:
         bundle = bundle_in(request)
         loaded = (name for name in service.topics.loaded if name.startswith("non-persistent://"))
-        return rest.ok([name for name in loaded if bundle.covers(name)])
+        return rest.ok(await bundle.among(loaded))
 
     return names
 
@@ -147,9 +149,9 @@ def _backlog_routes(service: BrokerService, calls: Calls, one: str) -> list[Rout
     def on_bundle(action: _OnTopic) -> rest.Handler:
         async def handler(request: Request) -> Response:
             bundle, subscription = bundle_in(request), _subscription(request)
-            topics = [
-                topic for name, topic in list(service.topics.loaded.items()) if bundle.covers(name)
-            ]
+            names = await bundle.among(service.topics.loaded)
+            loaded = service.topics.loaded
+            topics = [loaded[name] for name in names if name in loaded]
             await each_of(lambda topic: action(topic, subscription), topics)
             return rest.no_content()
 

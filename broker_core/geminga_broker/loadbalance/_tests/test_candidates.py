@@ -181,3 +181,4 @@ def test_latest_version(versions: list[str | None], left: list[str] | None) -> N
 def test_version_of_a_broker_without_a_report_is_unknown() -> None:
     assert candidates.latest([A], LoadData()) is None
     assert parse_version("1") is None
+    assert parse_version("1." + "9" * 5000) is None  # too much for int()

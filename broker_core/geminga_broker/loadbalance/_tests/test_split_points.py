@@ -85,6 +85,8 @@ def test_given_positions(positions: list[int], count: int, force: bool, points: 
 def test_positions_must_be_given_and_algorithms_known() -> None:
     with pytest.raises(NoSplit, match="can't be empty"):
         split_points(SPECIFIED_POSITIONS_DIVIDE, 0, 9, topics(1, 2))
+    with pytest.raises(NoSplit, match="more than 1000"):
+        split_points(SPECIFIED_POSITIONS_DIVIDE, 0, 9999, topics(1, 2), given=range(1, 1002))
     with pytest.raises(NoSplit, match="unknown algorithm of bundle splits: other"):
         split_points("other", 0, 9, topics(1, 2))
 
