@@ -26,9 +26,12 @@ from geminga_broker.authz.needs import Place
 from geminga_broker.config import BrokerConfig
 from geminga_broker.service import BrokerService
 from geminga_broker.session.serving import handle_connection
+from geminga_broker.websocket.errors import refusal
 from geminga_broker.websocket.parameters import Endpoint
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
+from geminga_protocol.topic_name import TopicName
 from geminga_runtime.errors import ConnectionLost
+from geminga_runtime.logs import shown
 from geminga_runtime.stream import FramedStream
 from geminga_runtime.tls import TlsContexts
 
@@ -43,22 +46,39 @@ class Right:
     once it may no longer do that.
     """
 
-    def __init__(self, service: BrokerService, caller: Caller, endpoint: Endpoint) -> None:
+    def __init__(
+        self,
+        service: BrokerService,
+        caller: Caller,
+        endpoint: Endpoint,
+        dead_letters: TopicName | None = None,
+    ) -> None:
+        """`dead_letters`: where a consumer's client publishes what is delivered too often."""
         self._service = service
         self._caller = caller
-        kind = BaseCommand.Type.SUBSCRIBE
-        if endpoint.kind == "producer":
-            kind = BaseCommand.Type.PRODUCER
-        self._need = COMMANDS[kind]
-        self._place = place_of(endpoint.topic, endpoint.subscription)
+        self._topic = endpoint.topic
+        publish, subscribe = (
+            COMMANDS[kind] for kind in (BaseCommand.Type.PRODUCER, BaseCommand.Type.SUBSCRIBE)
+        )
+        need = publish if endpoint.kind == "producer" else subscribe
+        self._asked = [(need, place_of(endpoint.topic, endpoint.subscription))]
+        if dead_letters is not None:
+            self._asked.append((publish, place_of(dead_letters)))
         self.scope = trio.CancelScope()
 
     async def is_there(self) -> bool:
         """Whether the client has the right now."""
-        try:
-            return await self._service.authorizer.allows(self._caller, self._need, self._place)
-        except SubscriptionRefused:
-            return False
+        return await self.missing() is None
+
+    async def missing(self) -> Place | None:
+        """The first place for which the client lacks the right."""
+        for need, place in self._asked:
+            try:
+                if not await self._service.authorizer.allows(self._caller, need, place):
+                    return place
+            except SubscriptionRefused:
+                return place
+        return None
 
     def stop(self) -> None:
         """See `ClientSession.stop`: the client's own connections end."""
@@ -68,19 +88,31 @@ class Right:
 
     async def recheck(self, concerned: Callable[[Place], bool]) -> None:
         """See `ClientSession.recheck`."""
-        if concerned(self._place) and not await self.is_there():
-            _log.warning("%s may no longer use %s", self._caller, self._place.topic)
+        if not any(concerned(place) for _, place in self._asked):
+            return
+        place = await self.missing()
+        if place is not None:
+            _log.warning("%s may no longer use %s", self._caller, shown(place.topic))
             self.scope.cancel()
 
 
 @asynccontextmanager
 async def client_as(
-    service: BrokerService, caller: Caller, endpoint: Endpoint, address: str
+    service: BrokerService,
+    caller: Caller,
+    endpoint: Endpoint,
+    address: str,
+    dead_letters: TopicName | None = None,
 ) -> AsyncIterator[geminga.Client]:
     """A client that is closed at the block's end; statistics show `address`. The block is cancelled
     once who opened the WebSocket loses the right to what another broker serves.
+
+    Raises Refused if it has no right to publish `dead_letters`, wherever those go.
     """
-    right = Right(service, caller, endpoint)
+    right = Right(service, caller, endpoint, dead_letters)
+    if dead_letters is not None and await right.missing() == place_of(dead_letters):
+        error = geminga.AuthorizationError(f"not authorized to publish to {dead_letters}")
+        raise refusal(error, "producer/consumer")
     with right.scope:
         async with trio.open_nursery() as nursery:
 

@@ -154,11 +154,28 @@ def _queue_size(query: Query) -> int:
     return QUEUE_SIZE_MAX if given is None else min(given, QUEUE_SIZE_MAX)
 
 
-def _dead_letters(query: Query, topic: str, subscription: str) -> geminga.DeadLetterPolicy | None:
+def _dead_letter_topic(query: Query, topic: str, subscription: str) -> str | None:
     if "maxRedeliverCount" not in query and "deadLetterTopic" not in query:
         return None
+    return query.get("deadLetterTopic") or f"{topic}-{subscription}-DLQ"
+
+
+def dead_letters_of(query: Query, endpoint: Endpoint) -> TopicName | None:
+    """Where a consumer's dead letters go; None without them. Raises Refused."""
+    name = _dead_letter_topic(query, str(endpoint.topic), endpoint.subscription)
+    if endpoint.kind != "consumer" or name is None:
+        return None
+    try:
+        return TopicName.parse(name)
+    except LocalProtocolError as error:
+        raise BadParameter(f"deadLetterTopic: {error}") from None
+
+
+def _dead_letters(query: Query, topic: str, subscription: str) -> geminga.DeadLetterPolicy | None:
+    name = _dead_letter_topic(query, topic, subscription)
+    if name is None:
+        return None
     count = _whole(query, "maxRedeliverCount", at_least=1)
-    name = query.get("deadLetterTopic") or f"{topic}-{subscription}-DLQ"
     if count is None:
         return geminga.DeadLetterPolicy(dead_letter_topic=name)
     return geminga.DeadLetterPolicy(max_redeliver_count=count, dead_letter_topic=name)

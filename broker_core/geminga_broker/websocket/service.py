@@ -36,6 +36,7 @@ from geminga_broker.websocket.parameters import (
     Endpoint,
     Query,
     consumer_options,
+    dead_letters_of,
     parse_path,
     producer_options,
     reader_options,
@@ -153,7 +154,9 @@ class _Handler:
         """Raises Refused, Ended."""
         open_ = {"producer": self._produce, "consumer": self._consume, "reader": self._read}
         try:
-            async with client_as(self._service, caller, endpoint, self._address) as client:
+            dead = dead_letters_of(query, endpoint)
+            as_caller = client_as(self._service, caller, endpoint, self._address, dead)
+            async with as_caller as client:
                 await open_[endpoint.kind](client, endpoint, query)
         except* Refused as group:
             raise _first(group) from None

@@ -113,6 +113,26 @@ async def test_the_right_to_look_up_is_not_the_right_to_publish() -> None:
         assert topic.idle
 
 
+async def test_the_right_to_consume_is_not_the_right_to_publish_dead_letters() -> None:
+    """This broker's client would publish them to any topic that another one serves."""
+    async with brokers(load_config(None, {}, SECURE)) as found:
+        await grant(found, "reads", "consume")
+        await grant(found, "both", "consume", "produce")
+        for query in ("maxRedeliverCount=1", "deadLetterTopic=t2", "deadLetterTopic=a/b/c"):
+            peer = await found.open(
+                f"consumer/{PATH}/s", query, accepted=False, **authorization("reads")
+            )
+            status, reason = await peer.refusal()
+            assert (status, "not authorized to publish" in reason) == (403, True), reason
+        await found.open(f"consumer/{PATH}/s", **authorization("reads"))
+        consumer = f"consumer/{PATH}/t"
+        peer = await found.open(consumer, "maxRedeliverCount=1", **authorization("both"))
+        await grant(found, "both", "consume")
+        await grant(found, "both")
+        with trio.fail_after(30):
+            await peer.done.wait()
+
+
 async def test_a_right_that_is_revoked_ends_what_it_opened() -> None:
     async with brokers(load_config(None, {}, SECURE)) as found:
         await grant(found, "writes", "produce")
