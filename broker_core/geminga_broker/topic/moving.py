@@ -9,10 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+import trio
+
 from geminga_broker.cluster.addresses import Addresses
 
 NOWHERE = Addresses("", "")
 """The clients look up anew."""
+
+TOLD_A_TURN = 256
+"""Clients that are told while other tasks wait; some milliseconds."""
 
 
 class Moving:
@@ -29,12 +34,17 @@ class Moving:
         else:
             callback(self._where)
 
-    def arrived(self, where: Addresses) -> None:
-        """The topics are served there from now on; `NOWHERE` if that isn't known."""
+    async def arrived(self, where: Addresses) -> None:
+        """The topics are served there from now on; `NOWHERE` if that isn't known. All are told even
+        if cancelled, others run meanwhile.
+        """
         self._where = where
         waiting, self._waiting = self._waiting, []
-        for callback in waiting:
-            callback(where)
+        with trio.CancelScope(shield=True):
+            for number, callback in enumerate(waiting):
+                if number % TOLD_A_TURN == 0:
+                    await trio.lowlevel.checkpoint()
+                callback(where)
 
 
 class Leaving(Protocol):
