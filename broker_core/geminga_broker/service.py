@@ -207,6 +207,7 @@ class BrokerService:
         Idempotent.
         """
         self.lookup.is_open = False
+        self.finder.is_closing = True
         self.topics.refuse_loads()
         await self.unloader.unload_all()
         await self.topics.shut_down()

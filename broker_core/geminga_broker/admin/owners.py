@@ -75,11 +75,12 @@ def _require_here(
 def redirect(
     request: Request, addresses: Addresses, *, authoritative: bool | None = None
 ) -> rest.Redirect:
-    """To the same path and query at another broker; by https if the request came by it. Raises
-    RestError 412 if the broker has no web service.
+    """To the same path and query at another broker; by https if the request came by it, never
+    without: the client would send its credentials there for all to read. Raises RestError 412 if
+    the broker has no such web service.
     """
     plain, secure = addresses.web_url, addresses.web_url_tls
-    base = secure or plain if request.scope["scheme"] == "https" else plain or secure
+    base = secure if request.scope["scheme"] == "https" else plain or secure
     if not base:
         raise rest.RestError(412, "Redirected broker's service url is not configured.")
     query = request.scope["query_string"].decode("latin-1")

@@ -74,6 +74,8 @@ class OwnerFinder:
         placement: Placement,
     ) -> None:
         self.placement = placement
+        self.is_closing = False
+        """Whether the broker stops: it takes no bundle any more, whoever asks."""
         self._ownership = ownership
         self._election = election
         self._brokers = brokers
@@ -85,13 +87,14 @@ class OwnerFinder:
         """Where the bundle is served. `authoritative`: another broker has chosen this one to own
         it. `read_only`: tell the owner, but don't make one. None if nobody can own it.
 
-        Raises BrokerError MetadataError while the bundle is being unloaded, and the store's errors.
+        Raises BrokerError MetadataError while the bundle is being unloaded, ServiceNotReady if it
+        would be this broker's and that stops, and the store's errors.
         """
         if self._ownership.holds(bundle):
             return _of_owner(bundle, self._ownership.record())
         owner = await self._ownership.owner(bundle)
         if owner is not None and self._ownership.is_of_earlier_life(bundle, owner):
-            owner = await self._ownership.acquire(bundle)
+            owner = await self._acquire(bundle)
         if owner is not None:
             return _of_owner(bundle, owner)
         if read_only:
@@ -105,12 +108,17 @@ class OwnerFinder:
             _log.warning("bundle=%s there is no broker that could own it", bundle)
             return None
         if chosen == self._ownership.addresses.broker_id:
-            return _of_owner(bundle, await self._ownership.acquire(bundle))
+            return _of_owner(bundle, await self._acquire(bundle))
         record = await self._brokers.record(chosen)
         if record is None:
             _log.warning("bundle=%s broker %s that was chosen for it is gone", bundle, chosen)
             return None
         return Located(record.addresses, True, final, record.advertised_listeners)
+
+    async def _acquire(self, bundle: BundleId) -> OwnerRecord:
+        if self.is_closing:
+            raise not_served(bundle, self._ownership.addresses)
+        return await self._ownership.acquire(bundle)
 
     async def _candidate(self, bundle: BundleId, authoritative: bool) -> tuple[str | None, bool]:
         """The broker to go to, and whether it shall own the bundle."""

@@ -118,6 +118,22 @@ async def test_a_read_only_lookup_makes_no_owner() -> None:
         assert leader.load_manager.asked == 0
 
 
+@pytest.mark.parametrize("authoritative", [True, False])
+async def test_a_broker_that_stops_takes_nothing(*, authoritative: bool) -> None:
+    """It would refuse the topics' clients, which are sent there, until its process ends."""
+    async with cluster() as (leader, follower):
+        leader.load_manager.broker = "a:8080"
+        leader.finder.is_closing = True
+        with pytest.raises(BrokerError, match="not served by this instance") as refused:
+            await leader.finder.find(BUNDLE, authoritative=authoritative)
+        assert refused.value.code == ServerError.ServiceNotReady
+        assert await follower.ownership.owner(BUNDLE) is None
+        leader.load_manager.broker = "b:8080"
+        if not authoritative:
+            found = await leader.finder.find(BUNDLE)
+            assert found == Located(follower.addresses, redirect=True, authoritative=True)
+
+
 async def test_nobody_can_own_it() -> None:
     async with cluster() as (leader, _):
         assert await leader.finder.find(BUNDLE) is None
