@@ -53,7 +53,8 @@ class ResourceUsage(msgspec.Struct, gc=False):
         """Use in percent; 0 if the limit is unknown or a value is no number."""
         if not (isfinite(self.usage) and isfinite(self.limit)) or self.limit <= 0:
             return 0.0
-        return max(0.0, 100.0 * self.usage / self.limit)
+        percent = 100.0 * self.usage / self.limit
+        return max(0.0, percent) if isfinite(percent) else 0.0
 
 
 def _unknown() -> ResourceUsage:

@@ -211,10 +211,11 @@ def decode_report(raw: bytes) -> Report:
 def as_local(report: Report) -> LocalBrokerData:
     """A report of the simple load manager as one of the modular one.
 
-    Brokers of both kinds may stand in one cluster while its load manager is changed.
+    Brokers of both kinds may stand in one cluster while its load manager is changed. Sums that are
+    no figures are made anew: Apache's broker writes NaN and Infinity as texts.
     """
     if isinstance(report, LocalBrokerData):
-        return report
+        return _with_valid_sums(report)
     base = LocalBrokerData(
         web_service_url=report.web_service_url,
         web_service_url_tls=report.web_service_url_tls,
@@ -230,6 +231,21 @@ def as_local(report: Report) -> LocalBrokerData:
         load_manager_class_name=report.load_manager_class_name,
     )
     return base.refreshed(report.system_resource_usage, report.bundle_stats).written()
+
+
+def _with_valid_sums(report: LocalBrokerData) -> LocalBrokerData:
+    rates = (report.msg_rate_in, report.msg_rate_out)
+    throughputs = (report.msg_throughput_in, report.msg_throughput_out)
+    if isfinite(sum(rates) + sum(throughputs)) and min(*rates, *throughputs) >= 0:
+        return report
+    sums = total(report.last_stats)
+    return msgspec.structs.replace(
+        report,
+        msg_rate_in=sums.msg_rate_in,
+        msg_rate_out=sums.msg_rate_out,
+        msg_throughput_in=sums.msg_throughput_in,
+        msg_throughput_out=sums.msg_throughput_out,
+    )
 
 
 def report_change(

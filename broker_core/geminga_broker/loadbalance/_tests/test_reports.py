@@ -86,6 +86,22 @@ def test_use_that_is_no_number_is_not_reported(bad: float) -> None:
     assert decode_report(encode_report(second)) == second
 
 
+@pytest.mark.parametrize("bad", ['"NaN"', '"Infinity"', '"-Infinity"', "-1", "1.7e308"])
+def test_sums_that_are_no_figures_are_made_anew(bad: str) -> None:
+    """Apache's broker writes them so; a leader would take all bundles off a broker, or shed none
+    at all, for an infinite throughput.
+    """
+    stats = '{"t/n/0x00000000_0xffffffff": {"msgThroughputIn": 5, "msgThroughputOut": 7}}'
+    raw = f'{{"msgThroughputIn": {bad}, "msgThroughputOut": {bad}, "lastStats": {stats}}}'
+    found = as_local(decode_report(raw.encode()))
+    assert (found.msg_throughput_in, found.msg_throughput_out) == (5, 7)
+    assert (found.msg_rate_in, found.msg_rate_out) == (0, 0)
+
+
+def test_a_use_beyond_all_figures_is_none() -> None:
+    assert ResourceUsage(1e308, 1e-300).percent() == 0
+
+
 def test_highest_use() -> None:
     report = LocalBrokerData().refreshed(usage(cpu=50, memory=90, direct=60), {})
     assert report.max_usage() == pytest.approx(0.6)
