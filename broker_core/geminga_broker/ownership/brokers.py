@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from geminga_broker.cluster.addresses import Addresses
@@ -9,6 +11,9 @@ from geminga_broker.ownership.records import ListenerRecord, decode
 from geminga_runtime.metadata.api import MetadataStore
 
 BROKERS_PATH = "/loadbalance/brokers"
+
+_ID = re.compile(r"[^/\s\x00-\x1f\x7f]+:[0-9]{1,5}")
+"""`host:port`; other texts, as callers of the admin API may give, are no names of nodes."""
 
 
 class BrokerRecord(msgspec.Struct, rename="camel", frozen=True):
@@ -46,9 +51,13 @@ class ActiveBrokers:
 
     async def record(self, broker_id: str) -> BrokerRecord | None:
         """What a broker tells of itself; None if it isn't registered. Raises MetadataError."""
+        if not _ID.fullmatch(broker_id):
+            return None
         node = await self._store.get(f"{BROKERS_PATH}/{broker_id}")
         return None if node is None else decode(node.value, BrokerRecord)
 
     async def is_active(self, broker_id: str) -> bool:
         """Whether it is registered. Raises MetadataError."""
+        if not _ID.fullmatch(broker_id):
+            return False
         return await self._store.exists(f"{BROKERS_PATH}/{broker_id}")
