@@ -19,6 +19,7 @@ from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.ownership.owned import BundleOwnership
 from geminga_broker.topic.moving import NOWHERE, Moving
+from geminga_runtime.background import side_by_side
 from geminga_runtime.metadata.api import MetadataError
 
 _log = logging.getLogger(__name__)
@@ -26,6 +27,9 @@ _log = logging.getLogger(__name__)
 RELEASE_RETRY_S = 0.5
 HANDOVER_S = 5.0
 """How long the next owner may take before the clients are told to look up anew."""
+
+LOST_AT_ONCE_MAX = 64
+"""Lost bundles whose topics are closed at a time: one that hangs keeps no others waiting."""
 
 UNLOADS_MAX = 8
 """Bundles that are given up at a time when the broker stops."""
@@ -162,5 +166,5 @@ class BundleUnloader:
         for bundle in bundles:
             self._topics.fence_bundle(bundle)
             await trio.lowlevel.checkpoint()
-        for bundle in bundles:
-            await self._topics.close_bundle(bundle)
+        closing = [partial(self._topics.close_bundle, bundle) for bundle in bundles]
+        await side_by_side(closing, LOST_AT_ONCE_MAX)
