@@ -18,6 +18,7 @@ from geminga_runtime.metadata.api import (
     Stat,
     StoreUnavailable,
 )
+from geminga_runtime.metadata.embedded import Listeners
 from geminga_runtime.metadata.paths import check_path, split_path
 from geminga_runtime.metadata.session import SessionTracker
 from geminga_runtime.metadata.tree import PERSISTENT, Put, Row, apply_delete, apply_put, check_put
@@ -31,6 +32,7 @@ class _MemoryRows:
         self._rows: dict[str, Row] = {"/": Row(b"", 0, 0, 0)}
         self._children: dict[str, dict[str, None]] = {}
         self.hubs: list[WatchHub] = []
+        self.listeners = Listeners()
         self.sessions = 0
 
     def read(self, path: str) -> Row | None:
@@ -64,6 +66,7 @@ class _MemoryRows:
     def publish(self, notifications: Sequence[Notification]) -> None:
         for hub in self.hubs:
             hub.publish(notifications)
+        self.listeners.publish(notifications)
 
 
 class MemoryMetadataStore:
@@ -77,6 +80,7 @@ class MemoryMetadataStore:
         self._rows = rows
         self._hub = WatchHub()
         self.watch = self._hub.watch
+        self.listen = rows.listeners.listen
         self._tracker = SessionTracker()
         self.wait_change = self._tracker.wait_change
         self._closed = False

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from os import PathLike
 from pathlib import Path
@@ -31,6 +32,7 @@ from geminga_runtime.metadata.api import (
     Stat,
     StoreUnavailable,
 )
+from geminga_runtime.metadata.embedded import Listeners
 from geminga_runtime.metadata.paths import check_path
 from geminga_runtime.metadata.session import SessionTracker
 from geminga_runtime.metadata.sqlite_file import (
@@ -44,12 +46,9 @@ from geminga_runtime.metadata.sqlite_writer import SqliteWriter
 from geminga_runtime.metadata.tree import PERSISTENT, Put, Row, apply_delete, apply_put, check_put
 from geminga_runtime.metadata.watches import WatchHub
 
-SESSION = 1
-"""Owner of ephemeral nodes. There is one session; an open deletes the nodes of a dead process."""
 
-
-class SqliteMetadataStore:
-    """One session on a file. Implements MetadataStore. Made by `open`."""
+class _File:
+    """What the sessions of a file share."""
 
     def __init__(
         self,
@@ -58,18 +57,52 @@ class SqliteMetadataStore:
         readers: tuple[sqlite3.Connection, sqlite3.Connection],
     ) -> None:
         self._lock = lock
-        self._writer = writer
-        self._connection, self._list_connection = readers
-        self._rows = SqliteRows(self._connection)
-        self._list_limiter = trio.CapacityLimiter(1)
+        self.writer = writer
+        self._connection, self.list_connection = readers
+        self.rows = SqliteRows(self._connection)
+        self.list_limiter = trio.CapacityLimiter(1)
+        self.hubs: list[WatchHub] = []
+        self.listeners = Listeners()
+        self.sessions = PERSISTENT
+        """Owner of the newest session's nodes. An open deletes those of a dead process."""
+        self.is_open = True
+        if writer is not None:
+            writer.start(self._publish)
+
+    def _publish(self, notifications: Sequence[Notification]) -> None:
+        for hub in self.hubs:
+            hub.publish(notifications)
+        self.listeners.publish(notifications)
+
+    async def aclose(self) -> None:
+        """Complete what waits to be written, then close."""
+        self.is_open = False
+        if self.writer is not None:
+            await self.writer.aclose()
+        async with self.list_limiter:
+            self.list_connection.close()
+        self._connection.close()
+        if self._lock is not None:
+            self._lock.release()
+
+
+class SqliteMetadataStore:
+    """A session on a file. Implements EmbeddedStore. Made by `open`."""
+
+    def __init__(self, file: _File) -> None:
+        self._file = file
+        file.sessions += 1
+        self._owner = file.sessions
+        self._owns_file = self._owner == PERSISTENT + 1
         self._hub = WatchHub()
+        file.hubs.append(self._hub)
         # A read-only store publishes no changes; the session lives as long as the store.
         self.watch = self._hub.watch
+        self.listen = file.listeners.listen
         self._tracker = SessionTracker()
         self.wait_change = self._tracker.wait_change
         self._closed = False
-        if writer is not None:
-            writer.start(self._hub.publish)
+        self._has_ended = False
 
     @classmethod
     async def open(
@@ -88,7 +121,7 @@ class SqliteMetadataStore:
         await trio.lowlevel.checkpoint()
         file = Path(path)
         if read_only:
-            return cls(None, None, (open_reader(file), open_reader(file)))
+            return cls(_File(None, None, (open_reader(file), open_reader(file))))
         lock = FileLock(file)
         ballast = Ballast(file.with_name(f"{file.name}.ballast"), BALLAST_BYTES)
         try:
@@ -97,7 +130,11 @@ class SqliteMetadataStore:
         except BaseException:
             lock.release()
             raise
-        return cls(lock, writer, readers)
+        return cls(_File(lock, writer, readers))
+
+    def another_session(self) -> SqliteMetadataStore:
+        """EmbeddedStore.another_session."""
+        return SqliteMetadataStore(self._file)
 
     @property
     def session(self) -> Session:
@@ -105,13 +142,13 @@ class SqliteMetadataStore:
         return self._tracker.session
 
     def _check_open(self) -> None:
-        if self._closed:
+        if self._closed or not self._file.is_open:
             raise SessionExpired("the store is closed")
 
     async def get(self, path: str) -> Node | None:
         """MetadataStore.get."""
         row = await self._read(path)
-        return None if row is None else Node(row.value, row.stat(SESSION))
+        return None if row is None else Node(row.value, row.stat(self._owner))
 
     async def exists(self, path: str) -> bool:
         """MetadataStore.exists."""
@@ -122,7 +159,7 @@ class SqliteMetadataStore:
         await trio.lowlevel.checkpoint()
         self._check_open()
         try:
-            return self._rows.read(path)
+            return self._file.rows.read(path)
         except sqlite3.Error as error:
             raise StoreUnavailable(f"can't read {path}: {error}") from error
 
@@ -130,9 +167,9 @@ class SqliteMetadataStore:
         """MetadataStore.children."""
         check_path(path)
         self._check_open()
-        rows = SqliteRows(self._list_connection)
+        rows, limiter = SqliteRows(self._file.list_connection), self._file.list_limiter
         try:
-            return await trio.to_thread.run_sync(rows.children, path, limiter=self._list_limiter)
+            return await trio.to_thread.run_sync(rows.children, path, limiter=limiter)
         except sqlite3.Error as error:
             raise StoreUnavailable(f"can't list {path}: {error}") from error
 
@@ -146,12 +183,12 @@ class SqliteMetadataStore:
         sequential: bool = False,
     ) -> tuple[str, Stat]:
         """MetadataStore.put. A cancelled call may still take effect."""
-        owner = PERSISTENT if epoch is None else SESSION
+        owner = PERSISTENT if epoch is None else self._owner
         request = Put(path, bytes(value), expected_version, owner, sequential)
         check_put(request)
         self._tracker.check_epoch(epoch)
         made, row = await self._writing().run(partial(_put, request))
-        return made, row.stat(SESSION)
+        return made, row.stat(self._owner)
 
     async def delete(self, path: str, expected_version: int | None = ANY_VERSION) -> None:
         """MetadataStore.delete. A cancelled call may still take effect."""
@@ -160,27 +197,31 @@ class SqliteMetadataStore:
 
     def _writing(self) -> SqliteWriter:
         self._check_open()
-        if self._writer is None:
+        if self._file.writer is None:
             raise MetadataError("the store is open for reading only")
-        return self._writer
+        return self._file.writer
 
     async def aclose(self) -> None:
-        """MetadataStore.aclose: completes earlier requests first. Closes even when
-        cancelled.
+        """MetadataStore.aclose: completes earlier requests first. Closes even when cancelled. The
+        first session closes the file; see `EmbeddedStore.another_session` for others.
         """
         with trio.CancelScope(shield=True):
             if not self._closed:
                 self._closed = True
                 self._tracker.close()
                 self._hub.close()
-                if self._writer is not None:
-                    await self._writer.aclose()
-                async with self._list_limiter:
-                    self._list_connection.close()
-                self._connection.close()
-                if self._lock is not None:
-                    self._lock.release()
+                self._file.hubs.remove(self._hub)
+            if not self._has_ended:
+                await self._end()
+                self._has_ended = True
         await trio.lowlevel.checkpoint()
+
+    async def _end(self) -> None:
+        if self._owns_file:
+            await self._file.aclose()
+        elif self._file.writer is not None:
+            with suppress(SessionExpired):  # the file was closed, and all ephemeral nodes deleted
+                await self._file.writer.run(partial(_delete_owned, self._owner))
 
 
 def _put(request: Put, rows: SqliteRows, now_ms: int) -> tuple[tuple[str, Row], list[Notification]]:
@@ -192,3 +233,10 @@ def _delete(
     path: str, expected_version: int | None, rows: SqliteRows, now_ms: int
 ) -> tuple[None, list[Notification]]:
     return None, apply_delete(rows, path, expected_version)
+
+
+def _delete_owned(owner: int, rows: SqliteRows, now_ms: int) -> tuple[None, list[Notification]]:
+    heard: list[Notification] = []
+    for path in rows.owned_by(owner):
+        heard += apply_delete(rows, path, ANY_VERSION)
+    return None, heard

@@ -111,6 +111,13 @@ class SqliteRows:
         found = self._execute("SELECT name FROM nodes WHERE parent = ? ORDER BY name", (path,))
         return [name for (name,) in found.fetchall()]
 
+    def owned_by(self, owner: int) -> list[str]:
+        """Paths of the ephemeral nodes of a session."""
+        found = self._execute(
+            "SELECT parent, name FROM nodes WHERE owner != 0 AND owner = ?", (owner,)
+        )
+        return [f"{parent.rstrip('/')}/{name}" for parent, name in found.fetchall()]
+
 
 def open_writer(path: Path, ballast: Ballast) -> sqlite3.Connection:
     """The only writing connection: creates the table in a new file, deletes old ephemeral nodes.

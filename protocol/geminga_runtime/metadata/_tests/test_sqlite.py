@@ -19,9 +19,11 @@ from geminga_runtime.metadata import sqlite_writer
 from geminga_runtime.metadata._tests.contract import MetadataStoreContract
 from geminga_runtime.metadata._tests.contract_session import drain
 from geminga_runtime.metadata.api import (
+    Change,
     MetadataError,
     MetadataStore,
     Notification,
+    SessionExpired,
     StoreUnavailable,
 )
 from geminga_runtime.metadata.sqlite import SqliteMetadataStore
@@ -33,6 +35,74 @@ open_store = SqliteMetadataStore.open
 class TestSqlite(MetadataStoreContract):
     async def open_store(self, folder: Path) -> MetadataStore:
         return await open_store(folder / "metadata.db")
+
+
+def fill_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all transactions fail, until undone."""
+    real = sqlite_writer.SqliteWriter._commit
+
+    def full_disk(self: sqlite_writer.SqliteWriter, group: list[object]) -> None:
+        def refuse(rows: object, now_ms: int) -> tuple[None, list[object]]:
+            raise sqlite3.OperationalError("database or disk is full")
+
+        real(self, [*group, sqlite_writer._Request(refuse)])
+
+    monkeypatch.setattr(sqlite_writer.SqliteWriter, "_commit", full_disk)
+
+
+async def test_sessions_of_one_file(file: Path) -> None:
+    """Each owns its ephemeral nodes, and each is told of all changes."""
+    store = await open_store(file)
+    one, two = store.another_session(), store.another_session()
+    for number, session in enumerate((store, one, two)):
+        await session.put(f"/e/{number}", b"", epoch=session.session.epoch)
+    node = await one.get("/e/1")
+    assert node is not None
+    assert node.stat.created_by_self
+    node = await one.get("/e/2")
+    assert node is not None
+    assert node.stat.ephemeral
+    assert not node.stat.created_by_self
+    heard: list[Notification] = []
+    async with two.watch("/e") as changes:
+        with store.listen(heard.extend):
+            await one.aclose()
+            await one.aclose()
+        assert drain(changes) == [("deleted", "/e/1"), ("children", "/e")]
+    assert [(each.kind, each.path) for each in heard] == [
+        (Change.DELETED, "/e/1"),
+        (Change.CHILDREN, "/e"),
+    ]
+    assert list(await two.children("/e")) == ["0", "2"]
+    with pytest.raises(SessionExpired):
+        await one.get("/e/0")
+    await two.put("/kept", b"")
+    assert len(heard) == 2
+    await store.aclose()
+    for call in (two.get, two.children, two.delete):
+        with pytest.raises(SessionExpired):
+            await call("/kept")
+    await two.aclose()
+    store = await open_store(file)
+    assert list(await store.children("/e")) == []
+    await store.aclose()
+
+
+async def test_a_session_that_cannot_end_yet(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its nodes are there until they can be deleted: a later `aclose` does."""
+    store = await open_store(file)
+    one = store.another_session()
+    await one.put("/e", b"", epoch=one.session.epoch)
+    fill_disk(monkeypatch)
+    with pytest.raises(StoreUnavailable):
+        await one.aclose()
+    monkeypatch.undo()
+    with pytest.raises(SessionExpired):
+        await one.put("/f", b"")
+    assert await store.exists("/e")
+    await one.aclose()
+    assert not await store.exists("/e")
+    await store.aclose()
 
 
 @pytest.fixture
@@ -141,15 +211,7 @@ async def test_a_failed_transaction_changes_nothing_and_fails_all_requests(
 ) -> None:
     store = await open_store(file)
     await store.put("/a", b"1")
-    real = sqlite_writer.SqliteWriter._commit
-
-    def full_disk(self: sqlite_writer.SqliteWriter, group: list[object]) -> None:
-        def refuse(rows: object, now_ms: int) -> tuple[None, list[object]]:
-            raise sqlite3.OperationalError("database or disk is full")
-
-        real(self, [*group, sqlite_writer._Request(refuse)])
-
-    monkeypatch.setattr(sqlite_writer.SqliteWriter, "_commit", full_disk)
+    fill_disk(monkeypatch)
     async with store.watch("/") as changes:
         for path in ("/a", "/b"):
             with pytest.raises(StoreUnavailable, match="disk is full"):
@@ -167,13 +229,13 @@ async def test_a_failed_transaction_changes_nothing_and_fails_all_requests(
 
 async def test_a_defect_fails_the_request_but_not_the_thread(file: Path) -> None:
     store = await open_store(file)
-    assert store._writer is not None
+    assert store._file.writer is not None
 
     def broken(rows: object, now_ms: int) -> tuple[None, list[object]]:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await store._writer.run(broken)
+        await store._file.writer.run(broken)
     await store.put("/a", b"")
     await store.aclose()
 
@@ -201,7 +263,7 @@ async def test_waiting_requests_are_one_transaction(
 
 async def test_closing_completes_earlier_requests(file: Path) -> None:
     store = await open_store(file)
-    assert store._writer is not None
+    assert store._file.writer is not None
     go_on = threading.Event()
 
     def hold(rows: object, now_ms: int) -> tuple[None, list[Notification]]:
@@ -209,7 +271,7 @@ async def test_closing_completes_earlier_requests(file: Path) -> None:
         return None, []
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(store._writer.run, hold)
+        nursery.start_soon(store._file.writer.run, hold)
         for number in range(50):
             nursery.start_soon(store.put, f"/n/{number}", b"")
         await trio.testing.wait_all_tasks_blocked()
