@@ -20,6 +20,7 @@ from geminga_protocol.bookkeeper.framing import WireError
 from geminga_runtime.backoff import Backoff
 from geminga_runtime.errors import ConnectFailed, ConnectionLost
 from geminga_runtime.lasting import open_lasting_nursery
+from geminga_runtime.message_frames import encode
 from geminga_runtime.metadata import remote_frames as frames
 from geminga_runtime.metadata.api import (
     ANY_VERSION,
@@ -322,7 +323,7 @@ class _Connection:
     def send(self, request: frames.Request) -> int:
         """Send it, whatever the answer is; returns its number."""
         self._number += 1
-        self.stream.write(frames.encode(self._number, request))
+        self.stream.write(encode(self._number, request))
         return self._number
 
     async def call(self, request: frames.Request) -> frames.Answer:

@@ -1,18 +1,10 @@
-"""What a metadata store's server and its clients say to each other: frames of four bytes of length
-and a pair, in MessagePack, of the request's number and one of the structs below.
-
-Both are of one version of Geminga and on one machine: there is no negotiation.
-"""
+"""What a metadata store's server and its clients say to each other, in `message_frames`."""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterator
-from typing import Generic, TypeVar
-
 import msgspec
 
-from geminga_protocol.bookkeeper.framing import LENGTH_BYTES, FrameCutter, WireError
+from geminga_runtime.message_frames import Decoder, Frames
 from geminga_runtime.metadata.api import (
     BadVersion,
     Change,
@@ -166,49 +158,15 @@ Request = Get | Exists | Children | Put | Delete | Watch | Unwatch | Ping | Clos
 Answer = Done | NodeFound | Is | Names | Made | Refused
 Told = Changed | Missed
 
-Content = TypeVar("Content")
-
-_pack_length = struct.Struct(">I").pack
-_encode = msgspec.msgpack.Encoder().encode
-
-
-def encode(number: int, content: Request | Answer | Told) -> bytes:
-    """A frame."""
-    body = _encode((number, content))
-    return _pack_length(len(body)) + body
-
-
-class Frames(Generic[Content]):
-    """Reads the frames of one side of a connection, received in any chunks."""
-
-    def __init__(self, decoder: msgspec.msgpack.Decoder[tuple[int, Content]]) -> None:
-        self._decoder = decoder
-        self._cutter = FrameCutter(FRAME_BYTES_MAX)
-
-    def feed(self, data: bytes) -> Iterator[tuple[int, Content, int]]:
-        """The frames that are whole now: number, content and size in bytes. Raises WireError."""
-        buffer, bounds = self._cutter.feed(data)
-        view = memoryview(buffer)
-        start = bounds[0]
-        for stop in bounds[1:]:
-            try:
-                number, content = self._decoder.decode(view[start + LENGTH_BYTES : stop])
-            except msgspec.MsgspecError as error:
-                raise WireError(f"a frame that isn't one: {error}") from None
-            yield number, content, stop - start
-            start = stop
-        if self._cutter.failure is not None:
-            raise self._cutter.failure
-
 
 def requests() -> Frames[Request]:
     """For a server."""
-    return Frames(msgspec.msgpack.Decoder(tuple[int, Request]))
+    return Frames(Decoder(tuple[int, Request]), FRAME_BYTES_MAX)
 
 
 def answers() -> Frames[Answer | Told]:
     """For a client."""
-    return Frames(msgspec.msgpack.Decoder(tuple[int, Answer | Told]))
+    return Frames(Decoder(tuple[int, Answer | Told]), FRAME_BYTES_MAX)
 
 
 def fields_of(stat: Stat) -> StatFields:

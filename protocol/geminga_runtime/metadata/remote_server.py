@@ -12,6 +12,7 @@ import trio
 
 from geminga_protocol.bookkeeper.framing import WireError
 from geminga_runtime.errors import ConnectionLost
+from geminga_runtime.message_frames import encode
 from geminga_runtime.metadata import remote_frames as frames
 from geminga_runtime.metadata.api import MetadataError, Notification, StoreUnavailable
 from geminga_runtime.metadata.embedded import EmbeddedStore
@@ -163,10 +164,10 @@ class _Connection:
 
     def _write(self, number: int, answer: frames.Answer) -> None:
         self._tell_missed()
-        frame = frames.encode(number, answer)
+        frame = encode(number, answer)
         if len(frame) > frames.FRAME_BYTES_MAX:
             error = MetadataError(f"an answer of {len(frame)} bytes is too long")
-            frame = frames.encode(number, frames.Refused.of(error))
+            frame = encode(number, frames.Refused.of(error))
         self._stream.write(frame)
 
     async def _do(self, request: frames.Request) -> frames.Answer:
@@ -216,7 +217,7 @@ class _Connection:
         if not changes:
             return
         if self._stream.writable and not self._missed:
-            self._stream.write(frames.encode(frames.UNASKED, frames.Changed(changes)))
+            self._stream.write(encode(frames.UNASKED, frames.Changed(changes)))
         elif not self._missed:
             self._missed = True
             self._stream.on_writable(self._tell_missed)
@@ -232,4 +233,4 @@ class _Connection:
     def _tell_missed(self) -> None:
         if self._missed:
             self._missed = False
-            self._stream.write(frames.encode(frames.UNASKED, frames.Missed()))
+            self._stream.write(encode(frames.UNASKED, frames.Missed()))

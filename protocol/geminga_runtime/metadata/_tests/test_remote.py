@@ -9,6 +9,7 @@ import trio
 import trio.testing
 from trio.testing import lockstep_stream_pair, memory_stream_pair, wait_all_tasks_blocked
 
+from geminga_runtime.message_frames import encode
 from geminga_runtime.metadata import remote_frames as frames
 from geminga_runtime.metadata._tests.contract import MetadataStoreContract
 from geminga_runtime.metadata._tests.contract_session import SeveralSessions, drain, until
@@ -332,11 +333,11 @@ async def test_a_client_that_takes_nothing_hears_that_it_missed_changes() -> Non
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(serve_session, base, framed)
-        await here.send_all(frames.encode(1, frames.Watch("/w")))
+        await here.send_all(encode(1, frames.Watch("/w")))
         for number in range(100):
             await base.put("/w/a", b"%d" % number)
         assert framed.pending_bytes < 1100
-        await here.send_all(frames.encode(2, frames.Ping()))
+        await here.send_all(encode(2, frames.Ping()))
         await wait_all_tasks_blocked()
         await take()
         changes = [each for each in said if isinstance(each, frames.Changed)]
