@@ -30,7 +30,7 @@ _answered: set[int] = set()
 _READY_LINE = re.compile(
     r"^ready in (?P<seconds>[0-9.]+) s:( (?P<broker>pulsar://\S+))?"
     r"( (?P<broker_tls>pulsar\+ssl://\S+))?( (?P<web>http://\S+))?"
-    r"( (?P<web_tls>https://\S+))? data=(.*)$"
+    r"( (?P<web_tls>https://\S+))?( brokers=\d+)? data=(.*)$"
 )
 
 
@@ -85,17 +85,22 @@ class ServerProcess:
         """The process id."""
         return self.process.pid
 
+    @property
+    def pids(self) -> list[int]:
+        """The process and its children: a standalone may have several brokers."""
+        return [self.pid, *children_of(self.pid)]
+
     def rss_bytes(self) -> int:
-        """Resident memory now."""
-        return status_bytes(self.pid, "VmRSS")
+        """Resident memory of all processes now."""
+        return sum(status_bytes(pid, "VmRSS") for pid in self.pids)
 
     def rss_peak_bytes(self) -> int:
-        """Highest resident memory since the start."""
-        return status_bytes(self.pid, "VmHWM")
+        """Highest resident memory of each process since the start."""
+        return sum(status_bytes(pid, "VmHWM") for pid in self.pids)
 
     def cpu_s(self) -> float:
-        """Processor time used so far, user and system."""
-        return cpu_s(self.pid)
+        """Processor time that the processes have used so far, user and system."""
+        return sum(cpu_s(pid) for pid in self.pids)
 
     def stop(self, timeout_s: float = 60.0) -> int:
         """Ask the server to end (SIGINT), kill it when it does not; return its exit code."""
@@ -243,6 +248,12 @@ def start_geminga(
         log_path=log_path,
         ready_s=float(ready["seconds"]),
     )
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that a process has started, and that live."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return sorted(int(child) for task in tasks for child in task.read_text().split())
 
 
 def cpu_s(pid: int) -> float:

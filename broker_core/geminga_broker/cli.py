@@ -20,7 +20,10 @@ from geminga_runtime.command_line import (
 
 if TYPE_CHECKING:
     from geminga_broker.process import Running
-    from geminga_broker.standalone import StandaloneOptions
+    from geminga_broker.processes.parent import RunningBrokers
+    from geminga_broker.standalone_parts import StandaloneOptions
+
+BROKERS_MAX = 64
 
 
 @click.command()
@@ -35,6 +38,20 @@ if TYPE_CHECKING:
 @click.option("--broker-port", type=PORT, help="0 takes a free one.  [default: 6650]")
 @click.option("--web-port", type=PORT, help="0 takes a free one.  [default: 8080]")
 @click.option("--advertised-address", help="Host name that clients are told.")
+@click.option(
+    "--brokers",
+    type=click.IntRange(0, BROKERS_MAX),
+    default=1,
+    show_default=True,
+    help="Broker processes behind the one address, which share the topics; 0: one for each core.",
+)
+@click.option(
+    "--first-own-port",
+    type=PORT,
+    default=0,
+    help="Several brokers have ports of their own, one after the other from this one on, to which "
+    "lookups send clients.  [default: free ones]",
+)
 @config_option("broker.conf")
 @click.option("--in-memory", is_flag=True, help="Keep everything in memory and lose it at the end.")
 @log_level_option
@@ -44,13 +61,15 @@ def standalone(
     broker_port: int | None,
     web_port: int | None,
     advertised_address: str | None,
+    brokers: int,
+    first_own_port: int,
     config_file: Path | None,
     in_memory: bool,
     log_level: str,
 ) -> None:
-    """Run broker, bookie and metadata store in one process."""
+    """Run broker, bookie and metadata store in one process, or several brokers in theirs."""
     from geminga_broker.config import load_config
-    from geminga_broker.standalone import StandaloneOptions
+    from geminga_broker.standalone_parts import StandaloneOptions, cores, defaults_of
     from geminga_runtime.logs import set_up_logging
 
     set_up_logging(log_level.upper())
@@ -60,28 +79,41 @@ def standalone(
         "webServicePort": web_port,
         "advertisedAddress": advertised_address,
     }
+    brokers = brokers or cores()
     defaults = {
         "bindAddress": "127.0.0.1",
         "webSocketServiceEnabled": "true",
         "loadBalancerEnabled": "false",  # as in Apache's standalone.conf
+        **defaults_of(brokers),
     }
     config = loaded(partial(load_config, defaults=defaults), config_file, given)
-    run(StandaloneOptions(config, None if in_memory else data_dir.resolve()))
+    where = None if in_memory else data_dir.resolve()
+    run(StandaloneOptions(config, where, brokers, first_own_port))
 
 
 def run(options: StandaloneOptions) -> None:
     """Serve until SIGINT or SIGTERM. Raises StartFailed."""
     from geminga_bookie.errors import DataDirError
     from geminga_broker.data_dir import DataDirUnusable
-    from geminga_broker.standalone import run_standalone
     from geminga_runtime.metadata.sqlite_file import StoreOpenError
 
-    def described(running: Running) -> str:
-        data = "memory" if options.data_dir is None else str(options.data_dir)
-        return f"{' '.join(running.urls)} data={data}"
-
+    data = "memory" if options.data_dir is None else str(options.data_dir)
     refusals = DataDirUnusable, DataDirError, StoreOpenError
-    serve_command(partial(run_standalone, options), described, *refusals)
+    if options.brokers == 1:
+        from geminga_broker.standalone import run_standalone
+
+        def described(running: Running) -> str:
+            return f"{' '.join(running.urls)} data={data}"
+
+        serve_command(partial(run_standalone, options), described, *refusals)
+    else:
+        from geminga_broker.processes.parent import run_brokers
+        from geminga_broker.processes.supervisor import BrokerRefused
+
+        def all_described(running: RunningBrokers) -> str:
+            return f"{' '.join(running.urls)} brokers={options.brokers} data={data}"
+
+        serve_command(partial(run_brokers, options), all_described, *refusals, BrokerRefused)
 
 
 @click.command()

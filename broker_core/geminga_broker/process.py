@@ -5,7 +5,7 @@ servers, and the managed ledgers' options (spec OP-02).
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +14,7 @@ from typing import NamedTuple
 import trio
 
 from geminga_bookie.client.api import DigestType
-from geminga_broker.cluster.addresses import Addresses
+from geminga_broker.cluster.addresses import Addresses, advertised_host
 from geminga_broker.config import MIB, BrokerConfig
 from geminga_broker.log.options import (
     CursorOptions,
@@ -59,6 +59,17 @@ class WebSockets(NamedTuple):
     secure: socket.socket | None
 
 
+class GivenSockets(NamedTuple):
+    """Sockets that listen already: those of the binary protocol, the broker's own one first, and
+    those beside the web server's own ones.
+    """
+
+    broker: Sequence[socket.socket] = ()
+    broker_tls: Sequence[socket.socket] = ()
+    web_beside: Sequence[socket.socket] = ()
+    web_tls_beside: Sequence[socket.socket] = ()
+
+
 def web_sockets(config: BrokerConfig, stack: AsyncExitStack) -> WebSockets:
     """Bind the web server's ports; the stack closes them. Raises BindFailed."""
     sockets = [
@@ -80,13 +91,16 @@ async def serving(
     web: WebSockets,
     *,
     is_whole_cluster: bool = True,
+    given: GivenSockets = GivenSockets(),
 ) -> AsyncIterator[Running]:
-    """Serve all ports while the context is open. See `BrokerService.start`."""
+    """Serve all ports while the context is open. See `BrokerService.start`. Ports whose sockets are
+    given are not bound.
+    """
     from geminga_broker.admin.app import create_app
 
     web_tls = None if web.secure is None else config.tls.contexts()
     async with trio.open_nursery() as nursery:
-        plain, secure = await _listen(config, service, nursery)
+        plain, secure = await _listen(config, service, nursery, given)
         network = config.network
         ports = plain.port if plain else NO_PORT, secure.port if secure else NO_PORT
         addresses = addresses_of(config, web, *ports)
@@ -94,7 +108,8 @@ async def serving(
         app = create_app(service)
         count = ConnectionCount(network.web_connections_max, network.web_connections_per_ip_max)
         web_server = partial(serve_web, app, web.plain, web.secure, web_tls, config.websockets)
-        await nursery.start(partial(web_server, connections=count))
+        beside = partial(web_server, beside=given.web_beside, secure_beside=given.web_tls_beside)
+        await nursery.start(partial(beside, connections=count))
         try:
             yield Running(
                 addresses.broker_url,
@@ -111,7 +126,7 @@ async def serving(
 
 def addresses_of(config: BrokerConfig, web: WebSockets, port: int, port_tls: int) -> Addresses:
     """What clients are told, by the ports of the binary protocol and the bound web sockets."""
-    host = config.network.advertised_address or _reachable(config.network.bind_address)
+    host = advertised_host(config.network.bind_address, config.network.advertised_address)
     bound = Addresses(
         f"pulsar://{host}:{port}" if port != NO_PORT else "",
         f"http://{host}:{web.plain.getsockname()[1]}" if web.plain else "",
@@ -122,7 +137,7 @@ def addresses_of(config: BrokerConfig, web: WebSockets, port: int, port_tls: int
 
 
 async def _listen(
-    config: BrokerConfig, service: BrokerService, nursery: trio.Nursery
+    config: BrokerConfig, service: BrokerService, nursery: trio.Nursery, given: GivenSockets
 ) -> tuple[Bound | None, Bound | None]:
     """Listen for the binary protocol, without TLS and with it."""
     network = config.network
@@ -130,9 +145,9 @@ async def _listen(
         network.connections_max or CONNECTIONS_MAX, network.connections_per_ip_max
     )
     found: list[Bound | None] = []
-    for port, with_tls in (
-        (config.network.broker_service_port, False),
-        (config.tls.broker_service_port, True),
+    for port, sockets, with_tls in (
+        (config.network.broker_service_port, given.broker, False),
+        (config.tls.broker_service_port, given.broker_tls, True),
     ):
         if port == NO_PORT:
             found.append(None)
@@ -142,6 +157,7 @@ async def _listen(
             partial(handle_connection, service=service),
             host=config.network.bind_address,
             port=port,
+            sockets=sockets,
             key="brokerServicePortTls" if with_tls else "brokerServicePort",
             connections_max=count,
             drain_s=service.shutdown_s,
@@ -151,13 +167,6 @@ async def _listen(
         bound: list[Bound] = await nursery.start(listening)
         found.append(bound[0])
     return found[0], found[1]
-
-
-def _reachable(bind_address: str) -> str:
-    """The host for clients if no advertised address is set."""
-    if bind_address in ("", "0.0.0.0", "::"):
-        return "localhost"
-    return bind_address
 
 
 def log_options(config: BrokerConfig) -> LogOptions:

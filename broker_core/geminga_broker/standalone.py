@@ -4,40 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import trio
 
 from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.inprocess import open_bookie
-from geminga_bookie.options import BookieOptions, DiskOptions, GcOptions, JournalOptions
 from geminga_broker.cluster.records import RECORDS
-from geminga_broker.config import MIB, BrokerConfig
-from geminga_broker.data_dir import (
-    BOOKIE_DIRECTORY,
-    METADATA_FILE,
-    prepare_data_dir,
-)
 from geminga_broker.log.factory import ManagedLedgerFactory
 from geminga_broker.process import Running, log_options, serving, web_sockets
 from geminga_broker.service import BrokerService, open_service
+from geminga_broker.standalone_parts import StandaloneOptions, bookie_options, open_store
 from geminga_runtime.metadata.api import MetadataStore
 from geminga_runtime.metadata.cached import CachedMetadataStore
-from geminga_runtime.metadata.memory import MemoryMetadataStore
-from geminga_runtime.metadata.sqlite import SqliteMetadataStore
 from geminga_runtime.tls_settings import NO_PORT
-
-BOOKIE_ID = "127.0.0.1:3181"
-
-
-@dataclass(frozen=True, slots=True)
-class StandaloneOptions:
-    """Options of one process. Without a data directory all data is in memory only."""
-
-    config: BrokerConfig = field(default_factory=BrokerConfig)
-    data_dir: Path | None = None
 
 
 async def run_standalone(
@@ -55,7 +35,7 @@ async def run_standalone(
         options.config.tls.contexts()  # raise ConfigError before anything is created
     async with AsyncExitStack() as stack:
         web = web_sockets(options.config, stack)
-        store = await _open_store(options)
+        store: MetadataStore = await open_store(options)
         stack.push_async_callback(store.aclose)
         store = await CachedMetadataStore.open(store, RECORDS)
         stack.push_async_callback(store.aclose)
@@ -64,13 +44,6 @@ async def run_standalone(
         await stack.enter_async_context(service.load_manager.registered(running.addresses))
         task_status.started(running)
         await trio.sleep_forever()
-
-
-async def _open_store(options: StandaloneOptions) -> MetadataStore:
-    if options.data_dir is None:
-        return MemoryMetadataStore()
-    prepare_data_dir(options.data_dir)
-    return await SqliteMetadataStore.open(options.data_dir / METADATA_FILE)
 
 
 @asynccontextmanager
@@ -88,25 +61,3 @@ async def _open_broker(
             open_service(options.config, store, logs) as service,
         ):
             yield service
-
-
-def bookie_options(options: StandaloneOptions) -> BookieOptions:
-    """The bookie's part of the configuration."""
-    bookie = options.config.bookie
-    where = (
-        BookieOptions(in_memory=True)
-        if options.data_dir is None
-        else BookieOptions.in_directory(options.data_dir / BOOKIE_DIRECTORY, BOOKIE_ID)
-    )
-    return replace(
-        where,
-        bookie_id=BOOKIE_ID,
-        write_cache_bytes=bookie.write_cache_mb * MIB,
-        read_cache_bytes=bookie.read_cache_mb * MIB,
-        entry_log_bytes_max=bookie.entry_log_bytes,
-        journal=JournalOptions(
-            sync_data=bookie.journal_sync, segment_bytes=bookie.journal_file_mb * MIB
-        ),
-        gc=GcOptions(gc_interval_s=bookie.gc_wait_ms / 1000),
-        disk=DiskOptions(usage_max=bookie.disk_usage_max, usage_low=bookie.disk_usage_low),
-    )

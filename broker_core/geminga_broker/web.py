@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
+from collections.abc import Sequence
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -15,7 +16,7 @@ from starlette.responses import PlainTextResponse
 
 from geminga_broker.web_connection import BoundedConfig
 from geminga_broker.websocket.settings import WebSocketSettings
-from geminga_runtime.errors import BindFailed
+from geminga_runtime.listening import listen_on
 from geminga_runtime.server import HANDSHAKE_TIMEOUT_S, ConnectionCount
 from geminga_runtime.tls import TlsContexts, peer_certificate, tls_reason
 
@@ -42,27 +43,7 @@ def bind_web(host: str, port: int, key: str = "") -> socket.socket:
     """A listening socket; its connections wait until `serve_web` runs. `key` is the
     configuration's for the port. Raises BindFailed.
     """
-    family, kind, protocol, _, address = _resolve(host, port, key)
-    sock = socket.socket(family, kind, protocol)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(address)
-        sock.listen(BACKLOG)
-    except OSError as error:
-        sock.close()
-        raise BindFailed.of(key, host, port, error) from error
-    return sock
-
-
-def _resolve(
-    host: str, port: int, key: str
-) -> tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[str, int] | tuple[object, ...]]:
-    try:
-        return socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-    except OSError as error:
-        raise BindFailed.of(key, host, port, error) from error
+    return listen_on(host, port, key, backlog=BACKLOG)
 
 
 async def serve_web(
@@ -72,16 +53,19 @@ async def serve_web(
     tls: TlsContexts | None = None,
     websockets: WebSocketSettings = WebSocketSettings(),
     *,
+    beside: Sequence[socket.socket] = (),
+    secure_beside: Sequence[socket.socket] = (),
     connections: ConnectionCount | None = None,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until cancelled, without TLS on `sock`, with it on `secure_sock`. Hypercorn owns and
-    closes the sockets. The scope has the client's certificate, see `TLS_PEER_CERTIFICATE`.
+    """Serve until cancelled, without TLS on `sock` and those beside it, with it on `secure_sock`
+    and those beside it. Hypercorn owns and closes the sockets. The scope has the client's
+    certificate, see `TLS_PEER_CERTIFICATE`.
     """
     config = _Config()
     config.connections = connections or ConnectionCount(CONNECTIONS_MAX)
-    plain = [] if sock is None else [f"fd://{sock.detach()}"]
-    secure = [] if secure_sock is None else [f"fd://{secure_sock.detach()}"]
+    plain = [f"fd://{each.detach()}" for each in (sock, *beside) if each is not None]
+    secure = [f"fd://{each.detach()}" for each in (secure_sock, *secure_beside) if each is not None]
     config.tls = tls if secure else None
     # Hypercorn uses `bind` for TLS if there is a context, otherwise for plaintext.
     config.bind, config.insecure_bind = (secure, plain) if secure else (plain, [])

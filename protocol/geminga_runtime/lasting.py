@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 
 import trio
 
+from geminga_runtime.waiters import Promise
+
 
 @asynccontextmanager
 async def open_lasting_nursery() -> AsyncIterator[trio.Nursery]:
@@ -15,15 +17,17 @@ async def open_lasting_nursery() -> AsyncIterator[trio.Nursery]:
     """
     async with trio.open_nursery() as outer:
         scope = trio.CancelScope(shield=True)
+        found: Promise[trio.Nursery] = Promise()
 
-        async def hold(*, task_status: trio.TaskStatus[trio.Nursery]) -> None:
+        async def hold() -> None:
             with scope:
                 async with trio.open_nursery() as nursery:
-                    task_status.started(nursery)
+                    found.resolve(nursery)
                     await trio.sleep_forever()
 
-        nursery: trio.Nursery = await outer.start(hold)
+        # Not by `start`: cancelled meanwhile, it would wait for the shielded task for ever.
+        outer.start_soon(hold)
         try:
-            yield nursery
+            yield await found.wait()
         finally:
             scope.cancel()

@@ -156,10 +156,13 @@ class LineFormatter(logging.Formatter):
     default_msec_format = "%s.%03dZ"
 
 
-def set_up_logging(level: str) -> None:
-    """Log to standard error: our packages at `level`, other libraries from WARNING on."""
+def set_up_logging(level: str, process: str = "") -> None:
+    """Log to standard error: our packages at `level`, other libraries from WARNING on. `process`
+    stands in each line, where several processes write to one.
+    """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LineFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    name = f"{process} %(name)s" if process else "%(name)s"
+    handler.setFormatter(LineFormatter(f"%(asctime)s %(levelname)s {name} %(message)s"))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import logging
 import os
@@ -51,9 +52,18 @@ def run_server(
     `task_status.started`; the line that `describe` makes of it is printed. Returns the error if the
     server ended with one of `refusals`.
     """
+    return run_part(start, partial(_announce, describe), *refusals)
+
+
+def run_part(
+    start: Callable[..., Awaitable[object]],
+    announce: Callable[[T], object],
+    *refusals: type[Exception],
+) -> BaseException | None:
+    """As `run_server`, for a process that is part of a server: `announce` gets the running part."""
     refused: BaseException | None = None
     try:
-        trio.run(run_until_signal, partial(_serve, start, describe))
+        trio.run(run_until_signal, partial(_serve, start, announce))
     except* refusals as group:
         refused = group
         while isinstance(refused, BaseExceptionGroup):
@@ -61,19 +71,23 @@ def run_server(
     return refused
 
 
-async def _serve(start: Callable[..., Awaitable[object]], describe: Callable[[T], str]) -> None:
+async def _serve(start: Callable[..., Awaitable[object]], announce: Callable[[T], object]) -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     async with trio.open_nursery() as nursery:
         running: T = await nursery.start(start)
         freeze_after_start()
-        line = f"ready in {process_age_s():.2f} s: {describe(running)}"
-        with suppress(OSError):  # e.g. standard output is a file on a full disk
-            try:
-                print(line, flush=True)
-            except UnicodeEncodeError:  # e.g. a path that standard output can't encode
-                print(line.encode("ascii", "backslashreplace").decode(), flush=True)
+        announce(running)
         with watch_loop():
             await trio.sleep_forever()
+
+
+def _announce(describe: Callable[[T], str], running: T) -> None:
+    line = f"ready in {process_age_s():.2f} s: {describe(running)}"
+    with suppress(OSError):  # e.g. standard output is a file on a full disk
+        try:
+            print(line, flush=True)
+        except UnicodeEncodeError:  # e.g. a path that standard output can't encode
+            print(line.encode("ascii", "backslashreplace").decode(), flush=True)
 
 
 def process_age_s() -> float:
@@ -84,6 +98,17 @@ def process_age_s() -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME) - started_s
     except (OSError, ValueError, AttributeError):
         return time.perf_counter()
+
+
+_SET_PARENT_DEATH_SIGNAL = 1
+
+
+def die_with_parent() -> None:
+    """Have the kernel kill this process when the thread that started it ends. Without effect where
+    there is no such call: only Linux has it.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, int(signal.SIGKILL), 0, 0, 0)
 
 
 def freeze_after_start() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
@@ -88,8 +88,9 @@ class Bound(NamedTuple):
 async def serve(
     handler: Handler,
     *,
-    host: str,
-    port: int,
+    host: str = "",
+    port: int = 0,
+    sockets: Sequence[socket.socket] = (),
     key: str = "",
     connections_max: int | ConnectionCount = CONNECTIONS_MAX,
     drain_s: float = 0.0,
@@ -103,16 +104,18 @@ async def serve(
     The handler starts the stream's `run_writer`; the stream is closed when the handler returns.
     ConnectionLost ends a handler quietly; any other error is logged and ends that connection only.
     Connections over `connections_max` are closed at once; listeners with the same ConnectionCount
-    share the bound. Port 0 takes a free port; `key` is the configuration's for the port. Without
-    free file descriptors, accepting is retried (by trio.serve_listeners). With `tls` all
+    share the bound. Port 0 takes a free port; `key` is the configuration's for the port. Sockets
+    that listen already may be given instead; they are closed at the end. Without free file
+    descriptors, accepting is retried (by trio.serve_listeners). With `tls` all
     connections use TLS; a failed or slow handshake ends them. With `proxy_header` a connection may
     begin with a PROXY header, before TLS or in it, whose address becomes the stream's name.
 
     When cancelled, it stops accepting at once and gives the handlers `drain_s` seconds to end.
     Raises BindFailed.
     """
+    listeners = [trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in sockets]
     try:
-        listeners = await trio.open_tcp_listeners(port, host=host)
+        listeners = listeners or list(await trio.open_tcp_listeners(port, host=host))
     except OSError as error:
         raise BindFailed.of(key, host, port, error) from error
     opening = _Opening(tls, proxy_header, handshake_timeout_s)

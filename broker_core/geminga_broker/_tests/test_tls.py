@@ -15,7 +15,8 @@ from starlette.types import Receive, Scope, Send
 
 from geminga_broker.config import load_config
 from geminga_broker.process import Running
-from geminga_broker.standalone import StandaloneOptions, run_standalone
+from geminga_broker.standalone import run_standalone
+from geminga_broker.standalone_parts import StandaloneOptions
 from geminga_broker.web import TLS_PEER_CERTIFICATE, bind_web, serve_web
 from geminga_protocol.commands import connection, lookup
 from geminga_protocol.frames import FrameReader

@@ -43,3 +43,19 @@ async def test_a_task_that_fails_ends_the_block() -> None:
         async with open_lasting_nursery() as nursery:
             nursery.start_soon(fail)
             await trio.sleep_forever()
+
+
+async def test_a_block_that_is_cancelled_when_it_begins() -> None:
+    """Its tasks have begun, and must end with it."""
+    for turns in range(20):
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+
+                async def begin() -> None:
+                    async with open_lasting_nursery():
+                        await trio.sleep_forever()
+
+                nursery.start_soon(begin)
+                for _ in range(turns):
+                    await trio.lowlevel.checkpoint()
+                nursery.cancel_scope.cancel()

@@ -16,7 +16,7 @@ from geminga.cli import missing_module
 if TYPE_CHECKING:
     import trio
 
-    from geminga_broker.standalone import StandaloneOptions
+    from geminga_broker.standalone_parts import StandaloneOptions
 
 Settings = Mapping[str, str | int | float | bool]
 
@@ -91,7 +91,7 @@ MISSING = "the broker's packages are missing ({}): install geminga[server]"
 def _options(settings: Settings) -> StandaloneOptions:
     try:
         from geminga_broker.config import load_config
-        from geminga_broker.standalone import StandaloneOptions
+        from geminga_broker.standalone_parts import StandaloneOptions
     except ImportError as error:
         raise BrokerStartFailed(MISSING.format(error.name)) from error
     texts = {key: _text(key, value) for key, value in settings.items()}
