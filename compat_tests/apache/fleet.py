@@ -25,6 +25,27 @@ WAIT_S = 60.0
 Json = dict[str, object]
 
 
+def ask(
+    web_url: str, method: str, path: str, body: object = None, *, as_text: bool = False
+) -> object:
+    """The answer of an admin call, of the broker to which we are sent on. Raises HTTPError."""
+    data = None if body is None else json.dumps(body).encode()
+    url = f"{web_url}{path}"
+    for _ in range(5):
+        request = urllib.request.Request(url, data=data, method=method)
+        if data is not None:
+            request.add_header("Content-Type", "application/json")
+        try:
+            with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
+                text = answer.read().decode()
+                return text if as_text else json.loads(text or "null")
+        except urllib.error.HTTPError as error:
+            if error.code != 307:
+                raise
+            url = error.headers["Location"]
+    raise AssertionError(f"sent from broker to broker: {url}")
+
+
 @dataclass
 class Fleet:
     """The brokers by number, as they were started last."""
@@ -77,24 +98,8 @@ class Fleet:
     def rest(
         self, number: int, method: str, path: str, body: object = None, *, as_text: bool = False
     ) -> object:
-        """The answer of an admin call to that broker, which may send us on to another one; None
-        without one. Raises HTTPError.
-        """
-        data = None if body is None else json.dumps(body).encode()
-        url = f"{self.servers[number].web_url}{path}"
-        for _ in range(5):
-            request = urllib.request.Request(url, data=data, method=method)
-            if data is not None:
-                request.add_header("Content-Type", "application/json")
-            try:
-                with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
-                    text = answer.read().decode()
-                    return text if as_text else json.loads(text or "null")
-            except urllib.error.HTTPError as error:
-                if error.code != 307:
-                    raise
-                url = error.headers["Location"]
-        raise AssertionError(f"sent from broker to broker: {url}")
+        """See `ask`; of that broker."""
+        return ask(self.servers[number].web_url, method, path, body, as_text=as_text)
 
     def owner(self, topic: str, asked: int | None = None) -> int:
         """Who serves a topic, by a lookup at that broker, or at the first one that runs."""

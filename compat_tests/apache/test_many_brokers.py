@@ -5,6 +5,8 @@ and nothing is in a log twice or out of order (CL-04 to CL-13).
 
 from __future__ import annotations
 
+import re
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -14,7 +16,7 @@ import pulsar
 import pytest
 
 from compat_tests.apache.cluster import running_cluster
-from compat_tests.apache.fleet import Fleet, fleet_of
+from compat_tests.apache.fleet import Fleet, ask, fleet_of
 from compat_tests.apache.receipts import Publisher
 from compat_tests.apache.traffic import (
     JavaTraffic,
@@ -24,6 +26,7 @@ from compat_tests.apache.traffic import (
     python_traffic,
 )
 from compat_tests.missing import ZOOKEEPER, skipped_without
+from compat_tests.processes import ROOT, spawn, wait_until
 
 pytestmark = pytest.mark.java
 
@@ -60,9 +63,9 @@ def fleet(running: Fleet) -> Fleet:
 
 
 @contextmanager
-def java(fleet: Fleet, folder: Path) -> Iterator[JavaTraffic]:
+def java(fleet: Fleet, folder: Path, url: str = "") -> Iterator[JavaTraffic]:
     """When the block ends it must go on, and then nothing may be lost."""
-    with java_traffic(fleet.url, folder / "java.log") as traffic:
+    with java_traffic(url or fleet.url, folder / "java.log") as traffic:
         traffic.more()
         yield traffic
         traffic.more()
@@ -133,13 +136,41 @@ def test_bundles_are_unloaded(fleet: Fleet, tmp_path: Path) -> None:
 
 
 def test_all_brokers_are_restarted(fleet: Fleet, tmp_path: Path) -> None:
-    """One after the other."""
-    with python(fleet) as other, java(fleet, tmp_path) as clients:
+    """One after the other. The Java client is behind a proxy, which finds them in ZooKeeper, also
+    those that come again, and sends calls of the admin API to any of them.
+    """
+    with (
+        proxied(fleet, tmp_path) as (url, web_url),
+        python(fleet) as other,
+        java(fleet, tmp_path, url) as clients,
+    ):
         for number in BROKERS:
             fleet.stop(number)
             clients.more()
             other.more()
             fleet.start(number)
+        for topic in clients.topics:
+            stats = ask(web_url, "GET", f"/admin/v2/{topic.replace('://', '/')}/stats")
+            assert isinstance(stats, dict)
+            assert len(stats["publishers"]) == 1
+
+
+@contextmanager
+def proxied(fleet: Fleet, folder: Path) -> Iterator[tuple[str, str]]:
+    """URLs of our proxy, until the block ends."""
+    log = folder / "proxy.log"
+    command = [sys.executable, "-m", "geminga.cli", "proxy", "--host", "127.0.0.1"]
+    options = ["--service-port", "0", "--web-port", "0"]
+    store = ["--metadata-store", fleet.seats[0].zookeeper.url]
+    process = spawn([*command, *options, *store], log_path=log, cwd=ROOT)
+    try:
+        wait_until(lambda: b"ready in" in log.read_bytes(), process, log, timeout_s=60)
+        (url,) = re.findall(r"pulsar://127\.0\.0\.1:\d+", log.read_text())
+        (web_url,) = re.findall(r"http://127\.0\.0\.1:\d+", log.read_text())
+        yield url, web_url
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_a_broker_is_cut_off_from_zookeeper(fleet: Fleet, tmp_path: Path) -> None:
