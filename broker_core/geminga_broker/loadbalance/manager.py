@@ -143,6 +143,10 @@ class LoadManager:
         """What is known of all brokers; kept up to date at the leader."""
         return self._view.load
 
+    def strategy_metrics(self) -> dict[str, float]:
+        """See `Strategy.metrics`."""
+        return self._strategy.metrics(self._parts.ownership.addresses.broker_id)
+
     # ---- Placement ----
 
     @property

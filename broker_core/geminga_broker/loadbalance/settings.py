@@ -83,6 +83,8 @@ class LoadBalanceConfig:
     )
     """Of the most loaded bundles; 0: of all."""
 
+    expose_bundles: bool = setting("exposeBundlesMetricsInPrometheus", False)
+
     shedding: bool = setting("loadBalancerSheddingEnabled", True)
     shedding_strategy: str = setting("loadBalancerLoadSheddingStrategy", THRESHOLD_SHEDDER)
     shedding_interval_minutes: int = setting("loadBalancerSheddingIntervalMinutes", 1, at_least=1)

@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, cast
 
 from geminga_broker.compaction.outcome import Outcome, Status
+from geminga_broker.loadbalance.lb_metrics import samples
 from geminga_broker.metrics.exposition import Exposition, labels
 from geminga_broker.policies.quota import QuotaType
 from geminga_broker.service import BrokerService
@@ -126,6 +127,8 @@ async def scrape(service: BrokerService, *, version: str, consumer_level: bool =
     for metric, _field in NAMESPACE_SUMS:
         text.add(metric, of_cluster, totals[metric])
     text.add("pulsar_active_connections", of_cluster, len(service.connections.sessions))
+    for sample in samples(service.load_manager):
+        text.add(sample.name, labels([("cluster", cluster), *sample.labels]), sample.value)
     _authentication(text, cluster, service.authenticator)
     return text.render() + process_metrics()
 

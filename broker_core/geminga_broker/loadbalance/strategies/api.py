@@ -56,6 +56,9 @@ class Strategy(Protocol):
     def form(self, report: LocalBrokerData) -> Report:
         """The report as this load manager writes it."""
 
+    def metrics(self, own_id: str) -> dict[str, float]:
+        """Figures of this broker that only this load manager has, by name without `pulsar_`."""
+
     async def recall(self, history: LoadHistory) -> None:
         """Read what an earlier leader has written of all bundles together. Raises MetadataError."""
 

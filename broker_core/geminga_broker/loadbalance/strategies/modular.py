@@ -42,6 +42,10 @@ class ModularStrategy(ModularPlacement):
         """A report is written as it is."""
         return report
 
+    def metrics(self, own_id: str) -> dict[str, float]:
+        """None."""
+        return {}
+
     async def recall(self, history: LoadHistory) -> None:
         """Each bundle's averages are read when it is seen first."""
 

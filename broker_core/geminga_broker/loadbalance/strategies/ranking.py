@@ -34,6 +34,11 @@ class Ranking(NamedTuple):
         """The fullest resource."""
         return max(self.cpu, self.memory, self.direct_memory, self.bandwidth_in, self.bandwidth_out)
 
+    @property
+    def room(self) -> float:
+        """Weight of the choice by chance."""
+        return self.capacity * ((100.0 - self.percent) / 100.0) ** 2
+
     def is_below(self, other: Ranking) -> bool:
         """Whether it is less full, looked at one resource after the other."""
         for mine, theirs in (

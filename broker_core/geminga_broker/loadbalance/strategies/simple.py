@@ -12,7 +12,11 @@ from geminga_broker.loadbalance import candidates
 from geminga_broker.loadbalance.broker_load import BrokerLoad
 from geminga_broker.loadbalance.candidates import Rules
 from geminga_broker.loadbalance.load_data import LoadData
-from geminga_broker.loadbalance.model import NamespaceBundleStats, SystemResourceUsage
+from geminga_broker.loadbalance.model import (
+    NamespaceBundleStats,
+    ResourceUsage,
+    SystemResourceUsage,
+)
 from geminga_broker.loadbalance.names import fixed_broker, is_system, namespace_of
 from geminga_broker.loadbalance.reports import LoadReport, LocalBrokerData, Report
 from geminga_broker.loadbalance.settings import (
@@ -23,7 +27,7 @@ from geminga_broker.loadbalance.settings import (
 from geminga_broker.loadbalance.shedding import Move
 from geminga_broker.loadbalance.store.history import LoadHistory
 from geminga_broker.loadbalance.strategies.quotas import Quotas
-from geminga_broker.loadbalance.strategies.ranking import Ranking, rank
+from geminga_broker.loadbalance.strategies.ranking import BYTES_PER_KBIT, Ranking, rank
 
 _log = logging.getLogger(__name__)
 
@@ -94,9 +98,7 @@ class SimpleStrategy:
     def _select(self, brokers: Sequence[str]) -> str:
         ranks = {broker_id: self._rank(broker_id) for broker_id in brokers}
         if self.config.simple_placement_strategy == WEIGHTED_RANDOM:
-            weights = [
-                each.capacity * ((100.0 - each.percent) / 100.0) ** 2 for each in ranks.values()
-            ]
+            weights = [each.room for each in ranks.values()]
             if sum(weights) <= 0:
                 return self._chance.choice(list(brokers))
             return self._chance.choices(list(ranks), weights)[0]
@@ -215,6 +217,29 @@ class SimpleStrategy:
     def form(self, report: LocalBrokerData) -> Report:
         """Apache's LoadReport, with what its bundles are allotted."""
         return load_report(report, self.quotas, self.config)
+
+    def metrics(self, own_id: str) -> dict[str, float]:
+        """Its rank by the strategy, and how much of it is allotted; none before it is known."""
+        broker = self.load.brokers.get(own_id)
+        if broker is None:
+            return {}
+        report, ranking = broker.report, self._rank(own_id)
+        allotted = self.quotas.total(report.last_stats)
+        cpu = (allotted.msg_rate_in + allotted.msg_rate_out) * self.quotas.cpu_factor
+        needs = {
+            "cpu": (cpu, report.cpu.limit),
+            "memory": (allotted.memory, report.memory.limit),
+            "bandwidth_in": (allotted.bandwidth_in / BYTES_PER_KBIT, report.bandwidth_in.limit),
+            "bandwidth_out": (allotted.bandwidth_out / BYTES_PER_KBIT, report.bandwidth_out.limit),
+        }
+        strategy = self.config.simple_placement_strategy
+        rank = ranking.rate if strategy == LEAST_MSG_PER_SECOND else ranking.percent
+        if strategy == WEIGHTED_RANDOM:
+            rank = ranking.room
+        return {"lb_load_rank": float(int(rank))} | {
+            f"lb_quota_pct_{name}": min(100.0, ResourceUsage(need, limit).percent())
+            for name, (need, limit) in needs.items()
+        }
 
     async def recall(self, history: LoadHistory) -> None:
         """What a message and a topic cost, and the quotas of bundles that are new."""
