@@ -8,8 +8,8 @@ from functools import cache
 from typing import TYPE_CHECKING, cast
 
 from geminga_broker.compaction.outcome import Outcome, Status
-from geminga_broker.loadbalance.lb_metrics import samples
 from geminga_broker.metrics.exposition import Exposition, labels
+from geminga_broker.metrics.load_balance import samples
 from geminga_broker.policies.quota import QuotaType
 from geminga_broker.service import BrokerService
 from geminga_broker.topic.persistent import PersistentTopic

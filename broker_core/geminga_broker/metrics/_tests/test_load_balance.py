@@ -8,9 +8,9 @@ import pytest
 from trio.testing import MockClock
 
 from geminga_broker.loadbalance._tests.played import bundles, playing, traffic
-from geminga_broker.loadbalance.lb_metrics import samples
 from geminga_broker.loadbalance.model import ResourceUsage, SystemResourceUsage
 from geminga_broker.loadbalance.settings import SIMPLE, LoadBalanceConfig
+from geminga_broker.metrics.load_balance import samples
 
 
 async def test_use_moves_and_splits(autojump_clock: MockClock) -> None:
