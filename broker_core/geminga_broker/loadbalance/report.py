@@ -95,7 +95,8 @@ class LoadReporter:
         """Keep the node while the context is open. Raises MetadataError if it can't be made at
         first.
         """
-        self.host.sample()
+        if self.config.enabled:
+            self.host.sample()
         self._take(self.report.last_stats)
         node = Registration(self._store, broker_path(broker_id))
         try:
@@ -144,6 +145,8 @@ class LoadReporter:
 
     async def refresh(self) -> LocalBrokerData:
         """Take the load of now, which others see when it is written next."""
+        if not self.config.enabled:
+            self.host.sample()  # nothing else does
         stats = self.report.last_stats
         now_s = trio.current_time()
         owned = self._collector.owned()

@@ -206,13 +206,21 @@ class LeaderTasks:
         around, load = self._around, self._around.view.load
         if len(self._active) <= 1 or self.strategy.splits_own:
             return
-        wanted = find_splits(load, self._config, lambda namespace: 0)
-        if not wanted:
+        large = []
+        for broker_id in list(load.brokers):
+            if find_splits(load, self._config, lambda namespace: 0, [broker_id]):
+                large.append(broker_id)
+            # A look at all bundles of a cluster would hold up the loop.
+            await trio.lowlevel.checkpoint()
+        if not large:
             return
+        wanted = find_splits(load, self._config, lambda namespace: 0, large)
         names = await self._bundles_of(set(map(namespace_of, wanted)))
         limit = self._config.namespace_bundles_max
         counts = {namespace: len(found) for namespace, found in names.items()}
-        wanted = find_splits(load, self._config, lambda namespace: counts.get(namespace, limit))
+        wanted = find_splits(
+            load, self._config, lambda namespace: counts.get(namespace, limit), large
+        )
         for bundle, owner in wanted.items():
             if not around.election.is_leader:
                 return

@@ -204,11 +204,13 @@ async def test_without_load_balancing_nothing_is_looked_at(autojump_clock: MockC
     broker.collector.stats[BUNDLE] = NamespaceBundleStats(msg_rate_in=100.0)
     async with broker.running():
         await trio.sleep(3600)
-        assert (broker.store.writes, broker.collector.passes, broker.host.samples) == (1, 0, 1)
+        assert (broker.store.writes, broker.collector.passes, broker.host.samples) == (1, 0, 0)
         assert not await broker.store.exists(broker_average_path(ID))
         broker.store.expire_session()
         await trio.sleep(10)
         assert (await broker.seen()).web_service_url == "http://h:8080"
+        asked = await broker.reporter.refresh()
+        assert (asked.cpu.usage, asked.num_bundles) == (10.0, 1)
 
 
 async def test_in_a_new_session_the_last_report_is_told_again(autojump_clock: MockClock) -> None:
