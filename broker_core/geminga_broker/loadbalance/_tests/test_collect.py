@@ -79,6 +79,7 @@ async def test_bundles_without_topics_are_told_and_topics_without_bundle_are_not
 
 @pytest.mark.alone
 async def test_many_topics_dont_hold_up_the_loop(world: World) -> None:
+    """In CPU time: what else the machine does must not fail the test."""
     topics: dict[str, Topic] = {}
     for number in range(20_000):
         name = f"persistent://{NAMESPACE}/t-{number}"
@@ -89,9 +90,9 @@ async def test_many_topics_dont_hold_up_the_loop(world: World) -> None:
     async def watch() -> None:
         nonlocal longest_s
         while not done:
-            began_s = time.perf_counter()
+            began_s = time.thread_time()
             await trio.lowlevel.checkpoint()
-            longest_s = max(longest_s, time.perf_counter() - began_s)
+            longest_s = max(longest_s, time.thread_time() - began_s)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watch)
