@@ -68,7 +68,7 @@ async def run_broker(
         running = await stack.enter_async_context(served)
         await stack.enter_async_context(service.load_manager.registered(running.addresses))
         task_status.started(running)
-        await trio.sleep_forever()
+        await service.stop_requested.wait()
 
 
 class _Urls(NamedTuple):

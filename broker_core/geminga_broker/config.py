@@ -29,7 +29,9 @@ from geminga_runtime.settings import (
     build,
     check_choice,
     gather,
+    parse_setting,
     setting,
+    with_setting,
     written,
 )
 from geminga_runtime.tls_settings import NO_PORT
@@ -302,6 +304,14 @@ def _load(kind: type[Config], values: dict[str, tuple[str, str]]) -> Config:
     config = build(kind, values)
     _check(config, values)
     return config
+
+
+def checked_change(config: BrokerConfig, key: str, text: str) -> object:
+    """The typed value of one setting, if it is valid beside the others. Raises ConfigError."""
+    value = parse_setting(config, key, text, "the dynamic configuration")
+    changed = with_setting(config, key, value)
+    _check(changed, dict.fromkeys(changed.values(), (text, "the dynamic configuration")))
+    return value
 
 
 _CLUSTER_DEFAULTS = {

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Protocol
 
 import trio
@@ -21,9 +22,21 @@ from geminga_broker.cluster.inactivity import delete_inactive
 from geminga_broker.cluster.loader import Logs, TopicLoader
 from geminga_broker.cluster.lookup import Lookup
 from geminga_broker.cluster.namespaces import Namespaces
+from geminga_broker.cluster.policy_applier import PolicyApplier
 from geminga_broker.cluster.topics import Topics
 from geminga_broker.config import BrokerConfig
+from geminga_broker.dynamic_config import (
+    CACHE,
+    LIMITS,
+    LOAD_BALANCE,
+    LOOKUPS,
+    POLICIES,
+    PUBLISH_BUFFER,
+    SUPER_USERS,
+    DynamicConfiguration,
+)
 from geminga_broker.loadbalance.manager import BrokerParts, LoadManager
+from geminga_broker.log.cache import EntryCache
 from geminga_broker.log.deletion import LogEraser
 from geminga_broker.log.options import LogOptions
 from geminga_broker.ownership.brokers import ActiveBrokers
@@ -36,7 +49,7 @@ from geminga_broker.ownership.hold_over import HoldOver
 from geminga_broker.ownership.owned import BundleOwnership
 from geminga_broker.ownership.splitting import BundleSplitter
 from geminga_broker.ownership.unloading import BundleUnloader
-from geminga_broker.policies.apply import broker_unacked_limit
+from geminga_broker.policies.apply import broker_limits, broker_unacked_limit
 from geminga_broker.policies.broker_options import broker_options
 from geminga_broker.policies.maintenance import TopicMaintenance
 from geminga_broker.policies.resolve import MetadataTopicPolicies, PolicyResolver
@@ -58,6 +71,7 @@ class Storage(Logs, Protocol):
     client: BookkeeperClient
     options: LogOptions
     eraser: LogEraser
+    cache: EntryCache
 
     async def finish_deletions(self) -> None:
         """See `ManagedLedgerFactory.finish_deletions`."""
@@ -117,14 +131,9 @@ class BrokerService:
         )
         environment = TopicEnvironment(nursery, unacked_limit=broker_unacked_limit(config.clients))
         self.connections = Connections(config.network.publish_buffer_mb_max << 20)
+        gate = BundleGate(self.namespaces, self.finder, self.ownership)
         loader = TopicLoader(
-            config,
-            self.catalog,
-            self.namespaces,
-            logs,
-            environment,
-            self.policies,
-            BundleGate(self.namespaces, self.finder, self.ownership),
+            config, self.catalog, self.namespaces, logs, environment, self.policies, gate
         )
         self.unloader = BundleUnloader(
             self.ownership, loader, timeout_s=config.topics.bundle_unload_timeout_ms / 1000
@@ -142,7 +151,13 @@ class BrokerService:
             self.changes,
         )
         logs.eraser.forget = self.topics.forget_log
+        self.maintenance = TopicMaintenance(self.topics.loaded, config.policies)
+        self.log_cache = logs.cache
+        self.dynamic = DynamicConfiguration(store, config)
+        follow_settings(self, loader.applier)
         self.producer_names = ProducerNames(config.network.cluster_name)
+        self.stop_requested = trio.Event()
+        """Set by an administrator; whoever runs the broker stops it then."""
 
     def _parts_for_load_manager(self) -> BrokerParts:
         return BrokerParts(
@@ -180,6 +195,7 @@ class BrokerService:
         self.ownership.listeners = self.config.network.listeners().by_name
         if is_whole_cluster:
             await self._bootstrap(addresses)
+        await self.dynamic.load()
         await self.producer_names.start(self.store)
         await self._nursery.start(self.election.run, addresses)
         self.lookup.is_open = True
@@ -218,11 +234,42 @@ class BrokerService:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(delete_inactive, self.topics, self.config.topics)
             nursery.start_soon(self.changes.run)
+            nursery.start_soon(self.dynamic.run)
             nursery.start_soon(self.schemas.run)
             nursery.start_soon(self.ownership.run)
             nursery.start_soon(self._hold_over.run)
             nursery.start_soon(self.load_manager.run)
-            nursery.start_soon(TopicMaintenance(self.topics.loaded, self.config.policies).run)
+            nursery.start_soon(self.maintenance.run)
+
+
+def follow_settings(service: BrokerService, applier: PolicyApplier) -> None:
+    """Tell the broker's parts of settings that are changed while it runs (`dynamic_config`); those
+    that read them when they are used need not be told.
+    """
+    config, when = service.config, service.dynamic.when
+
+    async def policies(changed: Mapping[str, object]) -> None:
+        if not LIMITS.isdisjoint(changed):
+            applier.limits = broker_limits(config.policies)
+        service.policies.options = broker_options(config)
+        service.changes.settings_changed()
+
+    async def sizes(_changed: Mapping[str, object]) -> None:
+        service.lookup.lookups_max = config.topics.lookups_max
+        service.log_cache.resize(config.log.cache_mb << 20)
+        service.connections.publish_bytes_max = config.network.publish_buffer_mb_max << 20
+
+    async def super_users(_changed: Mapping[str, object]) -> None:
+        service.authorizer.reload()
+        service.changes.super_users_changed()
+
+    async def load_balance(_changed: Mapping[str, object]) -> None:
+        service.load_manager.reconfigure(replace(config.load_balance))
+
+    when(POLICIES | LIMITS, policies)
+    when(LOAD_BALANCE, load_balance)
+    when((LOOKUPS, CACHE, PUBLISH_BUFFER), sizes)
+    when((SUPER_USERS,), super_users)
 
 
 @asynccontextmanager

@@ -43,7 +43,7 @@ async def run_standalone(
         running = await stack.enter_async_context(serving(options.config, service, web))
         await stack.enter_async_context(service.load_manager.registered(running.addresses))
         task_status.started(running)
-        await trio.sleep_forever()
+        await service.stop_requested.wait()
 
 
 @asynccontextmanager

@@ -7,9 +7,12 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from collections.abc import Mapping, Sequence
+from typing import TypeVar, cast
 
 import httpx2 as httpx
 
+from compat_tests.clients import cluster_calls
 from compat_tests.clients.rest_calls import ANY, CALLS, EMPTY, Keys
 from compat_tests.processes import ServerProcess
 
@@ -17,15 +20,21 @@ SETTLED_S = 30.0
 """Apache's broker takes a topic's policies when it has read them from its system topic."""
 
 
-def fill(value: object, tenant: str) -> object:
-    """The expected value with `{t}` replaced wherever a string has it."""
+Calls = Sequence[tuple[str, str, str | None, int, object]]
+T = TypeVar("T")
+
+
+def fill(value: T, words: Mapping[str, str]) -> T:
+    """The value with `{t}` and other words replaced wherever a string has them."""
+    found: object = value
     if isinstance(value, str):
-        return value.replace("{t}", tenant)
-    if isinstance(value, list):
-        return [fill(item, tenant) for item in value]
-    if isinstance(value, dict):
-        return {key: fill(item, tenant) for key, item in value.items()}
-    return value
+        for word, text in words.items():
+            found = cast(str, found).replace(word, text)
+    elif isinstance(value, list):
+        found = [fill(item, words) for item in value]
+    elif isinstance(value, dict):
+        found = {fill(key, words): fill(item, words) for key, item in value.items()}
+    return cast(T, found)
 
 
 def difference(expected: object, response: httpx.Response) -> str | None:
@@ -55,23 +64,26 @@ def wrong_with(response: httpx.Response, status: int, expected: object) -> str |
     return difference(expected, response)
 
 
-def all_wrong(web_url: str, *, but: tuple[str, ...] = ()) -> list[str]:
+def all_wrong(
+    web_url: str, calls: Calls = CALLS, *, but: tuple[str, ...] = (), **more: str
+) -> list[str]:
     """Make every call and tell which answers are not as they should be; paths that begin with one
-    of `but` are left out.
+    of `but` are left out. `more` are further words in braces.
     """
     tenant = f"rest{uuid.uuid4().hex[:8]}"
+    words = {"{t}": tenant} | {f"{{{name}}}": value for name, value in more.items()}
     wrong = []
     with httpx.Client(base_url=web_url, timeout=60) as client:
-        for method, path, body, status, expected in CALLS:
+        for method, path, body, status, expected in calls:
             if path.startswith(but):
                 continue
             headers = {"content-type": "application/json"} if body is not None else {}
-            path = path.replace("{t}", tenant)
+            path, body = fill(path, words), fill(body, words)
             told = f"{method} {path} {body or ''}"
             deadline = time.monotonic() + (SETTLED_S if method == "GET" else 0)
             while True:
                 response = client.request(method, path, content=body, headers=headers)
-                problem = wrong_with(response, status, fill(expected, tenant))
+                problem = wrong_with(response, status, fill(expected, words))
                 if not problem or time.monotonic() >= deadline:
                     break
                 time.sleep(0.05)
@@ -82,6 +94,12 @@ def all_wrong(web_url: str, *, but: tuple[str, ...] = ()) -> list[str]:
 
 def test_every_call_is_answered_as_apache_answers(server: ServerProcess) -> None:
     assert all_wrong(server.web_url) == []
+
+
+def test_calls_about_the_cluster_are_answered_as_apache_answers(server: ServerProcess) -> None:
+    cluster = f"c{uuid.uuid4().hex[:8]}"
+    broker = server.web_url.partition("://")[2]
+    assert all_wrong(server.web_url, cluster_calls.CALLS, c=cluster, b=broker) == []
 
 
 def test_statistics_tell_what_clients_did(server: ServerProcess) -> None:

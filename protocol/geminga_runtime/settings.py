@@ -11,7 +11,7 @@ import logging
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import Field, field, fields
+from dataclasses import Field, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
@@ -124,6 +124,49 @@ def written(config: object) -> dict[str, str]:
         for group in (getattr(config, part.name) for part in fields(config))  # type: ignore[arg-type]
         for one in fields(group)
     }
+
+
+def parse_setting(config: object, key: str, text: str, origin: str) -> object:
+    """The typed value of a setting from text, as from a file. Raises KeyError (no such key),
+    ConfigError.
+    """
+    return _parse(_found(config, key)[1], text, origin)
+
+
+def current(config: object, key: str) -> object:
+    """The value of a setting. Raises KeyError."""
+    group, one = _found(config, key)
+    return getattr(group, one.name)
+
+
+def overwrite(config: object, key: str, value: object) -> None:
+    """Change a setting of a running process, in place: whoever reads it when it is used has the new
+    value from now on; whoever has copied it must be told. Raises KeyError.
+    """
+    group, one = _found(config, key)
+    object.__setattr__(group, one.name, value)
+
+
+def with_setting(config: Config, key: str, value: object) -> Config:
+    """A copy of the configuration with another value of one setting. Raises KeyError."""
+    group, one = _found(config, key)
+    given: Any = config
+    changed = replace(group, **{one.name: value})
+    parts = {part.name: getattr(config, part.name) for part in fields(given)}
+    found: Config = replace(
+        given, **{name: changed if part is group else part for name, part in parts.items()}
+    )
+    return found
+
+
+def _found(config: Any, key: str) -> tuple[Any, Field[Any]]:
+    """The group that has the setting, and its field."""
+    for part in fields(config):
+        group = getattr(config, part.name)
+        for one in fields(group):
+            if one.metadata["key"] == key:
+                return group, one
+    raise KeyError(key)
 
 
 def check_choice(values: Origins, key: str, value: str, allowed: tuple[str, ...]) -> None:

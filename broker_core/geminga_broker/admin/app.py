@@ -9,9 +9,20 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from geminga_broker.admin import bookies, broker_routes, clusters, schema_routes, tenants
+from geminga_broker.admin import (
+    bookies,
+    broker_routes,
+    broker_stats,
+    clusters,
+    failure_domains,
+    isolation_policies,
+    resource_quotas,
+    schema_routes,
+    tenants,
+)
 from geminga_broker.admin.calls import Calls
 from geminga_broker.admin.guard import guard, unknown_to
+from geminga_broker.admin.namespaces import anti_affinity
 from geminga_broker.admin.namespaces import bundles as bundle_routes
 from geminga_broker.admin.namespaces import permissions as permission_routes
 from geminga_broker.admin.namespaces import policies as policy_routes
@@ -47,8 +58,11 @@ def create_app(service: BrokerService) -> ASGIApp:
 def routes_of(service: BrokerService) -> list[Route]:
     """All routes of a broker, not guarded; those of topics and bundles lead to their owners."""
     calls = Calls(service)
-    routes = [*clusters.routes(service.namespaces), *tenants.routes(service)]
+    routes = [*clusters.routes(service), *isolation_policies.routes(service, calls)]
+    routes += [*failure_domains.routes(service), *tenants.routes(service)]
+    routes += [*resource_quotas.routes(service), *broker_stats.routes(service)]
     routes += [*namespace_routes.routes(service, calls), *broker_routes.routes(service)]
+    routes += anti_affinity.routes(service)
     routes += [*policy_routes.routes(service), *quota_routes.routes(service, DOMAINS)]
     for domain in DOMAINS:
         routes += partitioned_routes.routes(service, calls, domain)

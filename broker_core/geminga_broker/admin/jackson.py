@@ -128,6 +128,19 @@ def _integer(value: object, member: str) -> int:
     return int(value)
 
 
+def _float(value: object, member: str) -> float:
+    if isinstance(value, str):
+        try:
+            value = float(value.strip() or 0)
+        except ValueError:
+            raise _wrong(value, "a number", member) from None
+    if value is None:
+        return 0.0
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _wrong(value, "a number", member)
+    return float(value)
+
+
 def _boolean(value: object, member: str) -> bool:
     if value is None:
         return False
@@ -154,6 +167,7 @@ def _text(value: object, member: str) -> str | None:
 
 _SIMPLE: Mapping[type, Callable[[object, str], object]] = {
     int: _integer,
+    float: _float,
     bool: _boolean,
     str: _text,
 }

@@ -32,6 +32,10 @@ class Authorizer:
         self._super_users = settings.super_users
         self._proxies = settings.proxies
 
+    def reload(self) -> None:
+        """The settings have changed."""
+        self._super_users = self.settings.super_users
+
     def is_proxy(self, role: str | None) -> bool:
         """Whether it is a proxy's role."""
         return role is not None and role in self._proxies

@@ -11,6 +11,8 @@ _NAMESPACE = "/admin/v2/namespaces/{tenant}/{namespace}"
 _TOPIC_BASES = tuple(
     f"/admin/v2/{domain}/{{tenant}}/{{namespace}}" for domain in ("persistent", "non-persistent")
 )
+_ISOLATION = "/admin/v2/clusters/{cluster}/namespaceIsolationPolicies"
+_QUOTA = "/admin/v2/resource-quotas/{tenant}/{namespace}/{bundle}"
 
 PLAIN: dict[str, Need] = {
     "GET /metrics": Need(Scope.PUBLIC),
@@ -21,6 +23,31 @@ PLAIN: dict[str, Need] = {
     "PUT /admin/v2/clusters/{cluster}": Need(Scope.CLUSTER, "CREATE_CLUSTER"),
     "POST /admin/v2/clusters/{cluster}": Need(Scope.CLUSTER, "UPDATE_CLUSTER"),
     "DELETE /admin/v2/clusters/{cluster}": Need(Scope.CLUSTER, "DELETE_CLUSTER"),
+    "GET /admin/v2/clusters/{cluster}/peers": Need(Scope.CLUSTER, "GET_PEER_CLUSTER"),
+    "POST /admin/v2/clusters/{cluster}/peers": Need(Scope.CLUSTER, "UPDATE_PEER_CLUSTER"),
+    "GET /admin/v2/clusters/{cluster}/failureDomains": Need(Scope.CLUSTER, "GET_FAILURE_DOMAIN"),
+    "GET /admin/v2/clusters/{cluster}/failureDomains/{domain}": Need(
+        Scope.CLUSTER, "GET_FAILURE_DOMAIN"
+    ),
+    "POST /admin/v2/clusters/{cluster}/failureDomains/{domain}": Need(
+        Scope.CLUSTER, "UPDATE_FAILURE_DOMAIN"
+    ),
+    "DELETE /admin/v2/clusters/{cluster}/failureDomains/{domain}": Need(
+        Scope.CLUSTER, "DELETE_FAILURE_DOMAIN"
+    ),
+    f"GET {_ISOLATION}": Need(Scope.CLUSTER, "READ", "NAMESPACE_ISOLATION"),
+    f"GET {_ISOLATION}/brokers": Need(Scope.CLUSTER, "READ", "NAMESPACE_ISOLATION"),
+    f"GET {_ISOLATION}/brokers/{{broker}}": Need(Scope.CLUSTER, "READ", "NAMESPACE_ISOLATION"),
+    f"GET {_ISOLATION}/{{policy}}": Need(Scope.CLUSTER, "READ", "NAMESPACE_ISOLATION"),
+    f"POST {_ISOLATION}/{{policy}}": Need(Scope.CLUSTER, "WRITE", "NAMESPACE_ISOLATION"),
+    f"DELETE {_ISOLATION}/{{policy}}": Need(Scope.CLUSTER, "WRITE", "NAMESPACE_ISOLATION"),
+    # Apache's broker fails here with a null pointer if authorization is on.
+    "GET /admin/v2/namespaces/{cluster}/antiAffinity/{group}": Need(Scope.SUPER_USER),
+    "GET /admin/v2/resource-quotas": Need(Scope.SUPER_USER),
+    "POST /admin/v2/resource-quotas": Need(Scope.SUPER_USER),
+    f"GET {_QUOTA}": Need(Scope.SUPER_USER),
+    f"POST {_QUOTA}": Need(Scope.SUPER_USER),
+    f"DELETE {_QUOTA}": Need(Scope.SUPER_USER),
     "GET /admin/v2/tenants": Need(Scope.TENANT, "LIST_TENANTS"),
     "GET /admin/v2/tenants/{tenant}": Need(Scope.TENANT, "GET_TENANT"),
     "PUT /admin/v2/tenants/{tenant}": Need(Scope.TENANT, "CREATE_TENANT"),
@@ -41,6 +68,28 @@ PLAIN: dict[str, Need] = {
     "GET /admin/v2/brokers/ready": Need(Scope.ROLE),
     "GET /admin/v2/brokers/version": Need(Scope.ROLE),
     "GET /admin/v2/brokers/leaderBroker": Need(Scope.BROKER, "GET_LEADER_BROKER"),
+    "GET /admin/v2/brokers/{cluster}/{broker}/ownedNamespaces": Need(
+        Scope.BROKER, "LIST_OWNED_NAMESPACES"
+    ),
+    "GET /admin/v2/brokers/internal-configuration": Need(
+        Scope.BROKER, "GET_INTERNAL_CONFIGURATION_DATA"
+    ),
+    "GET /admin/v2/brokers/backlog-quota-check": Need(Scope.BROKER, "CHECK_BACKLOG_QUOTA"),
+    "POST /admin/v2/brokers/shutdown": Need(Scope.BROKER, "SHUTDOWN"),
+    "GET /admin/v2/brokers/configuration/values": Need(Scope.BROKER, "LIST_DYNAMIC_CONFIGURATIONS"),
+    "POST /admin/v2/brokers/configuration/{name}/{value}": Need(
+        Scope.BROKER, "UPDATE_DYNAMIC_CONFIGURATION"
+    ),
+    "DELETE /admin/v2/brokers/configuration/{name}": Need(
+        Scope.BROKER, "DELETE_DYNAMIC_CONFIGURATION"
+    ),
+    "GET /admin/v2/broker-stats/topics": Need(Scope.SUPER_USER),
+    "GET /admin/v2/broker-stats/metrics": Need(Scope.SUPER_USER),
+    "GET /admin/v2/broker-stats/load-report": Need(Scope.SUPER_USER),
+    "GET /admin/v2/broker-stats/allocator-stats/{allocator}": Need(Scope.SUPER_USER),
+    "GET /admin/v2/broker-stats/broker-resource-availability/{tenant}/{namespace}": Need(
+        Scope.SUPER_USER
+    ),
     "GET /admin/v2/brokers/configuration": Need(Scope.BROKER, "LIST_DYNAMIC_CONFIGURATIONS"),
     "GET /admin/v2/brokers/configuration/runtime": Need(
         Scope.BROKER, "LIST_RUNTIME_CONFIGURATIONS"
@@ -84,6 +133,7 @@ NAMESPACES: dict[str, Need] = {
 """By method and the path after the namespace."""
 
 POLICIES: dict[str, str] = {
+    "antiAffinity": "ANTI_AFFINITY",
     "autoSubscriptionCreation": "AUTO_SUBSCRIPTION_CREATION",
     "autoTopicCreation": "AUTO_TOPIC_CREATION",
     "backlogQuota": "BACKLOG",
@@ -226,7 +276,8 @@ def refusal(need: Need, place: Place, role: str | None, original: str | None) ->
     who = f"originalPrincipal [{original or 'null'}] and clientAppId [{role or 'null'}]"
     operation = f"about operation [{need.operation}]"
     if need.scope is Scope.CLUSTER:
-        kind = "validateBothSuperuserAndClusterOperation"
+        of_policy = "Policy" if need.policy else ""
+        kind = f"validateBothSuperuserAndCluster{of_policy}Operation"
         return 401, f"Unauthorized to {kind} for {who} {operation} on cluster [{place.name}]"
     if need.scope is Scope.BROKER:
         kind = "validateBothSuperuserAndBrokerOperation"

@@ -209,6 +209,14 @@ class PolicyChanges:
         """
         await self._grants.apply_now(namespace or tenant)
 
+    def settings_changed(self) -> None:
+        """The broker's own settings have changed, which topics take over beside policies."""
+        self._policies.note(Changed(everything=True))
+
+    def super_users_changed(self) -> None:
+        """Who may do everything has changed."""
+        self._grants.note(Changed(everything=True))
+
     async def run(self) -> None:
         """Follow the metadata store until cancelled, or until it is closed."""
         async with trio.open_nursery() as appliers:

@@ -19,8 +19,10 @@ _log = logging.getLogger(__name__)
 
 async def delete_inactive(topics: Topics, config: TopicConfig) -> None:
     """Every period, delete inactive topics (`brokerDeleteInactiveTopics…`). Until cancelled."""
-    while config.delete_inactive:
+    while True:
         await trio.sleep(config.delete_inactive_period_s)
+        if not config.delete_inactive:
+            continue
         turns = Turns()
         for key, topic in list(topics.loaded.items()):
             await run_guarded(_delete_if_inactive, topics, key, topic)

@@ -110,8 +110,7 @@ class TopicLoader:
         self.policies = policies
         log = config.log
         self._retention = Retention(log.retention_minutes * 60, log.retention_mb * MIB)
-        self._limits = broker_limits(config.policies)
-        self.applier = PolicyApplier(self.topics, policies, self._limits)
+        self.applier = PolicyApplier(self.topics, policies, broker_limits(config.policies))
         """Brings changed policies to the topics."""
         self._loads: dict[str, _Load] = {}
         self._turns = trio.Semaphore(config.topics.loads_max)
@@ -211,7 +210,7 @@ class TopicLoader:
         effective = await self.policies.resolve(name)
         if not name.is_persistent:
             passing = NonPersistentTopic(name, self._environment, effective.options)
-            apply_common_policies(passing, effective.policies, self._limits)
+            apply_common_policies(passing, effective.policies, self.applier.limits)
             return passing
         key = name.persistence_naming_encoding
         try:
@@ -223,7 +222,7 @@ class TopicLoader:
             log.set_retention(effective.policies.retention)
         topic = PersistentTopic(name, log, self._environment, effective.options)
         await topic.compaction.recover()
-        await apply_policies(topic, effective.policies, self._limits)
+        await apply_policies(topic, effective.policies, self.applier.limits)
         start_soon = self._environment.nursery.start_soon
         topic.on_fenced = partial(start_soon, run_guarded, self._give_up, str(name))
         if isinstance(log, TopicLog):

@@ -24,7 +24,8 @@ class Lookup:
     def __init__(self, namespaces: Namespaces, finder: OwnerFinder, lookups_max: int) -> None:
         self._namespaces = namespaces
         self._finder = finder
-        self._lookups_max = lookups_max
+        self.lookups_max = lookups_max
+        """May be changed."""
         self._running = 0
         self.is_open = False
         """Whether the broker serves: its addresses are known, and it isn't stopping."""
@@ -41,7 +42,7 @@ class Lookup:
         if not self.is_open:
             text = "the broker is starting or shutting down"
             raise BrokerError(ServerError.ServiceNotReady, text)
-        if self._running >= self._lookups_max:
+        if self._running >= self.lookups_max:
             raise BrokerError(ServerError.TooManyRequests, "too many lookups are running")
         self._running += 1
         try:

@@ -37,7 +37,8 @@ class PolicyApplier:
         self, topics: Mapping[str, Topic], resolver: PolicyResolver, limits: BrokerLimits
     ) -> None:
         self._topics = topics
-        self._limits = limits
+        self.limits = limits
+        """What all topics share; may be replaced, before `apply`."""
         self.resolver = resolver
         self.changes = 0
         """How often policies changed: see `catch_up`."""
@@ -84,6 +85,6 @@ class PolicyApplier:
         if isinstance(topic, PersistentTopic):
             if isinstance(topic.log, TopicLog):
                 topic.log.set_retention(policies.retention)
-            await apply_policies(topic, policies, self._limits)
+            await apply_policies(topic, policies, self.limits)
         else:
-            apply_common_policies(topic, policies, self._limits)
+            apply_common_policies(topic, policies, self.limits)

@@ -47,9 +47,16 @@ class BadName(ResourceError):
     """Not a valid name of a tenant, cluster or namespace."""
 
 
+def is_name(text: str) -> bool:
+    """Whether a tenant, cluster or namespace can have it as its name. Two dots would lead to
+    another node of the store.
+    """
+    return len(text) <= ENTITY_BYTES_MAX and bool(NAME.fullmatch(text)) and text.strip(".") != ""
+
+
 def check_name(name: str) -> str:
     """The name itself. Raises BadName, also if it is longer than ENTITY_BYTES_MAX."""
-    if len(name) > ENTITY_BYTES_MAX or not NAME.fullmatch(name):
+    if not is_name(name):
         raise BadName(name)
     return name
 

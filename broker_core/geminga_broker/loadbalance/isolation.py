@@ -133,6 +133,11 @@ def matches_any(expressions: Sequence[str], text: str) -> bool:
     )
 
 
+def is_expression(text: str) -> bool:
+    """Whether it is a regular expression that can match something."""
+    return _compiled(text) is not None
+
+
 class _Expression(Protocol):
     """A compiled one."""
 

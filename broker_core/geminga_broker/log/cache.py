@@ -116,6 +116,11 @@ class EntryCache:
         self.size_bytes = 0
         self._logs: dict[LogCache, None] = {}
 
+    def resize(self, bytes_max: int) -> None:
+        """Another bound."""
+        self.bytes_max = bytes_max
+        self.shrink()
+
     def new_log(self) -> LogCache:
         """The cache of one more log."""
         log = LogCache(self)

@@ -42,14 +42,21 @@ class TopicMaintenance:
             if config.quota_check:
                 nursery.start_soon(self._every, config.quota_check_s, keep_quotas)
 
+    async def check_quotas(self) -> None:
+        """Apply the backlog quotas now."""
+        await self._once(keep_quotas)
+
     async def _every(self, period_s: float, step: Step) -> None:
         while True:
             await trio.sleep(period_s)
-            turns = Turns()
-            for topic in list(self._topics.values()):
-                if isinstance(topic, PersistentTopic) and not topic.fenced:
-                    await self._take(step, topic)
-                    await turns.spend(1 + len(topic.subscriptions))
+            await self._once(step)
+
+    async def _once(self, step: Step) -> None:
+        turns = Turns()
+        for topic in list(self._topics.values()):
+            if isinstance(topic, PersistentTopic) and not topic.fenced:
+                await self._take(step, topic)
+                await turns.spend(1 + len(topic.subscriptions))
 
     async def _take(self, step: Step, topic: PersistentTopic) -> None:
         try:

@@ -65,8 +65,8 @@ def run_member(end: socket.socket) -> int:
 async def run_broker(
     control: FramedStream, *, task_status: trio.TaskStatus[Running] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Serve until cancelled, or until the parent says so: then raises Stopped. Ends the process at
-    once when the parent is gone, and so all data.
+    """Serve until cancelled, or until the parent or an administrator says so: then raises Stopped.
+    Ends the process at once when the parent is gone, and so all data.
     """
     begun: Promise[Begin] = Promise()
     async with open_lasting_nursery() as nursery:
@@ -78,7 +78,7 @@ async def run_broker(
             set_up_logging(begin.log_level, begin.name)
             async with open_broker(begin) as running:
                 task_status.started(running)
-                await trio.sleep_forever()
+                await running.service.stop_requested.wait()
         raise Stopped
 
 

@@ -40,7 +40,8 @@ class Connections:
         self.publish_buffer_full = False
         self.publish_bytes = 0
         """Total size of entries that wait for storage."""
-        self._publish_bytes_max = publish_bytes_max
+        self.publish_bytes_max = publish_bytes_max
+        """Bound of `publish_bytes`; may be changed."""
         self._drained: list[Callable[[], None]] = []
 
     @property
@@ -53,9 +54,9 @@ class Connections:
         queue of a journal with a hanging disk.
         """
         pending = self.publish_bytes = self.publish_bytes + size_bytes
-        if pending > self._publish_bytes_max > 0:
+        if pending > self.publish_bytes_max > 0:
             self.publish_buffer_full = True
-        elif self.publish_buffer_full and pending <= self._publish_bytes_max // 2:
+        elif self.publish_buffer_full and pending <= self.publish_bytes_max // 2:
             self.publish_buffer_full = False
             drained, self._drained = self._drained, []
             for callback in drained:

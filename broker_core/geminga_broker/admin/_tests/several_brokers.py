@@ -19,7 +19,6 @@ from geminga_bookie.memory import MemoryBookie
 from geminga_broker.admin.app import create_app
 from geminga_broker.admin.peers import PeerAnswer, PeerUnreachable
 from geminga_broker.cluster.addresses import Addresses
-from geminga_broker.cluster.registration import registered
 from geminga_broker.config import BrokerConfig
 from geminga_broker.log.factory import ManagedLedgerFactory
 from geminga_broker.ownership.bundle import BundleId
@@ -157,6 +156,7 @@ async def cluster_of(
             service = await stack.enter_async_context(open_service(settings, own, logs))
             broker = Broker(number, service, cluster)
             await service.start(broker.addresses, is_whole_cluster=number == 0)
-            await stack.enter_async_context(registered(own, broker.addresses))
+            load_manager = service.load_manager
+            await stack.enter_async_context(load_manager.registered(broker.addresses))
             cluster.append(broker)
         yield cluster

@@ -15,13 +15,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin import rest
-from geminga_broker.admin.bundle_rules import bundle_in
+from geminga_broker.admin.bundle_rules import bundle_in, destination_of
 from geminga_broker.admin.calls import Call, Calls, each_of, raise_first
 from geminga_broker.admin.owners import bundles_of
 from geminga_broker.cluster.catalog import is_system_topic
 from geminga_broker.cluster.records import ResourceMissing
 from geminga_broker.errors import BrokerError
-from geminga_broker.ownership.bundle import NAMES_A_TURN, BundleId
+from geminga_broker.loadbalance.settings import SPECIFIED_POSITIONS_DIVIDE
+from geminga_broker.loadbalance.split_points import TopicLoad, split_points
+from geminga_broker.ownership.bundle import HASH_MAX, NAMES_A_TURN, BundleId
+from geminga_broker.ownership.splitting import BundleGone, NotOwned
 from geminga_broker.ownership.unloading import UnloadRunning
 from geminga_broker.service import BrokerService
 from geminga_broker.topic.persistent import PersistentTopic
@@ -30,8 +33,11 @@ from geminga_protocol.keys import bundle_hash
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import PARTITION_SUFFIX, TopicName
 
+MIB = 1 << 20
 UNLOAD_EXTRA_S = 30.0
 """What a call of another broker may take beyond the time that its unload may."""
+
+UNSUPPORTED = "Unsupported namespace bundle split algorithm"
 
 _BASE = "/admin/v2/namespaces/{tenant}/{namespace}"
 _REPLICATOR = "pulsar.repl."
@@ -71,13 +77,8 @@ def routes(service: BrokerService, calls: Calls) -> list[Route]:
 
 def _bundle_routes(service: BrokerService, one: str) -> list[Route]:
     async def unload(request: Request) -> Response:
-        destination = request.query_params.get("destinationBroker", "").strip()
-        destination = destination.removeprefix("http://").removeprefix("https://")
-        if destination and not await service.brokers.is_active(destination):
-            text = "Not allowed unload namespace bundle to inactive destination broker"
-            raise rest.RestError(409, text)
         try:
-            await service.unloader.unload(bundle_in(request), destination)
+            await service.unloader.unload(bundle_in(request), destination_of(request))
         except UnloadRunning as error:
             raise rest.RestError(412, str(error)) from None
         return rest.no_content()
@@ -110,8 +111,59 @@ def _bundle_routes(service: BrokerService, one: str) -> list[Route]:
     return [
         rest.route("DELETE", one, delete),
         rest.route("PUT", one + "/unload", unload),
+        rest.route("PUT", one + "/split", _splitting(service)),
         rest.route("GET", one + "/topicHashPositions", hash_positions),
     ]
+
+
+def _splitting(service: BrokerService) -> rest.Handler:
+    async def split(request: Request) -> Response:
+        bundle, settings = bundle_in(request), service.config.load_balance
+        algorithm = request.query_params.get("splitAlgorithmName", "").strip()
+        given = await rest.read_body(request, list[int]) or []
+        if algorithm and algorithm not in settings.supported_splits:
+            supported = ", ".join(settings.supported_splits)
+            raise rest.RestError(412, f"{UNSUPPORTED}, supported algorithms are [{supported}]")
+        if algorithm == SPECIFIED_POSITIONS_DIVIDE and not given:
+            text = f"With {algorithm} split algorithm, splitBoundaries must not be empty"
+            raise rest.RestError(412, text)
+        low, end = bundle.bounds
+        try:
+            points = split_points(
+                algorithm or settings.split_algorithm,
+                low,
+                min(end, HASH_MAX),
+                await _loads_of(service, bundle),
+                given=given,
+                rate_max=settings.bundle_rate_max,
+                throughput_max=settings.bundle_mb_max * MIB,
+                difference=settings.flow_difference_percent / 100,
+            )
+            if points:  # otherwise there is nothing to split, which is no error in Apache either
+                unload = rest.flag(request, "unload")
+                await service.splitter.split(bundle, points, unload=unload)
+        except ValueError:
+            raise rest.RestError(412, "Split bundle failed due to invalid request") from None
+        except (NotOwned, BundleGone) as error:
+            raise rest.RestError(412, str(error)) from None
+        return rest.no_content()
+
+    return split
+
+
+async def _loads_of(service: BrokerService, bundle: BundleId) -> list[TopicLoad]:
+    """The bundle's topics, and what those that are loaded have to do."""
+    found = []
+    for name in await _topics_of(service, bundle):
+        topic = service.topics.loaded.get(name)
+        if topic is None:
+            found.append(TopicLoad(bundle_hash(name)))
+        else:
+            stats = topic.stats()
+            rate = stats.msg_rate_in + stats.msg_rate_out
+            throughput = stats.msg_throughput_in + stats.msg_throughput_out
+            found.append(TopicLoad(bundle_hash(name), rate, throughput))
+    return found
 
 
 async def _topics_of(service: BrokerService, bundle: BundleId) -> list[str]:

@@ -174,6 +174,8 @@ def routes(service: BrokerService, calls: Calls) -> list[Route]:
         mode = request.query_params.get("mode", "PERSISTENT").upper()
         domains = {"ALL": ("persistent", "non-persistent"), "NON_PERSISTENT": ("non-persistent",)}
         names: list[str] = []
+        if mode not in ("PERSISTENT", *domains):
+            raise rest.RestError(404, f"mode: none of PERSISTENT, {', '.join(domains)}")
         for domain in domains.get(mode, ("persistent",)):
             names += await topic_names(service, calls, namespace, domain)
         return rest.ok(names)

@@ -1,0 +1,190 @@
+"""`/admin/v2/broker-stats`: figures of this broker (spec OP-03; Apache's `BrokerStatsBase`)."""
+
+from __future__ import annotations
+
+import resource
+from collections import defaultdict
+from typing import cast
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from geminga_broker.admin import rest
+from geminga_broker.cluster.records import JsonObject
+from geminga_broker.loadbalance.settings import MODULAR
+from geminga_broker.service import BrokerService
+from geminga_broker.topic.stats import as_json
+from geminga_protocol.topic_name import TopicName
+from geminga_runtime.background import Turns
+
+_TOPIC_FIELDS = [
+    "averageMsgSize",
+    "msgRateIn",
+    "msgRateOut",
+    "msgThroughputIn",
+    "msgThroughputOut",
+    "storageSize",
+    "backlogSize",
+]
+_COUNTERS = {
+    "msgInCount": "msgInCounter",
+    "bytesInCount": "bytesInCounter",
+    "msgOutCount": "msgOutCounter",
+    "bytesOutCount": "bytesOutCounter",
+}
+_SUBSCRIPTION_FIELDS = [
+    "consumers",
+    "msgBacklog",
+    "msgRateExpired",
+    "msgRateOut",
+    "messageAckRate",
+    "msgThroughputOut",
+    "msgRateRedeliver",
+    "type",
+    "filterProcessedMsgCount",
+    "filterAcceptedMsgCount",
+    "filterRejectedMsgCount",
+    "filterRescheduledMsgCount",
+    "blockedSubscriptionOnUnackedMsgs",
+    "unackedMessages",
+]
+_WRAPPER = "org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerWrapper"
+
+
+def routes(service: BrokerService) -> list[Route]:
+    """All routes of the family."""
+
+    async def topics(_request: Request) -> Response:
+        return rest.ok(await topics_by_bundle(service))
+
+    async def metrics(_request: Request) -> Response:
+        return rest.ok(await metrics_by_namespace(service))
+
+    async def load_report(_request: Request) -> Response:
+        report = await service.load_manager.reporter.refresh()
+        found: JsonObject = msgspec.to_builtins(report)
+        shown = {name: value for name, value in found.items() if value is not None}
+        return rest.ok(shown | {"maxResourceUsage": report.max_usage()})
+
+    async def allocator(request: Request) -> Response:
+        name = rest.parameter(request, "allocator")
+        if name not in ("default", "ml-cache"):
+            raise rest.RestError(406, f"Invalid allocator name : {name}")
+        used = service.log_cache.size_bytes if name == "ml-cache" else _resident_bytes()
+        return rest.ok(_allocator_stats(used))
+
+    async def availability(_request: Request) -> Response:
+        manager = service.config.load_balance.load_manager
+        shown = _WRAPPER if manager == MODULAR else manager
+        raise rest.RestError(409, f"{shown} does not support this operation")
+
+    base = "/admin/v2/broker-stats"
+    return [
+        rest.route("GET", base + "/topics", topics),
+        rest.route("GET", base + "/metrics", metrics),
+        rest.route("GET", base + "/load-report", load_report),
+        rest.route("GET", base + "/allocator-stats/{allocator}", allocator),
+        rest.route(
+            "GET", base + "/broker-resource-availability/{tenant}/{namespace}", availability
+        ),
+    ]
+
+
+def _resident_bytes() -> int:
+    """The most memory that the process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _allocator_stats(used_bytes: int) -> JsonObject:
+    """Apache's `AllocatorStats`: Python's memory has no arenas."""
+    return {
+        "numDirectArenas": 0,
+        "numHeapArenas": 0,
+        "numThreadLocalCaches": 0,
+        "normalCacheSize": 0,
+        "smallCacheSize": 0,
+        "usedDirectMemory": 0,
+        "usedHeapMemory": used_bytes,
+        "directArenas": [],
+        "heapArenas": [],
+    }
+
+
+async def topics_by_bundle(service: BrokerService) -> JsonObject:
+    """Statistics of all loaded topics: by namespace, bundle, domain and name, as Apache's
+    `PulsarStats` writes them.
+    """
+    found: dict[str, dict[str, dict[str, JsonObject]]] = defaultdict(lambda: defaultdict(dict))
+    turns = Turns()
+    for key, topic in list(service.topics.loaded.items()):
+        name = TopicName.parse(key)
+        bundle = (await service.namespaces.bundle_of(name)).range
+        stats = as_json(topic.stats())
+        place = found[name.namespace][bundle].setdefault(name.domain, {})
+        place[key] = _of_topic(stats)
+        await turns.spend(1 + len(topic.subscriptions))
+    return cast(JsonObject, found)
+
+
+def _of_topic(stats: JsonObject) -> JsonObject:
+    publishers = cast(list[object], stats.get("publishers", []))
+    subscriptions = cast(dict[str, JsonObject], stats.get("subscriptions", {}))
+    return {
+        "publishers": publishers,
+        "replication": stats.get("replication", {}),
+        "subscriptions": {
+            name: {field: each[field] for field in _SUBSCRIPTION_FIELDS if field in each}
+            for name, each in subscriptions.items()
+        },
+        "producerCount": len(publishers),
+        **{field: stats[field] for field in _TOPIC_FIELDS if field in stats},
+        **{name: stats[field] for name, field in _COUNTERS.items() if field in stats},
+    }
+
+
+async def metrics_by_namespace(service: BrokerService) -> list[JsonObject]:
+    """Sums of the loaded topics of each namespace (Apache's `NamespaceStats`)."""
+    sums: dict[str, dict[str, float]] = {}
+    turns = Turns()
+    for key, topic in list(service.topics.loaded.items()):
+        stats = as_json(topic.stats())
+        namespace = TopicName.parse(key).namespace
+        known = sums.setdefault(namespace, dict.fromkeys(_METRICS, 0))
+        subscriptions = cast(dict[str, JsonObject], stats.get("subscriptions", {}))
+        consumers = [each.get("consumers") for each in subscriptions.values()]
+        backlogs = (cast(int, each.get("msgBacklog", 0)) for each in subscriptions.values())
+        for name, value in (
+            ("brk_in_rate", stats.get("msgRateIn")),
+            ("brk_in_tp_rate", stats.get("msgThroughputIn")),
+            ("brk_out_rate", stats.get("msgRateOut")),
+            ("brk_out_tp_rate", stats.get("msgThroughputOut")),
+            ("brk_storage_size", stats.get("storageSize")),
+            ("brk_no_of_producers", len(cast(list[object], stats.get("publishers", [])))),
+            ("brk_no_of_subscriptions", len(subscriptions)),
+            ("brk_no_of_consumers", sum(len(cast(list[object], each or [])) for each in consumers)),
+            ("brk_msg_backlog", sum(backlogs)),
+        ):
+            known[name] += cast(float, value or 0)
+        await turns.spend(1 + len(subscriptions))
+    return [
+        {"metrics": figures, "dimensions": {"namespace": namespace}}
+        for namespace, figures in sorted(sums.items())
+    ]
+
+
+_METRICS = (
+    "brk_in_rate",
+    "brk_in_tp_rate",
+    "brk_out_rate",
+    "brk_out_tp_rate",
+    "brk_storage_size",
+    "brk_no_of_producers",
+    "brk_no_of_subscriptions",
+    "brk_no_of_replicators",
+    "brk_no_of_consumers",
+    "brk_msg_backlog",
+    "brk_replication_backlog",
+    "brk_max_replication_delay_second",
+)
