@@ -15,9 +15,10 @@ import trio
 
 from geminga_runtime.connect import open_stream
 from geminga_runtime.errors import ConnectionLost, TlsFailed
-from geminga_runtime.http_get import (
+from geminga_runtime.http_answers import (
     BODY_BYTES_MAX,
     METHODS_WITH_BODY,
+    REPEATABLE,
     AnswerReader,
     BadHttpAnswer,
     HttpAnswer,
@@ -34,9 +35,6 @@ IDLE_MAX_S = 15.0
 IDLE_CONNECTIONS_MAX = 16
 CONNECTIONS_MAX = 32
 """Requests at a time; further ones wait."""
-
-REPEATABLE = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
-"""Methods whose request may be sent again if it is unknown whether it arrived (RFC 9110, 9.2.2)."""
 
 _FOREIGN = (OSError, trio.BrokenResourceError, trio.ClosedResourceError, TlsFailed)
 

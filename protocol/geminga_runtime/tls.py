@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-import trio
-
 _log = logging.getLogger(__name__)
 
 PROTOCOLS = ("TLSv1.3", "TLSv1.2")
@@ -111,11 +109,11 @@ class TlsContexts:
         options: ClientTls | ServerTls,
         *,
         refresh_check_s: float = REFRESH_CHECK_S,
-        clock: Callable[[], float] = trio.current_time,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self.options = options
         self._refresh_check_s = refresh_check_s
-        self._clock = clock
+        self._clock = clock or _trio_time
         self._files = tuple(
             path
             for path in (options.certificate_file, options.key_file, options.trust_certs_file)
@@ -123,7 +121,7 @@ class TlsContexts:
         )
         self._seen = self._stamps()
         self._context = options.context()
-        self._next_check_s = clock() + refresh_check_s
+        self._next_check_s = self._clock() + refresh_check_s
 
     def current(self) -> ssl.SSLContext:
         """The context; checks the files for changes if the interval has passed."""
@@ -146,6 +144,13 @@ class TlsContexts:
 
     def _stamps(self) -> tuple[tuple[int, int, int], ...]:
         return tuple(_stamp(path) for path in self._files)
+
+
+def _trio_time() -> float:
+    """Trio's clock; imported late, for programs without its loop."""
+    import trio
+
+    return trio.current_time()
 
 
 def peer_certificate(tls: ssl.SSLObject) -> bytes | None:
