@@ -8,23 +8,25 @@ renewed while the client runs. No repr, message or log of the SDK contains them.
 from __future__ import annotations
 
 import base64
-import json
-import logging
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import trio
 
+from geminga._connection.auth_config import (
+    clean,
+    kind_of,
+    login_of,
+    member,
+    members,
+    tls_files_of,
+    token_of,
+    token_reader,
+)
 from geminga._connection.authentication import Authentication as Authentication
 from geminga._connection.authentication import check_authentication as check_authentication
 from geminga._connection.oauth2 import AuthenticationOAuth2 as AuthenticationOAuth2
 from geminga.errors import AuthenticationError, InvalidArgumentError
-
-_log = logging.getLogger(__name__)
-
-TOKEN_BYTES_MAX = 256 * 1024
-"""Bound of the bytes read from a token's file."""
 
 
 class AuthenticationToken(Authentication):
@@ -37,26 +39,8 @@ class AuthenticationToken(Authentication):
 
     def __init__(self, token: str | os.PathLike[str] | Callable[[], str]) -> None:
         super().__init__("token")
-        self._read: Callable[[], str]
-        if isinstance(token, str) and not token.startswith(("file:", "env:")):
-            text = _clean(token.removeprefix("token:"))
-            self._read = lambda: text
-            self._is_quick = True
-            return
-        self._is_quick = False
-        if isinstance(token, str) and token.startswith("env:"):
-            variable = token.removeprefix("env:")
-            self._read = lambda: _read_variable(variable)
-        elif isinstance(token, str):
-            self._read = _TokenFile(Path(token.removeprefix("file:").removeprefix("//"))).read
-        elif isinstance(token, os.PathLike):
-            self._read = _TokenFile(Path(token)).read
-        elif callable(token):
-            self._read = token
-        else:
-            raise InvalidArgumentError(
-                f"token must be a text, a path or a function, not {type(token).__name__}"
-            )
+        self._read = token_reader(token)
+        self._is_quick = isinstance(token, str) and not token.startswith(("file:", "env:"))
 
     async def data(self) -> bytes:
         """The token. Raises AuthenticationError if it can't be obtained."""
@@ -83,7 +67,7 @@ class AuthenticationToken(Authentication):
                 f"the token's function must return a text, not {type(found).__name__}"
             )
         try:
-            return _clean(found)
+            return clean(found)
         except InvalidArgumentError as error:
             raise AuthenticationError(str(error)) from None
 
@@ -146,42 +130,21 @@ def from_config(name: str, params: str = "") -> Authentication:
 
     Raises InvalidArgumentError, whose text contains nothing of `params`.
     """
-    last = name.strip().rpartition(".")[2]
-    short = last.removeprefix("Authentication").lower()
-    make = _PLUGINS.get(short)
-    if make is None:
-        known = ", ".join(_PLUGINS)
-        raise InvalidArgumentError(
-            f"authentication: {name!r} is none of {known}, nor their Java classes"
-        )
-    return make(params.strip())
-
-
-def _token_of(params: str) -> Authentication:
-    if params.startswith("{"):
-        return AuthenticationToken(_member(_object(params), "token"))
-    return AuthenticationToken(params)
-
-
-def _basic_of(params: str) -> Authentication:
-    given = _object(params)
-    user = "userId" if "userId" in given else "username"
-    return AuthenticationBasic(_member(given, user), _member(given, "password"))
+    return _PLUGINS[kind_of(name)](params.strip())
 
 
 def _tls_of(params: str) -> Authentication:
-    given = _object(params) if params.startswith("{") else _pairs(params)
-    return AuthenticationTls(_member(given, "tlsCertFile"), _member(given, "tlsKeyFile"))
+    return AuthenticationTls(*tls_files_of(params))
 
 
 def _oauth2_of(params: str) -> Authentication:
-    given = _object(params)
+    given = members(params)
     kind = given.get("type", "client_credentials")
     if kind != "client_credentials":
         raise InvalidArgumentError(f"auth params: type {kind!r} is not client_credentials")
     return AuthenticationOAuth2(
-        _member(given, "issuerUrl"),
-        _member(given, "privateKey"),
+        member(given, "issuerUrl"),
+        member(given, "privateKey"),
         audience=given.get("audience"),
         scope=given.get("scope"),
         trust_certs_file_path=given.get("trustCertsFilePath"),
@@ -189,77 +152,8 @@ def _oauth2_of(params: str) -> Authentication:
 
 
 _PLUGINS: Mapping[str, Callable[[str], Authentication]] = {
-    "token": _token_of,
-    "basic": _basic_of,
+    "token": lambda params: AuthenticationToken(token_of(params)),
+    "basic": lambda params: AuthenticationBasic(*login_of(params)),
     "tls": _tls_of,
     "oauth2": _oauth2_of,
 }
-
-
-def _object(params: str) -> dict[str, str]:
-    try:
-        found = json.loads(params)
-    except ValueError:
-        found = None
-    if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
-        raise InvalidArgumentError("auth params must be a JSON object of texts")
-    return found
-
-
-def _pairs(params: str) -> dict[str, str]:
-    found = {}
-    for pair in params.split(","):
-        key, colon, value = pair.partition(":")
-        if not colon:
-            raise InvalidArgumentError("auth params must be key:value,key:value")
-        found[key.strip()] = value.strip()
-    return found
-
-
-def _member(given: Mapping[str, str], name: str) -> str:
-    if not given.get(name):
-        raise InvalidArgumentError(f"auth params: {name} is missing")
-    return given[name]
-
-
-def _clean(token: str) -> str:
-    """The token without surrounding white space. Raises InvalidArgumentError without its text."""
-    token = token.strip()
-    if not token:
-        raise InvalidArgumentError("token is empty")
-    if not token.isascii() or not token.isprintable() or " " in token:
-        raise InvalidArgumentError("token has invalid characters")
-    return token
-
-
-class _TokenFile:
-    """A token's file, read each time. While it is missing or incomplete, as it may be for a moment
-    during a renewal, the last valid token is used.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._last: str | None = None
-        self._is_broken = False
-
-    def read(self) -> str:
-        """Raises AuthenticationError if no valid token was ever read."""
-        try:
-            with self._path.open(encoding="ascii", errors="replace") as file:
-                found = _clean(file.read(TOKEN_BYTES_MAX))
-        except (OSError, InvalidArgumentError) as error:
-            if self._last is None:
-                raise AuthenticationError(f"the token can't be read: {error}") from error
-            if not self._is_broken:
-                self._is_broken = True
-                _log.warning("%s: %s; using the last valid token", self._path, error)
-            return self._last
-        self._last, self._is_broken = found, False
-        return found
-
-
-def _read_variable(name: str) -> str:
-    found = os.environ.get(name)
-    if found is None:
-        raise AuthenticationError(f"the token can't be read: no variable {name}")
-    return found

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import trio
-
 from geminga.errors import InvalidArgumentError
 
 
@@ -21,7 +19,7 @@ class Authentication:
 
     async def data(self) -> bytes:
         """The auth data of CONNECT and AUTH_RESPONSE. Raises AuthenticationError."""
-        await trio.lowlevel.checkpoint()
+        await _turn()
         return b""
 
     async def renewed(self) -> bytes:
@@ -37,7 +35,7 @@ class Authentication:
 
     async def http_headers(self) -> dict[str, str]:
         """Headers for lookups over HTTP. Raises AuthenticationError."""
-        await trio.lowlevel.checkpoint()
+        await _turn()
         return {}
 
 
@@ -47,3 +45,10 @@ def check_authentication(who: object) -> None:
         # The value is not shown: it may be the secret itself.
         kind = type(who).__name__
         raise InvalidArgumentError(f"authentication must be an Authentication, not {kind}")
+
+
+async def _turn() -> None:
+    """A turn of Trio's loop; imported late, as commands read options without it."""
+    import trio
+
+    await trio.lowlevel.checkpoint()

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from geminga._options.checks import booleans, text_or_none
 from geminga.errors import InvalidArgumentError
-from geminga_runtime.tls import PROTOCOLS, ClientTls
+
+if TYPE_CHECKING:
+    from geminga_runtime.tls import ClientTls
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,14 +46,19 @@ class TlsOptions:
             value = getattr(self, name)
             if isinstance(value, str) or not all(isinstance(each, str) for each in value):
                 raise InvalidArgumentError(f"{name} must be a list of texts, not {value!r}")
-        for name in self.tls_protocols:
-            if name not in PROTOCOLS:
-                raise InvalidArgumentError(
-                    f"tls_protocols: {name!r} is none of {', '.join(PROTOCOLS)}"
-                )
+        if self.tls_protocols:
+            from geminga_runtime.tls import PROTOCOLS
+
+            for name in self.tls_protocols:
+                if name not in PROTOCOLS:
+                    raise InvalidArgumentError(
+                        f"tls_protocols: {name!r} is none of {', '.join(PROTOCOLS)}"
+                    )
 
     def client_tls(self, certificate: tuple[str, str] | None) -> ClientTls:
         """The runtime's form; `certificate` (and key) overrides the options' own."""
+        from geminga_runtime.tls import ClientTls
+
         own = (self.tls_certificate_file_path or "", self.tls_private_key_file_path or "")
         shown, key = certificate or own
         return ClientTls(
