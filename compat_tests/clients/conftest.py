@@ -15,7 +15,9 @@ import pytest
 import trio
 
 import geminga
+import geminga.blocking.admin
 from compat_tests.processes import ServerProcess
+from geminga.blocking.admin import AdminClient, TenantInfo
 
 PATIENCE_S = 60
 """What must come is given so long, on the busiest machine too."""
@@ -212,3 +214,39 @@ async def take_after_change(
             except geminga.OperationTimeoutError:
                 await (await client.create_producer(topic)).send(b"new")
     return messages
+
+
+ADMIN_OPEN = (
+    "test_failure_domains_and_isolation_policies",
+    "test_properties_of_namespaces",
+    "test_bundles",
+    "test_more_policies_of_namespaces",
+    "test_topics",
+    "test_properties_of_topics",
+    "test_odd_names_of_subscriptions",
+    "test_places_of_subscriptions",
+    "test_messages",
+    "test_brokers",
+    "test_owned_bundles",
+    "test_broker_statistics",
+    "test_resource_quotas",
+)
+"""Tests of calls that our broker doesn't serve yet, or not all of them."""
+
+
+@pytest.fixture
+def admin(request: pytest.FixtureRequest, server: ServerProcess) -> Iterator[AdminClient]:
+    if server.kind == "geminga" and request.node.originalname in ADMIN_OPEN:
+        reason = "our broker doesn't serve it yet: docs/ADMIN.md"
+        request.applymarker(pytest.mark.xfail(reason=reason, strict=False))
+    with geminga.blocking.admin.connect(server.web_url) as client:
+        yield client
+
+
+@pytest.fixture
+def namespace(admin: AdminClient) -> str:
+    """A fresh namespace in a fresh tenant."""
+    tenant = f"adm{uuid.uuid4().hex[:8]}"
+    admin.tenants.create(tenant, TenantInfo(allowed_clusters=["standalone"]))
+    admin.namespaces.create(f"{tenant}/ns")
+    return f"{tenant}/ns"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Unpack
 
+from geminga._admin.exchange import parse_admin_url
 from geminga._admin.families.everything import Families
 from geminga._admin.options import AdminOptions
-from geminga._admin.transport import Transport, parse_admin_url
+from geminga._admin.transport import Transport
 from geminga._connection.background import check_loop
 from geminga._connection.opening import Block, Connecting, Opening
 from geminga._options.checks import make

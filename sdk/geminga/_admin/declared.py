@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -31,7 +32,7 @@ from geminga._admin.requests import (
 )
 
 if TYPE_CHECKING:
-    from geminga_runtime.http_get import HttpAnswer
+    from geminga_runtime.http_answers import HttpAnswer
 
 Send = Callable[[Request], Awaitable["HttpAnswer"]]
 SendBlocking = Callable[[Request], "HttpAnswer"]
@@ -161,9 +162,20 @@ def _text(value: object) -> str:
 
 def encoded(value: object) -> bytes:
     """A body of JSON."""
+    return json.dumps(value, separators=(",", ":"), default=_plain).encode()
+
+
+def _plain(value: object) -> object:
+    """A mapping, or a model without the fields that are None: brokers take null for a value."""
     import msgspec
 
-    return msgspec.json.encode(value)
+    return dict(value) if isinstance(value, Mapping) else _given(msgspec.to_builtins(value))
+
+
+def _given(value: object) -> object:
+    if isinstance(value, dict):
+        return {name: _given(each) for name, each in value.items() if each is not None}
+    return [_given(each) for each in value] if isinstance(value, list) else value
 
 
 def decoded(answer: HttpAnswer, kind: type[T], what: str) -> T:

@@ -17,13 +17,15 @@ Each has `status` (0 without an answer) and `reason`, the server's own words.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 
 from geminga.errors import ConnectionFailedError, GemingaError, OperationTimeoutError
-from geminga_runtime.logs import shown
 
 REASON_CHARS_MAX = 4096
+SHOWN_CHARS_MAX = 300
+"""Characters of a reason in an error's text."""
 
 
 class AdminError(GemingaError):
@@ -106,7 +108,7 @@ def of_answer(status: int, body: bytes, what: str) -> AdminError:
     """The error of an answer; `what` is the request, as in "GET http://..."."""
     kind = BY_STATUS.get(status, ServerError if status >= 500 else AdminError)
     reason = _reason(body)
-    tail = f": {shown(reason)}" if reason else ""
+    tail = f": {_shown(reason)}" if reason else ""
     error = kind(f"{what}: HTTP status {status}{tail}", code=f"Http{status}")
     error.status, error.reason = status, reason
     return error
@@ -114,12 +116,16 @@ def of_answer(status: int, body: bytes, what: str) -> AdminError:
 
 def _reason(body: bytes) -> str:
     """The server's reason: of its JSON, else a text that is no page of HTML."""
-    import msgspec
-
     text = body[:REASON_CHARS_MAX].decode("utf-8", "replace").strip()
     try:
-        found = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+        found = json.loads(body)
+    except ValueError:
         return "" if text.startswith("<") else re.sub(r"\s+", " ", text)
     reason = found.get("reason") if isinstance(found, dict) else None
     return reason[:REASON_CHARS_MAX] if isinstance(reason, str) else ""
+
+
+def _shown(reason: str) -> str:
+    """A reason in one line of bounded length."""
+    text = " ".join(reason.split())
+    return text if len(text) <= SHOWN_CHARS_MAX else f"{text[:SHOWN_CHARS_MAX]}..."

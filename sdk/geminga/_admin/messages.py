@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from geminga_runtime.http_get import HttpAnswer
+    from geminga_runtime.http_answers import HttpAnswer
 
 _PREFIX = "x-pulsar-"
+_PROPERTIES = "x-pulsar-property"
 _PROPERTY = "x-pulsar-property-"
+"""Of older brokers: a header for each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +40,9 @@ def messages_of(answer: HttpAnswer) -> list[StoredMessage]:
     headers: dict[str, str] = {}
     properties: dict[str, str] = {}
     for name, value in answer.header_list:
-        if name.lower().startswith(_PROPERTY):
+        if name.lower() == _PROPERTIES:
+            properties |= _properties(value)
+        elif name.lower().startswith(_PROPERTY):
             properties[name[len(_PROPERTY) :]] = value
         elif name.lower().startswith(_PREFIX):
             headers[name.lower()[len(_PREFIX) :]] = value
@@ -52,6 +57,15 @@ def messages_of(answer: HttpAnswer) -> list[StoredMessage]:
     )
     count = headers.get("num-batch-message")
     return [whole] if count is None else _of_batch(whole, count)
+
+
+def _properties(value: str) -> dict[str, str]:
+    """The properties, an object of JSON."""
+    try:
+        found = json.loads(value)
+    except ValueError:
+        return {}
+    return {str(name): str(each) for name, each in found.items()} if isinstance(found, dict) else {}
 
 
 def _of_batch(whole: StoredMessage, count: str) -> list[StoredMessage]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         BrokerNamespaceIsolationData,
         ClusterData,
         ClusterPolicies,
+        ClusterUrl,
         FailureDomain,
         NamespaceIsolationData,
     )
@@ -63,9 +64,9 @@ class Clusters(rest.Family):
     async def get_migration(self, cluster: str) -> ClusterPolicies:
         """Whether a cluster was moved, and whereto."""
 
-    @rest.post(f"{_CLUSTER}/migrate", body="policies")
-    async def update_migration(self, cluster: str, policies: ClusterPolicies) -> None:
-        """Send the clients of a cluster to another one."""
+    @rest.post(f"{_CLUSTER}/migrate", body="url")
+    async def update_migration(self, cluster: str, url: ClusterUrl, *, migrated: bool) -> None:
+        """Send the clients of a cluster to another one, or no longer."""
 
     @rest.get(_DOMAINS)
     async def list_failure_domains(self, cluster: str) -> dict[str, FailureDomain]:

@@ -24,10 +24,19 @@ if TYPE_CHECKING:
     )
     from geminga._admin.model.stats import AnalyzeSubscriptionBacklogResult, Position
     from geminga._admin.model.topics import ResetCursorData
+    from geminga_runtime.http_answers import HttpAnswer
 
 _TOPIC = "/admin/v2/{topic}"
 _SUBSCRIPTION = f"{_TOPIC}/subscription/{{subscription}}"
 _SCHEMAS = "/admin/v2/schemas/{topic:schema}"
+
+
+def _version(answer: HttpAnswer) -> SchemaVersion:
+    """The version of an uploaded schema, which stands in an object of its own."""
+    from geminga._admin.model.schemas import PostSchemaResponse, SchemaVersion
+
+    found = rest.decoded(answer, PostSchemaResponse, "schema").version
+    return found if isinstance(found, SchemaVersion) else SchemaVersion(version=found)
 
 
 class Subscriptions(rest.Family):
@@ -148,7 +157,7 @@ class Schemas(rest.Family):
     async def get_all(self, topic: str) -> GetAllVersionsSchemaResponse:
         """All versions."""
 
-    @rest.post(f"{_SCHEMAS}/schema", body="schema")
+    @rest.post(f"{_SCHEMAS}/schema", body="schema", reader=_version)
     async def upload(self, topic: str, schema: PostSchemaPayload) -> SchemaVersion:
         """Add a version, if the topic's rule allows it."""
 

@@ -25,8 +25,8 @@ def java_name(name: str) -> str:
     return known or _PART.sub(lambda match: match[1].upper(), name)
 
 
-class Model(msgspec.Struct, kw_only=True, rename=java_name, omit_defaults=True):
-    """A body or an answer. Fields that are None, or as Apache's by default, are not sent."""
+class Model(msgspec.Struct, kw_only=True, rename=java_name):
+    """A body or an answer. Fields that are None are not sent."""
 
 
 Json = dict[str, object]

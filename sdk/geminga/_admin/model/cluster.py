@@ -12,7 +12,7 @@ AuthAction = Literal["produce", "consume", "functions", "sources", "sinks", "pac
 """What a role may be allowed to do."""
 
 
-class TenantInfo(Model, omit_defaults=False):
+class TenantInfo(Model):
     """Who administers a tenant, and where its data may be."""
 
     admin_roles: list[str] = field(default_factory=list)
@@ -64,13 +64,13 @@ class ClusterPolicies(Model):
     migrated_cluster_url: ClusterUrl | None = None
 
 
-class FailureDomain(Model, omit_defaults=False):
+class FailureDomain(Model):
     """Brokers that fail together."""
 
     brokers: list[str] = field(default_factory=list)
 
 
-class AutoFailoverPolicy(Model, rename=str, omit_defaults=False):
+class AutoFailoverPolicy(Model, rename=str):
     """When the secondary brokers take over: `min_available` needs the parameters `min_limit` and
     `usage_threshold`.
     """
@@ -127,7 +127,7 @@ class InternalConfigurationData(Model):
     state_storage_service_url: str | None = None
 
 
-class ResourceQuota(Model, omit_defaults=False):
+class ResourceQuota(Model):
     """The share of a broker that a bundle is expected to need."""
 
     msg_rate_in: float = 0.0
@@ -162,7 +162,7 @@ class BookiesClusterInfo(Model):
     bookies: list[BookieId] = field(default_factory=list)
 
 
-class BookieInfo(Model, omit_defaults=False):
+class BookieInfo(Model):
     """Where a bookie stands."""
 
     rack: str = ""

@@ -29,7 +29,7 @@ InactiveTopicDeleteMode = Literal[
 ]
 
 
-class RetentionPolicies(Model, omit_defaults=False):
+class RetentionPolicies(Model):
     """How long acknowledged messages are kept: -1 for ever, 0 not at all. Both bounds hold."""
 
     retention_time_in_minutes: int

@@ -7,7 +7,7 @@ from msgspec import field
 from geminga._admin.model.base import Model
 
 
-class PostSchemaPayload(Model, omit_defaults=False):
+class PostSchemaPayload(Model):
     """A schema to be uploaded: `type` as in "AVRO", `schema` its definition."""
 
     type: str
@@ -19,6 +19,12 @@ class SchemaVersion(Model):
     """The version of a schema."""
 
     version: int = -1
+
+
+class PostSchemaResponse(Model):
+    """The answer to an upload."""
+
+    version: int | SchemaVersion = -1
 
 
 class GetSchemaResponse(Model):

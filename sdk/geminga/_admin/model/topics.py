@@ -32,14 +32,14 @@ class RevokeTopicPermission(Model):
     role: str
 
 
-class ResetCursorData(Model, omit_defaults=False):
+class ResetCursorData(Model):
     """A place in a topic: `EARLIEST`, `LATEST`, or an entry or message."""
 
     ledger_id: int
     entry_id: int
     partition_index: int = -1
     batch_index: int = -1
-    is_excluded: bool = False
+    is_excluded: bool = field(default=False, name="excluded")
     """Whether the next message is meant."""
 
 

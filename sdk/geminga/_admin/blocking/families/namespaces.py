@@ -135,7 +135,7 @@ class Namespaces(rest.BlockingFamily):
     def remove_property(self, namespace: str, key: str) -> str | None:
         """Remove a property; returns its value."""
 
-    @rest.get("/admin/v2/namespaces/{cluster}/antiAffinity/{group}", query={"tenant": "property"})
+    @rest.get("/admin/v2/namespaces/{cluster}/antiAffinity/{group}")
     def anti_affinity_namespaces(self, cluster: str, group: str, *, tenant: str) -> Names:
         """The namespaces of an anti-affinity group. The caller must administer the tenant."""
 
