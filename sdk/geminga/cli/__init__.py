@@ -6,9 +6,13 @@ Geminga can be installed alone (spec OP-01).
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points
+import importlib
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 ENTRY_POINT_GROUP = "geminga.commands"
 
@@ -28,20 +32,38 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of all installed sub-commands."""
-        return sorted(_commands())
+        return sorted({*_commands(), *OWN_COMMANDS})
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The sub-command, imported now; None if there is none with that name."""
-        entry = _commands().get(cmd_name)
-        if entry is None:
+        own = OWN_COMMANDS.get(cmd_name)
+        entry = None if own else _commands().get(cmd_name)
+        if entry is None and own is None:
             return None
         try:
-            command = entry.load()
+            command = entry.load() if entry else _loaded(own or "")
         except ModuleNotFoundError as error:
             return _missing(cmd_name, error)
         if not isinstance(command, click.Command):
-            raise click.ClickException(f"entry point {entry.value} is no command")
+            raise click.ClickException(f"entry point of {cmd_name} is no command")
         return command
+
+
+OWN_COMMANDS = {
+    "admin": "geminga.cli.admin:admin",
+    "client": "geminga.cli.client:client",
+    "completion": "geminga.cli.completion:completion",
+    "perf": "geminga.cli.perf:perf",
+    "tokens": "geminga.cli.tokens:tokens",
+}
+"""Commands of this package, as among its entry points: reading those takes as long as a call of the
+admin API.
+"""
+
+
+def _loaded(path: str) -> object:
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 class MissingExtra(click.ClickException):
@@ -90,6 +112,8 @@ def _missing(name: str, error: ModuleNotFoundError) -> click.Command:
 
 
 def _commands() -> dict[str, EntryPoint]:
+    from importlib.metadata import entry_points
+
     return {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
 
 
