@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import trio
 
-from geminga._acknowledging.acks import AckGroup, AckTracker, Position
+from geminga._acknowledging.acks import AckGroup, AckTracker, PassingAcks, Position
 from geminga._acknowledging.nacks import NegativeAcks
 from geminga._acknowledging.unacked import AckTimeouts, Unacked
 from geminga._connection.alarm import Alarm
@@ -51,7 +51,9 @@ class Acknowledger:
         self._target = target
         self._counts = target.counts
         self._options = options
-        self.acks = AckTracker(batch_index_ack=options.batch_index_ack_enabled)
+        passing = target.topic.startswith("non-persistent:")
+        tracker = PassingAcks if passing else AckTracker
+        self.acks = tracker(batch_index_ack=options.batch_index_ack_enabled)
         # If more messages of a batch are unacknowledged, an acknowledgement sends nothing.
         self._left_quiet = math.inf if options.batch_index_ack_enabled else 1
         self._nacks = NegativeAcks(
@@ -193,7 +195,9 @@ class Acknowledger:
         self._after_ack()
 
     def _forget(self, ledger_id: int, entry_id: int) -> None:
-        if self.unacked is not None and self.acks.is_acked(ledger_id, entry_id):
+        if self.unacked is None:
+            return
+        if self.acks.is_acked(ledger_id, entry_id) or not self.acks.keeps:
             self.unacked.forget((ledger_id, entry_id))
 
     def received(self, entry: Entry) -> bool:

@@ -98,6 +98,9 @@ class AckTracker:
     consumer is disconnected, and every message must be delivered again.
     """
 
+    keeps = True
+    """Whether acknowledgements are remembered."""
+
     def __init__(self, *, batch_index_ack: bool) -> None:
         self._batch_index_ack = batch_index_ack
         self._states: AckStates = {}
@@ -315,3 +318,34 @@ class AckTracker:
         self._individual = {}
         self._cumulative = None
         self._run_ledger = self._run_first = self._run_end = _NO_RUN
+
+
+class PassingAcks(AckTracker):
+    """For a non-persistent topic, whose messages all have the same id: nothing is remembered nor
+    sent, else a message would be dropped while the acknowledgement of the one before waits
+    (NonPersistentAcknowledgmentGroupingTracker of the Java client).
+    """
+
+    keeps = False
+
+    def add(self, ledger_id: int, entry_id: int) -> None:
+        """Nothing is noted."""
+
+    def add_in_batch(
+        self, position: Position, index: int, batch_size: int, ack_set: AckSet = ()
+    ) -> bool:
+        """Nothing is noted."""
+        return False
+
+    def add_delivered(self, delivery: Delivery, indexes: Sequence[int]) -> bool:
+        """Nothing is noted."""
+        return False
+
+    def add_cumulative(
+        self, ledger_id: int, entry_id: int, index: int = -1, batch_size: int = 0
+    ) -> None:
+        """Nothing is noted."""
+
+    def deliver(self, delivery: Delivery) -> bytearray | None:
+        """Each delivery is a message of its own."""
+        return None
