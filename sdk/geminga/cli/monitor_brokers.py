@@ -58,11 +58,11 @@ def monitor_brokers(
     connect_string: str, extensions: bool, in_json: bool, interval: float, once: bool
 ) -> None:
     """Show what the brokers of a cluster report of their load, until Ctrl-C."""
-    follow = _follow_topic if extensions else _follow_store
+    followed = follow_topic if extensions else _follow_store
 
     async def main() -> None:
         with _screen(in_json=in_json, in_place=not once) as show:
-            await follow(connect_string, show, interval, once)
+            await followed(connect_string, show, interval, once)
 
     run(main)
 
@@ -153,8 +153,10 @@ async def _read(store: MetadataStore) -> tuple[Rows, str]:
     return rows, "" if leader is None else leader_of(leader.value)
 
 
-async def _follow_topic(url: str, show: Show, interval_s: float, once: bool) -> None:
-    """Read the brokers' topic; it keeps nothing, so brokers show with their next report."""
+async def follow_topic(url: str, show: Show, interval_s: float, once: bool) -> None:
+    """Read the topic of the extensible load manager until cancelled, with `once` until there is a
+    report. It keeps nothing, so brokers show with their next one. Raises GemingaError.
+    """
     import trio
 
     import geminga
@@ -166,7 +168,8 @@ async def _follow_topic(url: str, show: Show, interval_s: float, once: bool) -> 
         await client.create_reader(EXTENSION_TOPIC, geminga.LATEST) as reader,
     ):
         while True:
-            show(rows, "")
+            if rows or not once:
+                show(rows, "")
             if once and rows:
                 return
             with trio.move_on_after(interval_s):

@@ -12,9 +12,11 @@ from click.testing import CliRunner
 from rich.console import Console
 from trio.testing import MockClock
 
+import geminga
 from geminga.cli._broker_rows import BrokerRow, Rows, as_json, leader_of, row_of, table
-from geminga.cli.monitor_brokers import follow
+from geminga.cli.monitor_brokers import EXTENSION_TOPIC, follow, follow_topic
 from geminga.cli.perf import perf
+from geminga.testing import open_broker
 from geminga_runtime.metadata.api import StoreUnavailable
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
@@ -201,3 +203,33 @@ def test_numbers_as_texts_are_read() -> None:
     """As Jackson does."""
     row = row_of(msgspec.json.encode(LOCAL | {"numTopics": "12"}), b"")
     assert row.topics == 12
+
+
+async def test_the_topic_of_the_extensible_load_manager() -> None:
+    """Brokers come and go with their messages."""
+    shown: list[dict[str, int]] = []
+    seen = trio.Event()
+
+    def show(rows: Rows, leader: str) -> None:
+        nonlocal seen
+        shown.append({broker: row.bundles for broker, row in rows.items()})
+        seen.set()
+        seen = trio.Event()
+
+    async with open_broker() as url, geminga.connect(url) as client, trio.open_nursery() as nursery:
+        first = seen
+        nursery.start_soon(follow_topic, url, show, 60.0, False)
+        with trio.fail_after(30):
+            await first.wait()
+        producer = await client.create_producer(EXTENSION_TOPIC)
+        for broker, value in (
+            ("a:8080", b'{"bundleCount":3}'),
+            ("b:8080", b'{"bundleCount":4}'),
+            ("a:8080", b""),
+        ):
+            now = seen
+            await producer.send(value, partition_key=broker)
+            with trio.fail_after(30):
+                await now.wait()
+        nursery.cancel_scope.cancel()
+    assert shown == [{}, {"a:8080": 3}, {"a:8080": 3, "b:8080": 4}, {"b:8080": 4}]
