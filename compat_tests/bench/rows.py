@@ -11,6 +11,7 @@ from compat_tests.bench.cluster_rows import CLUSTER_ROWS
 from compat_tests.bench.compaction_rows import COMPACTION_ROWS
 from compat_tests.bench.many_brokers_rows import MANY_BROKERS_ROWS
 from compat_tests.bench.model import Measure, Row
+from compat_tests.bench.multi_rows import MULTI_ROWS
 from compat_tests.bench.proxy_rows import PROXY_ROWS
 from compat_tests.bench.recovery_rows import RECOVERY_ROWS
 from compat_tests.bench.schema_rows import SCHEMA_ROWS
@@ -284,6 +285,7 @@ ROWS: tuple[Row, ...] = (
     ),
     *STALL_ROWS,
     *BROKER_ROWS,
+    *MULTI_ROWS,
     *TLS_ROWS,
     *SCHEMA_ROWS,
     *PROXY_ROWS,

@@ -44,8 +44,10 @@ class Side:
             self._server = self.start("shared")
         return self._server
 
-    def start(self, name: str) -> ServerProcess:
-        """Start a server on the data of that name, new or left from an earlier one."""
+    def start(self, name: str, *, options: Sequence[str] = ()) -> ServerProcess:
+        """Start a server on the data of that name, new or left from an earlier one. Options are
+        those of ``geminga standalone``.
+        """
         if self._server is not None:
             raise RuntimeError("one server at a time, or they share the two cores")
         folder = self.work_dir / f"{self.kind}-{name}"
@@ -53,7 +55,7 @@ class Side:
             self._server = start_apache(folder, timeout_s=300)
         else:
             folder.mkdir(parents=True, exist_ok=True)
-            self._server = start_geminga(folder / "data", timeout_s=60)
+            self._server = start_geminga(folder / "data", options=options, timeout_s=60)
         return self._server
 
     def stop(self) -> None:
