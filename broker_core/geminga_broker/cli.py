@@ -12,6 +12,7 @@ import click
 
 from geminga_runtime.command_line import (
     PORT,
+    StartFailed,
     config_option,
     loaded,
     log_level_option,
@@ -80,10 +81,11 @@ def standalone(
         "advertisedAddress": advertised_address,
     }
     brokers = brokers or cores()
+    if first_own_port and brokers == 1:
+        raise StartFailed("--first-own-port: only several brokers have ports of their own")
     defaults = {
         "bindAddress": "127.0.0.1",
         "webSocketServiceEnabled": "true",
-        "loadBalancerEnabled": "false",  # as in Apache's standalone.conf
         **defaults_of(brokers),
     }
     config = loaded(partial(load_config, defaults=defaults), config_file, given)

@@ -46,7 +46,7 @@ def cores() -> int:
 def defaults_of(brokers: int) -> dict[str, str]:
     """Settings that are others for so many brokers, unless they are set."""
     if brokers == 1:
-        return {}
+        return {"loadBalancerEnabled": "false"}  # as in Apache's standalone.conf
     return {
         "loadBalancerEnabled": "true",
         "defaultNumberOfNamespaceBundles": str(min(BUNDLES_A_BROKER * brokers, BUNDLES_MAX)),

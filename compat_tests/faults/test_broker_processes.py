@@ -15,7 +15,7 @@ import time
 import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -231,6 +231,32 @@ def _is_alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_broker_that_stands_still_is_replaced(start: Starter) -> None:
+    """Its session ends after 30 s: the other one serves its topics, and it is killed."""
+    server = start(options=[*BROKERS, "--in-memory"])
+    with connected(server) as client:
+        for topic in TOPICS:
+            client.create_producer(topic).close()
+        first = told(server)
+        owned = {topic: owner_of(server, topic) for topic in TOPICS}
+        name, (own, _, pid) = next(iter(first.items()))
+        os.kill(int(pid.removeprefix("pid=")), signal.SIGSTOP)
+        try:
+            until(lambda: told(server)[name] != first[name], "it is replaced", 90)
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(int(pid.removeprefix("pid=")), signal.SIGCONT)
+        for topic in TOPICS:
+            client.create_producer(topic).send(b"served")
+        assert own in owned.values()
+    log = server.log_path.read_text()
+    assert f"{name} metadata: silent for 3" in log
+    assert f"{name} metadata is killed: it has no connection any more" in log
+    assert server.stop() == 0, server.log_tail()
+
+
 def test_a_broker_that_is_asked_to_end_comes_back(start: Starter) -> None:
     """SIGTERM to one of them alone: its topics move, then it is started again."""
     server = start(options=[*BROKERS, "--in-memory"])
@@ -286,6 +312,17 @@ def test_refused_starts(data_dir: Path, start: Starter) -> None:
     settings = {"entryFilterNames": "nope"}
     said = _refused(standalone_command(data_dir, options=memory, settings=settings))
     assert said == "Error: entryFilterNames: entry filter 'nope' is not installed"
+
+
+def test_settings_that_don_t_suit(data_dir: Path) -> None:
+    command = standalone_command(data_dir, options=["--first-own-port", "7000"])
+    said = _refused(command)
+    assert said == "Error: --first-own-port: only several brokers have ports of their own"
+    listeners = {"advertisedListeners": "inside:pulsar://127.0.0.1:6650"}
+    said = _refused(standalone_command(data_dir, options=BROKERS, settings=listeners))
+    assert said.startswith("Error: advertisedListeners: each of several brokers has ports")
+    command = standalone_command(data_dir, options=[*BROKERS, "--first-own-port", "65534"])
+    assert "there are no 2 ports from 65536 on" in _refused(command)
 
 
 @pytest.mark.parametrize("value", ["-1", "x", "65"])

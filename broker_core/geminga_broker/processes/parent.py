@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -71,9 +72,10 @@ async def run_brokers(
         config.tls.contexts()  # raise ConfigError before anything is created
     async with AsyncExitStack() as stack:
         service = stack.enter_context(bind_service(config))
+        ports = [own_ports(config, options.first_own_port, each) for each in range(options.brokers)]
         store = await open_store(options)
         stack.push_async_callback(store.aclose)
-        brokers = _spawned(options, service, stack)  # they import while the bookie opens
+        brokers = _spawned(config, service, ports, stack)  # they import while the bookie opens
         address = addresses(config, service)
         await _bootstrap(store, config, address)
         ledgers = LedgerMetadataStore(store).ids
@@ -91,15 +93,15 @@ async def run_brokers(
 
 
 def _spawned(
-    options: StandaloneOptions, service: Listeners, stack: AsyncExitStack
+    config: BrokerConfig,
+    service: Listeners,
+    ports: Sequence[list[int | None]],
+    stack: AsyncExitStack,
 ) -> tuple[BrokerProcess, ...]:
-    level = logging.getLogger(__name__).getEffectiveLevel()
+    level = logging.getLevelName(logging.getLogger(__name__).getEffectiveLevel())
     brokers: list[BrokerProcess] = []
-    for number in range(options.brokers):
-        ports = own_ports(options.config, options.first_own_port, number)
-        name = f"broker-{number + 1}"
-        plan = BrokerPlan(name, options.config, logging.getLevelName(level), service, ports)
-        broker = BrokerProcess(plan)
+    for number, own in enumerate(ports, 1):
+        broker = BrokerProcess(BrokerPlan(f"broker-{number}", config, level, service, own))
         stack.callback(broker.abandon)
         broker.spawn()
         brokers.append(broker)

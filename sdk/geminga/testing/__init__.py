@@ -7,7 +7,8 @@
         async with geminga.connect(url) as client: ...
 
 It is the standalone broker itself, with everything in memory, on a free port. Any number may run at
-once. pytest finds the fixtures `geminga_broker` (one broker for the session) and
+once. `brokers=2` starts two processes that share the topics, for programs that are to follow
+lookups. pytest finds the fixtures `geminga_broker` (one broker for the session) and
 `geminga_namespace` (a namespace for one test) automatically. Needs `geminga[server]`.
 """
 

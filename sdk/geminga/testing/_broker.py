@@ -43,13 +43,14 @@ class BrokerUrl(str):
 
 
 @contextmanager
-def broker(settings: Settings | None = None) -> Generator[BrokerUrl]:
+def broker(settings: Settings | None = None, *, brokers: int = 1) -> Generator[BrokerUrl]:
     """A running broker in its own thread; stopped at the block's end.
 
     `settings` are keys of `broker.conf`, with texts, numbers or booleans. The environment is
-    ignored. Raises BrokerStartFailed.
+    ignored. Several `brokers` share the topics, each in a process of its own; lookups at the one
+    URL are answered with theirs. Raises BrokerStartFailed.
     """
-    thread = _BrokerThread(settings or {})
+    thread = _BrokerThread(settings or {}, brokers)
     url = thread.start()
     try:
         yield url
@@ -58,7 +59,9 @@ def broker(settings: Settings | None = None) -> Generator[BrokerUrl]:
 
 
 @asynccontextmanager
-async def open_broker(settings: Settings | None = None) -> AsyncGenerator[BrokerUrl]:
+async def open_broker(
+    settings: Settings | None = None, *, brokers: int = 1
+) -> AsyncGenerator[BrokerUrl]:
     """`broker` in the running Trio loop: without a thread, and it stops with the test."""
     import trio
 
@@ -67,12 +70,13 @@ async def open_broker(settings: Settings | None = None) -> AsyncGenerator[Broker
             "open_broker is for tests that run in Trio: use `with geminga.testing.broker() as url` "
             "in asyncio, and without an event loop"
         )
-    options = _options(settings or {})
+    options = _options(settings or {}, brokers)
+    from geminga_broker.processes.parent import run_brokers
     from geminga_broker.standalone import run_standalone
 
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
-        running = await nursery.start(run_standalone, options)
+        running = await nursery.start(run_standalone if brokers == 1 else run_brokers, options)
         url = BrokerUrl(running.broker_url)
         url.web_url = running.web_url
         try:
@@ -88,15 +92,18 @@ async def open_broker(settings: Settings | None = None) -> AsyncGenerator[Broker
 MISSING = "the broker's packages are missing ({}): install geminga[server]"
 
 
-def _options(settings: Settings) -> StandaloneOptions:
+def _options(settings: Settings, brokers: int) -> StandaloneOptions:
+    if brokers < 1:
+        raise BrokerStartFailed(f"brokers: {brokers} is less than one")
     try:
         from geminga_broker.config import load_config
-        from geminga_broker.standalone_parts import StandaloneOptions
+        from geminga_broker.standalone_parts import StandaloneOptions, defaults_of
     except ImportError as error:
         raise BrokerStartFailed(MISSING.format(error.name)) from error
     texts = {key: _text(key, value) for key, value in settings.items()}
-    config = load_config(None, {}, texts, defaults=_FIXED, overrides_from="settings")
-    return StandaloneOptions(config, None)
+    defaults = {**_FIXED, **defaults_of(brokers)}
+    config = load_config(None, {}, texts, defaults=defaults, overrides_from="settings")
+    return StandaloneOptions(config, None, brokers)
 
 
 def _text(key: str, value: object) -> str:
@@ -111,8 +118,9 @@ def _text(key: str, value: object) -> str:
 class _BrokerThread:
     """One broker and its thread."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, brokers: int) -> None:
         self._settings = settings
+        self._brokers = brokers
         self._started: SimpleQueue[BrokerUrl | BaseException] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="geminga-broker", daemon=True)
         self._pid = os.getpid()
@@ -164,6 +172,6 @@ class _BrokerThread:
 
         with trio.CancelScope() as scope:
             self._stop = trio.lowlevel.current_trio_token(), scope
-            async with open_broker(self._settings) as url:
+            async with open_broker(self._settings, brokers=self._brokers) as url:
                 self._started.put(url)
                 await trio.sleep_forever()

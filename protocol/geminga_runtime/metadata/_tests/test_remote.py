@@ -30,7 +30,7 @@ from geminga_runtime.metadata.remote import (
     RemoteStoreOptions,
     open_remote_store,
 )
-from geminga_runtime.metadata.remote_server import ServerLimits, serve_session
+from geminga_runtime.metadata.remote_server import END_S, RETRY_S, ServerLimits, serve_session
 from geminga_runtime.metadata.sqlite import SqliteMetadataStore
 from geminga_runtime.stream import FramedStream
 
@@ -209,9 +209,9 @@ async def test_a_loss_fails_what_is_under_way(autojump_clock: trio.testing.MockC
 
 
 class _Full(MemoryMetadataStore):
-    """Its sessions can't end at first."""
+    """Its sessions can't end at first, for longer than a server that is stopped would try."""
 
-    failures = 3
+    failures = 2 * round(END_S / RETRY_S)
 
     def another_session(self) -> MemoryMetadataStore:
         other = _Full()
@@ -238,7 +238,7 @@ async def test_the_nodes_of_a_dead_client_are_deleted_when_that_is_possible(
         nursery.cancel_scope.cancel()
     await wait_all_tasks_blocked()
     assert await base.exists("/e")
-    await trio.sleep(10)
+    await trio.sleep(60)
     assert not await base.exists("/e")
 
 
@@ -275,6 +275,22 @@ async def test_a_silent_client_is_lost_by_both_clocks(
         await trio.sleep(server.limits.session_timeout_s)
         assert not await base.exists("/e")
         nursery.cancel_scope.cancel()
+
+
+async def test_the_server_ends_the_session_of_a_client_that_stands_still(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    base = MemoryMetadataStore()
+    here, there = memory_stream_pair()
+    limits = ServerLimits(session_timeout_s=20)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve_session, base, FramedStream(there, name="client"), limits)
+        for number in range(1, 4):
+            await here.send_all(encode(number, frames.Put("/e", b"", None, True, False)))
+            await trio.sleep(19)
+        assert await base.exists("/e")
+        await trio.sleep(2)
+        assert not await base.exists("/e")
 
 
 async def test_bounds_of_requests() -> None:

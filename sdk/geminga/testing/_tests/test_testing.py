@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -55,6 +56,31 @@ def test_brokers_beside_each_other_know_nothing_of_each_other() -> None:
                 reader = client.create_reader("same-topic", geminga.EARLIEST)
                 assert reader.read_next(60).data == url.encode()
                 assert not reader.has_message_available()
+
+
+@pytest.mark.slow
+def test_several_brokers_share_the_topics() -> None:
+    with broker(brokers=2) as url, geminga.blocking.connect(url) as client:
+        topics = [f"shared-{number}" for number in range(12)]
+        for topic in topics:
+            client.create_producer(topic).send(topic.encode())
+        for topic in topics:
+            reader = client.create_reader(topic, geminga.EARLIEST)
+            assert reader.read_next(60).data == topic.encode()
+        owners: set[str] = set()
+        for topic in topics:
+            path = f"{url.web_url}/lookup/v2/topic/persistent/public/default/{topic}"
+            with urllib.request.urlopen(path, timeout=60) as answer:
+                owners.add(json.loads(answer.read())["brokerUrl"])
+        assert len(owners) == 2
+        assert url not in owners
+    with pytest.raises(OSError, match="refused"):
+        urllib.request.urlopen(url.web_url, timeout=60)
+
+
+def test_no_brokers() -> None:
+    with pytest.raises(BrokerStartFailed, match="brokers: 0 is less than one"), broker(brokers=0):
+        pass
 
 
 def test_settings_are_the_brokers() -> None:
