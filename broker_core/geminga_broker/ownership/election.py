@@ -147,11 +147,11 @@ class Election:
             self._set(None)
 
     async def _step_down(self) -> None:
-        epoch = self._epoch
-        if self.is_leader:
+        epoch, led = self._epoch, self.is_leader
+        self._set(None)  # first: another broker leads as soon as the node is gone
+        if led:
             with trio.move_on_after(2.0, shield=True), suppress(MetadataError):
                 node = await self._store.get(LEADER_PATH)
                 is_ours = node is not None and node.stat.created_by_self
                 if node is not None and is_ours and self._store.session.epoch == epoch:
                     await self._store.delete(LEADER_PATH, node.stat.version)
-        self._set(None)

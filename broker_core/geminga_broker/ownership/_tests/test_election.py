@@ -174,3 +174,21 @@ async def test_without_the_store_nobody_leads(autojump_clock: MockClock) -> None
         await trio.sleep(2 * RETRY_S)
         assert first.is_leader
         nursery.cancel_scope.cancel()
+
+
+async def test_who_steps_down_leads_no_more_when_the_node_goes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = MemoryMetadataStore()
+    first = Election(store)
+    delete, led = store.delete, []
+
+    async def watched(path: str, version: int | None = None) -> None:
+        led.append(first.is_leader)
+        await delete(path, version)
+
+    monkeypatch.setattr(store, "delete", watched)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(first.run, A)
+        nursery.cancel_scope.cancel()
+    assert led == [False]
