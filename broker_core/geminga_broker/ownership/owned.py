@@ -155,7 +155,7 @@ class BundleOwnership:
                 pass
             except StoreUnavailable:
                 # It may have been written: then it is ours, and nobody would know.
-                node = await self._store.get(path)
+                node = await self._store.get(path)  # noqa: ASYNC120 - the cancellation counts
                 if node is None or not node.stat.created_by_self:
                     raise
             else:

@@ -86,7 +86,7 @@ class BundleSplitter:
             await self._cut(bundle, boundaries)
         except Exception:
             for part in taken:
-                await self._ownership.forget(part)
+                await self._ownership.forget(part)  # noqa: ASYNC120 - shielded there
             raise
         await self._ownership.forget(bundle)
 
