@@ -217,18 +217,13 @@ async def take_after_change(
 
 
 ADMIN_OPEN = (
-    "test_failure_domains_and_isolation_policies",
     "test_properties_of_namespaces",
-    "test_bundles",
     "test_more_policies_of_namespaces",
     "test_topics",
     "test_properties_of_topics",
     "test_odd_names_of_subscriptions",
     "test_places_of_subscriptions",
     "test_messages",
-    "test_brokers",
-    "test_owned_bundles",
-    "test_broker_statistics",
     "test_resource_quotas",
 )
 """Tests of calls that our broker doesn't serve yet, or not all of them."""
@@ -238,7 +233,7 @@ ADMIN_OPEN = (
 def admin(request: pytest.FixtureRequest, server: ServerProcess) -> Iterator[AdminClient]:
     if server.kind == "geminga" and request.node.originalname in ADMIN_OPEN:
         reason = "our broker doesn't serve it yet: docs/ADMIN.md"
-        request.applymarker(pytest.mark.xfail(reason=reason, strict=False))
+        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
     with geminga.blocking.admin.connect(server.web_url) as client:
         yield client
 
