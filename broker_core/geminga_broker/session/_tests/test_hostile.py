@@ -343,7 +343,7 @@ async def test_a_client_without_connect_is_dropped_despite_pings(
 async def test_the_publish_buffer_wakes_all_waiting_connections() -> None:
     async with open_broker() as broker:
         service = broker.service
-        service.connections._publish_bytes_max = 100
+        service.connections.publish_bytes_max = 100
         service.connections.publish_pending(150)
         woken: list[int] = []
         service.connections.on_publish_buffer_drained(lambda: woken.append(1))
