@@ -22,7 +22,6 @@ from geminga_broker.loadbalance.model import (
     encode,
 )
 from geminga_broker.loadbalance.reports import (
-    AdvertisedListener,
     LoadReport,
     LocalBrokerData,
     as_local,
@@ -32,6 +31,7 @@ from geminga_broker.loadbalance.reports import (
 from geminga_broker.loadbalance.settings import MODULAR, SIMPLE, LoadBalanceConfig
 from geminga_broker.loadbalance.strategies.quotas import Quotas
 from geminga_broker.loadbalance.strategies.simple import load_report
+from geminga_broker.ownership.records import ListenerRecord
 
 pytestmark = pytest.mark.java
 
@@ -66,7 +66,7 @@ LOCAL = msgspec.structs.replace(
         broker_version_string="Geminga 1.2.3",
         protocols={"kafka": "one:9092"},
         advertised_listeners={
-            "inner": AdvertisedListener("pulsar://10.0.0.1:6650", None, "http://10.0.0.1:8080")
+            "inner": ListenerRecord("pulsar://10.0.0.1:6650", None, "http://10.0.0.1:8080")
         },
         load_manager_class_name=MODULAR,
     ).refreshed(USAGE, STATS),

@@ -20,8 +20,6 @@ from geminga_broker._tests.fake_client import (
     subscribe_request,
 )
 from geminga_broker._tests.topic_world import World
-from geminga_broker.admin.namespaces.routes import delete_by_force, delete_namespace
-from geminga_broker.admin.rest import RestError
 from geminga_broker.cluster.records import JsonObject
 from geminga_broker.config import BrokerConfig, PolicyConfig, TopicConfig
 from geminga_broker.errors import BrokerError
@@ -332,28 +330,6 @@ async def test_the_subscribe_rate_of_a_consumer_is_limited(
     await apply_policies(topic, TopicPolicies())
     for _ in range(5):
         await subscribe(1)
-
-
-async def test_a_namespace_is_emptied_by_force() -> None:
-    config = replace(BrokerConfig(), topics=TopicConfig(force_delete_namespaces=True))
-    async with Disk().broker(config) as service:
-        await service.namespaces.create("public/gone", bundles=1, clusters=("standalone",))
-        await service.catalog.create_partitioned(TopicName.parse("public/gone/p"), 2)
-        for name in (
-            "public/gone/a",
-            "public/gone/p-partition-0",
-            "non-persistent://public/gone/n",
-        ):
-            topic = await service.topics.get(TopicName.parse(name), create=True)
-            await topic.add_producer(producer_request(FakeConnection()))
-        await set_policies(service, TopicName.parse("public/gone/a"), maxProducerPerTopic=1)
-        with pytest.raises(RestError) as refused:
-            await delete_namespace(service, "public/gone")
-        assert refused.value.status == 409
-        await delete_by_force(service, "public/gone")
-        assert not await service.namespaces.exists("public/gone")
-        assert not service.topics.loaded
-        assert await service.policies.store.get(TopicName.parse("public/gone/a")) == {}
 
 
 async def test_evictions_are_counted_for_prometheus() -> None:
