@@ -139,7 +139,11 @@ def test_bundles(admin: AdminClient, namespace: str) -> None:
         lambda: list(admin.bundles.topic_hash_positions(namespace, own).topic_hash_positions),
         bool,
     )
-    assert positions == [f"persistent://{namespace}/t"]
+    # Apache's broker may have made the namespace's system topic, in the same bundle by chance.
+    made_by_itself = f"persistent://{namespace}/__change_events"
+    assert sorted(positions) in (
+        [f"persistent://{namespace}/t"], [made_by_itself, f"persistent://{namespace}/t"]
+    )  # fmt: skip
 
 
 def test_policies_of_namespaces(admin: AdminClient, namespace: str) -> None:

@@ -9,8 +9,6 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-pytest.importorskip("kazoo")
-
 from geminga_runtime.metadata.api import StoreUnavailable
 from geminga_runtime.metadata.zookeeper_session import ZooKeeperSession
 
