@@ -13,6 +13,7 @@ from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.memory import MemoryBookie
 from geminga_broker.cluster.addresses import Addresses
+from geminga_broker.cluster.records import RECORDS
 from geminga_broker.config import BrokerConfig
 from geminga_broker.log.factory import ManagedLedgerFactory
 from geminga_broker.process import log_options
@@ -23,6 +24,7 @@ from geminga_protocol.encode import send
 from geminga_protocol.frames import SUBMESSAGE, Frame, FrameReader
 from geminga_protocol.payload import build
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, CommandSubscribe, MessageMetadata
+from geminga_runtime.metadata.cached import CachedMetadataStore
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 from geminga_runtime.stream import FramedStream
 
@@ -123,7 +125,7 @@ class WireBroker:
 async def open_broker(config: BrokerConfig | None = None) -> AsyncIterator[WireBroker]:
     """A broker with everything real but disk and network."""
     config = config or BrokerConfig()
-    store = MemoryMetadataStore()
+    store = await CachedMetadataStore.open(MemoryMetadataStore(), RECORDS)
     bookie = MemoryBookie()
     client = BookkeeperClient(KnownBookies([bookie]), store)
     async with (
@@ -134,6 +136,7 @@ async def open_broker(config: BrokerConfig | None = None) -> AsyncIterator[WireB
             await service.start(Addresses("pulsar://here:1", "http://here:2"))
             yield WireBroker(service, connections)
         connections.cancel_scope.cancel()
+    await store.aclose()
 
 
 @asynccontextmanager

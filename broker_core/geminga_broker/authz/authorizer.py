@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import NamedTuple
 
 from geminga_broker.authz.grants import check_subscription, namespace_allows, topic_allows
 from geminga_broker.authz.needs import NAMESPACE_ACTIONS, TOPIC_ACTIONS, Need, Place, Scope
 from geminga_broker.authz.settings import AuthorizationSettings
 from geminga_broker.cluster.namespaces import Namespaces
+from geminga_broker.cluster.records import JsonObject, decode
 from geminga_protocol.topic_name import TopicName
+
+_Rule = Generator[str, "JsonObject | None", bool]
+"""Decides: yields the name of a tenant's or namespace's record, gets it, returns the verdict."""
 
 
 class Caller(NamedTuple):
@@ -51,45 +56,66 @@ class Authorizer:
 
     async def allows(self, caller: Caller, need: Need, place: Place = Place()) -> bool:
         """Whether role and original principal both have the right. Raises SubscriptionRefused."""
+        rule = self._rule(caller, need, place)
+        record: JsonObject | None = None
+        while True:
+            try:
+                name = rule.send(record)
+            except StopIteration as end:
+                return bool(end.value)
+            record = await self._namespaces.tenants.get(name)
+
+    def allows_now(self, caller: Caller, need: Need, place: Place) -> bool | None:
+        """As `allows`, if no record needs to be read for it; else None."""
+        rule = self._rule(caller, need, place)
+        record: JsonObject | None = None
+        while True:
+            try:
+                name = rule.send(record)
+            except StopIteration as end:
+                return bool(end.value)
+            known = self._namespaces.tenants.known(name)
+            if known is None:
+                return None
+            record = None if known[0] is None else decode(known[0])
+
+    def _rule(self, caller: Caller, need: Need, place: Place) -> _Rule:
         if not self.enabled or need.scope in (Scope.PUBLIC, Scope.HELD):
             return True
-        if not await self._role_allowed(caller.role, need, place):
+        if not (yield from self._role_rule(caller.role, need, place)):
             return False
         if not self.is_proxy(caller.role):
             return True
-        return await self._role_allowed(caller.original, need, place)
+        return (yield from self._role_rule(caller.original, need, place))
 
-    async def _role_allowed(self, role: str | None, need: Need, place: Place) -> bool:
+    def _role_rule(self, role: str | None, need: Need, place: Place) -> _Rule:
         if not role:
             return False
         if role in self._super_users or need.scope is Scope.ROLE:
             return True
         if need.scope in (Scope.SUPER_USER, Scope.CLUSTER, Scope.BROKER):
             return False
-        if await self._is_tenant_admin(role, place.tenant):
+        record = (yield place.tenant) if place.tenant else None
+        roles = record.get("adminRoles") if record else None
+        if isinstance(roles, list) and role in roles:
             return True
         if need.scope is Scope.NAMESPACE:
-            return await self._namespace_allowed(role, need, place)
+            return (yield from self._namespace_rule(role, need, place))
         if need.scope is Scope.TOPIC:
-            return await self._topic_allowed(role, need, place)
+            return (yield from self._topic_rule(role, need, place))
         return False
 
-    async def _is_tenant_admin(self, role: str, tenant: str) -> bool:
-        record = await self._namespaces.tenants.get(tenant) if tenant else None
-        roles = record.get("adminRoles") if record else None
-        return isinstance(roles, list) and role in roles
-
-    async def _namespace_allowed(self, role: str, need: Need, place: Place) -> bool:
+    def _namespace_rule(self, role: str, need: Need, place: Place) -> _Rule:
         actions = NAMESPACE_ACTIONS.get(need.operation, ())
-        policies = await self._namespaces.tenants.get(place.namespace) if actions else None
+        policies = (yield place.namespace) if actions else None
         wildcards = self.settings.wildcards
         return policies is not None and any(
             namespace_allows(policies, role, action, wildcards=wildcards) for action in actions
         )
 
-    async def _topic_allowed(self, role: str, need: Need, place: Place) -> bool:
+    def _topic_rule(self, role: str, need: Need, place: Place) -> _Rule:
         actions = TOPIC_ACTIONS.get(need.operation, ())
-        policies = await self._namespaces.tenants.get(place.namespace) if actions else None
+        policies = (yield place.namespace) if actions else None
         if policies is None:
             return False
         if (

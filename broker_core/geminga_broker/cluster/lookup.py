@@ -39,9 +39,7 @@ class Lookup:
         bundle is being unloaded), ServiceNotReady (no broker can own it), NoSuchListener; and the
         store's errors.
         """
-        if not self.is_open:
-            text = "the broker is starting or shutting down"
-            raise BrokerError(ServerError.ServiceNotReady, text)
+        self._check_open()
         if self._running >= self.lookups_max:
             raise BrokerError(ServerError.TooManyRequests, "too many lookups are running")
         self._running += 1
@@ -49,6 +47,21 @@ class Lookup:
             return await self._locate(topic, listener, authoritative)
         finally:
             self._running -= 1
+
+    def known(self, topic: TopicName, listener: str = "") -> Located | None:
+        """As `locate`, if nothing needs to be read or decided for it. Raises BrokerError:
+        MetadataError (the bundle is being unloaded), ServiceNotReady (starting or stopping),
+        NoSuchListener.
+        """
+        self._check_open()
+        bundle = self._namespaces.known_bundle_of(topic)
+        found = None if bundle is None else self._finder.known(bundle)
+        return None if found is None else _named(found, listener)
+
+    def _check_open(self) -> None:
+        if not self.is_open:
+            text = "the broker is starting or shutting down"
+            raise BrokerError(ServerError.ServiceNotReady, text)
 
     async def _locate(self, topic: TopicName, listener: str, authoritative: bool) -> Located:
         try:
@@ -62,15 +75,20 @@ class Lookup:
         if found is None:
             text = f"No broker was available to own {topic}"
             raise BrokerError(ServerError.ServiceNotReady, text)
-        if not listener:
-            return found
-        record = found.listeners.get(listener)
-        if record is None:
-            raise NoSuchListener(f"the broker has no listener named {shown(listener)}")
-        named = record.addresses
-        return found._replace(
-            addresses=named._replace(
-                web_url=named.web_url or found.addresses.web_url,
-                web_url_tls=named.web_url_tls or found.addresses.web_url_tls,
-            )
+        return _named(found, listener)
+
+
+def _named(found: Located, listener: str) -> Located:
+    """With the addresses of the broker's listener of that name; all of them without a name."""
+    if not listener:
+        return found
+    record = found.listeners.get(listener)
+    if record is None:
+        raise NoSuchListener(f"the broker has no listener named {shown(listener)}")
+    named = record.addresses
+    return found._replace(
+        addresses=named._replace(
+            web_url=named.web_url or found.addresses.web_url,
+            web_url_tls=named.web_url_tls or found.addresses.web_url_tls,
         )
+    )

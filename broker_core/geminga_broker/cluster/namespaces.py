@@ -129,6 +129,8 @@ class Namespaces:
         self.partitioned = Records(store, "/admin/partitioned-topics")
         self._bundles: dict[str, tuple[bytes | None, Bundles]] = {}
         """By namespace, with the record that they were decoded from."""
+        self._living: dict[str, bytes] = {}
+        """Policies of namespaces that exist, as they were read."""
 
     async def create_tenant(
         self, tenant: str, roles: Sequence[str], clusters: Sequence[str]
@@ -149,8 +151,19 @@ class Namespaces:
 
     async def exists(self, namespace: str) -> bool:
         """Whether the namespace exists and isn't being deleted."""
-        value = await self.tenants.value(namespace)
-        return value is not None and _DELETED.decode(value).deleted is not True
+        return self._is_living(namespace, await self.tenants.value(namespace))
+
+    def _is_living(self, namespace: str, value: bytes | None) -> bool:
+        if value is None:
+            return False
+        if self._living.get(namespace) == value:
+            return True
+        if _DELETED.decode(value).deleted is True:
+            return False
+        if len(self._living) >= BUNDLES_KEPT_MAX:
+            self._living.clear()
+        self._living[namespace] = value
+        return True
 
     async def policies(self, namespace: str) -> JsonObject:
         """Raises ResourceMissing."""
@@ -232,6 +245,18 @@ class Namespaces:
         """The bundle of a topic. Raises ResourceMissing without its namespace."""
         bundles = await self.bundles(topic.namespace)
         return BundleId(topic.namespace, bundles.of_topic(str(topic)))
+
+    def known_bundle_of(self, topic: TopicName) -> BundleId | None:
+        """The bundle of a topic whose namespace exists, if no record needs to be read for it."""
+        namespace = topic.namespace
+        policies = self.tenants.known(namespace)
+        local = self.local_policies.known(namespace)
+        kept = self._bundles.get(namespace)
+        if policies is None or local is None or kept is None or kept[0] != local[0]:
+            return None
+        if not self._is_living(namespace, policies[0]):
+            return None
+        return BundleId(namespace, kept[1].of_topic(str(topic)))
 
     async def change_local_policies(
         self, namespace: str, change: Callable[[JsonObject], JsonObject]

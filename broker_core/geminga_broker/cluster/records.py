@@ -15,6 +15,7 @@ import msgspec
 
 from geminga_broker.limits import ENTITY_BYTES_MAX
 from geminga_runtime.metadata.api import MUST_NOT_EXIST, BadVersion, MetadataStore, NoNode
+from geminga_runtime.metadata.cached import Remembering
 
 RECORDS = "/admin"
 """Clusters, tenants, namespaces and policies. They are read with each lookup, check and load, and
@@ -66,6 +67,7 @@ class Records:
 
     def __init__(self, store: MetadataStore, base_path: str) -> None:
         self._store = store
+        self._remembering = store if isinstance(store, Remembering) else None
         self.base_path = base_path
 
     def path(self, name: str) -> str:
@@ -85,6 +87,15 @@ class Records:
         """The encoded record, or None."""
         node = await self._store.get(self.path(name))
         return node.value if node is not None and node.value else None
+
+    def known(self, name: str) -> tuple[bytes | None] | None:
+        """The encoded record, or None, if the store remembers that: no waiting. Else None alone."""
+        if self._remembering is None:
+            return None
+        found = self._remembering.remembered(self.path(name))
+        if found is None:
+            return None
+        return (found.node.value or None if found.node is not None else None,)
 
     async def exists(self, name: str) -> bool:
         """Whether the record exists."""

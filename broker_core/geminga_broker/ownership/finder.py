@@ -102,6 +102,17 @@ class OwnerFinder:
         search = partial(self._search, bundle, authoritative)
         return await self._running.run((bundle, authoritative), search)
 
+    def known(self, bundle: BundleId) -> Located | None:
+        """As `find`, if nothing needs to be read, asked or decided for it. Raises BrokerError
+        MetadataError while the bundle is being unloaded.
+        """
+        if self._ownership.holds(bundle):
+            return _of_owner(bundle, self._ownership.record())
+        owner = self._ownership.known_owner(bundle)
+        if owner is None or self._ownership.is_of_earlier_life(bundle, owner):
+            return None
+        return _of_owner(bundle, owner)
+
     async def _search(self, bundle: BundleId, authoritative: bool) -> Located | None:
         chosen, final = await self._candidate(bundle, authoritative)
         if chosen is None:

@@ -37,6 +37,7 @@ from geminga_runtime.metadata.api import (
     SessionPhase,
     StoreUnavailable,
 )
+from geminga_runtime.metadata.cached import Remembering
 from geminga_runtime.waiters import Promise
 
 _log = logging.getLogger(__name__)
@@ -63,6 +64,7 @@ class BundleOwnership:
 
     def __init__(self, store: MetadataStore, lost: Callable[[list[BundleId]], None]) -> None:
         self._store = store
+        self._remembering = store if isinstance(store, Remembering) else None
         self._lost = lost
         self._holds: dict[BundleId, _Hold] = {}
         self._acquiring: dict[BundleId, Promise[OwnerRecord]] = {}
@@ -106,6 +108,13 @@ class BundleOwnership:
             return self.record(disabled=self._holds[bundle].disabled)
         node = await self._store.get(owner_path(bundle))
         return None if node is None else self._read(bundle, node)
+
+    def known_owner(self, bundle: BundleId) -> OwnerRecord | None:
+        """Who owns it, if the store remembers somebody."""
+        if self._remembering is None:
+            return None
+        known = self._remembering.remembered(owner_path(bundle))
+        return self._read(bundle, known.node) if known is not None and known.node else None
 
     def is_of_earlier_life(self, bundle: BundleId, owner: OwnerRecord) -> bool:
         """Whether the owner's node has this broker's address, but is of an earlier session: clients

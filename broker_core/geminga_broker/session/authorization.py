@@ -65,6 +65,16 @@ async def authorize(session: Session, kind: int, command: object) -> Place:
     return place
 
 
+def is_allowed_now(session: Session, kind: int, command: object) -> bool:
+    """Whether the sender surely has the right; False also if records must be read to know it."""
+    need = COMMANDS[kind]
+    allows = session.service.authorizer.allows_now
+    try:
+        return bool(allows(session.caller, need, _place(need.scope, command)))
+    except SubscriptionRefused:
+        return False
+
+
 async def _require_tenant(session: Session, kind: int, place: Place) -> None:
     """As in Apache's broker, only PARTITIONED_METADATA reports a missing tenant instead of the
     missing right. Raises BrokerError TopicNotFound.

@@ -15,6 +15,7 @@ from geminga_broker.cluster.catalog import (
     without_system,
 )
 from geminga_broker.errors import BrokerError
+from geminga_broker.ownership.finder import Located
 from geminga_broker.session.authorization import authorize
 from geminga_broker.session.session import Session
 from geminga_protocol.commands import answers, lookup
@@ -54,6 +55,20 @@ async def lookup_topic(session: Session, command: CommandLookupTopic) -> None:
         command.advertised_listener_name,
         authoritative=command.authoritative,
     )
+    _answer_lookup(session, command, found)
+
+
+def lookup_known(session: Session, command: CommandLookupTopic) -> bool:
+    """Answer at once if the topic's broker is known here; whether it was."""
+    topic = TopicName.parse(command.topic)
+    found = session.service.lookup.known(topic, command.advertised_listener_name)
+    if found is None:
+        return False
+    _answer_lookup(session, command, found)
+    return True
+
+
+def _answer_lookup(session: Session, command: CommandLookupTopic, found: Located) -> None:
     answer = lookup.lookup_response(
         command.request_id,
         broker_url=found.addresses.broker_url or None,

@@ -101,14 +101,19 @@ async def run_request(
     try:
         await run(*args)
     except Exception as error:
-        code, text = refusal_of(error)
-        if code == ServerError.UnknownError and not isinstance(error, BrokerError):
-            _log.exception("command failed: %s", getattr(run, "__name__", run))
-        elif not isinstance(error, BrokerError | ProtocolError):
-            _log.warning("command %s: %r", getattr(run, "__name__", run), error)
-        write(refuse(code, text))
+        write(refused(refuse, run, error))
     finally:
         ended()
+
+
+def refused(refuse: Refuse, run: Callable[..., object], error: Exception) -> bytes:
+    """The response to an error of `run`, which is logged if it isn't the client's."""
+    code, text = refusal_of(error)
+    if code == ServerError.UnknownError and not isinstance(error, BrokerError):
+        _log.error("command failed: %s", getattr(run, "__name__", run), exc_info=error)
+    elif not isinstance(error, BrokerError | ProtocolError):
+        _log.warning("command %s: %r", getattr(run, "__name__", run), error)
+    return refuse(code, text)
 
 
 class Session:

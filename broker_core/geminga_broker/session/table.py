@@ -25,9 +25,9 @@ from geminga_broker.session import (
     schema_commands,
     txn_commands,
 )
-from geminga_broker.session.authorization import authorize
+from geminga_broker.session.authorization import authorize, is_allowed_now
 from geminga_broker.session.limits import BOUNDED_ELSEWHERE, check, checks_of
-from geminga_broker.session.session import Session, SessionClosed
+from geminga_broker.session.session import Session, SessionClosed, refused
 from geminga_broker.session.turns import count_start
 from geminga_protocol.commands import answers, lookup, schemas
 from geminga_protocol.frames import SUBMESSAGE
@@ -68,10 +68,13 @@ class Direct:
 
 @dataclass(frozen=True, slots=True)
 class InTask:
-    """Runs in a task if the client has the right; `refuse` makes the response to a failure."""
+    """Runs in a task if the client has the right; `refuse` makes the response to a failure.
+    `at_once` answers without a task if it can, and returns whether it did.
+    """
 
     run: Callable[[Session, Any], Awaitable[None]]
     refuse: Refusal
+    at_once: Callable[[Session, Any], bool] | None = None
 
     def guarded(self, kind: int, need: Need) -> Handler:
         """A handler that checks the right, then runs the command."""
@@ -80,8 +83,17 @@ class InTask:
             await authorize(session, kind, command)
             await self.run(session, command)
 
+        at_once = self.at_once
+
         def background_route(session: Session, command: Any) -> None:
             refuse = partial(self.refuse, command)
+            if at_once is not None:
+                try:
+                    if is_allowed_now(session, kind, command) and at_once(session, command):
+                        return
+                except Exception as error:
+                    session.write(refused(refuse, self.run, error))
+                    return
             session.spawn(refuse, run_allowed, session, command, size_bytes=command.ByteSize())
 
         return background_route
@@ -177,7 +189,7 @@ _HANDLED: dict[int, Handling] = {
     _C.PARTITIONED_METADATA: InTask(
         lookups.partitioned_metadata, _by_id(lookup.partitioned_metadata_error)
     ),
-    _C.LOOKUP: InTask(lookups.lookup_topic, _by_id(lookup.lookup_error)),
+    _C.LOOKUP: InTask(lookups.lookup_topic, _by_id(lookup.lookup_error), lookups.lookup_known),
     _C.GET_TOPICS_OF_NAMESPACE: _in_task(lookups.topics_of_namespace),
     _C.WATCH_TOPIC_LIST: _in_task(lookups.watch_topic_list),
     _C.WATCH_TOPIC_LIST_CLOSE: Direct(lookups.close_watcher),

@@ -18,7 +18,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from enum import Enum
 from sys import getsizeof
-from typing import cast
+from typing import NamedTuple, Protocol, cast, runtime_checkable
 
 import trio
 
@@ -78,6 +78,20 @@ class CacheStatistics:
     size_bytes: int
 
 
+class Known(NamedTuple):
+    """An answer that needed no waiting."""
+
+    node: Node | None
+
+
+@runtime_checkable
+class Remembering(Protocol):
+    """A store that can answer at once."""
+
+    def remembered(self, path: str) -> Known | None:
+        """What `get` would answer now without asking another store; None if it would ask."""
+
+
 class CachedMetadataStore(SessionBeneath):
     """Implements MetadataStore over another one. Made by `open`."""
 
@@ -94,6 +108,7 @@ class CachedMetadataStore(SessionBeneath):
         self._bytes_max = bytes_max
         self._changes = changes
         self._closing = closing
+        self._remembering = store if isinstance(store, Remembering) else None
         self._epoch = store.session.epoch
         self._answers: dict[_Key, _Answer] = {}
         """The least recently used one first."""
@@ -131,6 +146,15 @@ class CachedMetadataStore(SessionBeneath):
     async def get(self, path: str) -> Node | None:
         """MetadataStore.get."""
         return cast("Node | None", await self._ask(_Kind.NODE, path))
+
+    def remembered(self, path: str) -> Known | None:
+        """See `Remembering`."""
+        if not self._covers(path):
+            return None if self._remembering is None else self._remembering.remembered(path)
+        if not self._follow():
+            return None
+        found = self._remembered(_Kind.NODE, path)
+        return None if found is None else Known(cast("Node | None", found.value))
 
     async def exists(self, path: str) -> bool:
         """MetadataStore.exists."""

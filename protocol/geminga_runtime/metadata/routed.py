@@ -17,6 +17,7 @@ from geminga_runtime.metadata.api import (
     Stat,
 )
 from geminga_runtime.metadata.beneath import SessionBeneath
+from geminga_runtime.metadata.cached import Known, Remembering
 from geminga_runtime.metadata.paths import check_path
 
 SHARED = ("/admin",)
@@ -43,6 +44,11 @@ class RoutedMetadataStore(SessionBeneath):
     async def get(self, path: str) -> Node | None:
         """MetadataStore.get."""
         return await self._of(path).get(path)
+
+    def remembered(self, path: str) -> Known | None:
+        """See `Remembering`."""
+        store = self._of(path)
+        return store.remembered(path) if isinstance(store, Remembering) else None
 
     async def put(
         self,

@@ -136,6 +136,30 @@ async def test_what_was_read_is_not_asked_again() -> None:
         assert world.store.asked[6:] == ["/ab", "/"] * 2, "not of the subtree"
 
 
+async def test_what_is_remembered_needs_no_waiting() -> None:
+    async with opened() as world:
+        above = await CachedMetadataStore.open(world.cached, "/b")
+        for store in (world.cached, above):
+            assert store.remembered("/a/b") is None
+        await world.other.put("/a/b", b"1")
+        await world.value("/a/b")
+        await world.value("/a/none")
+        for store in (world.cached, above):
+            found, none = store.remembered("/a/b"), store.remembered("/a/none")
+            assert found is not None
+            assert found.node is not None
+            assert found.node.value == b"1"
+            assert none is not None
+            assert none.node is None
+        await world.other.put("/a/b", b"2")
+        for store in (world.cached, above):
+            assert store.remembered("/a/b") is None, "it has changed"
+        await world.value("/a/b")
+        world.store.expire_session()
+        assert world.cached.remembered("/a/b") is None, "without a session"
+        await above.aclose()
+
+
 async def test_lists_are_their_readers_own() -> None:
     async with opened() as world:
         await world.other.put("/a/b", b"")

@@ -59,6 +59,9 @@ async def test_no_read_is_older_than_its_beginning(seed: int) -> None:
             with trio.CancelScope() as scope:
                 if chance.random() < 0.1:
                     scope.deadline = trio.current_time() + chance.random() * 1e-4
+                if (known := cached.remembered(path)) is not None:
+                    version = -1 if known.node is None else known.node.stat.version
+                    assert at_least <= version <= newest[path], path
                 node = await cached.get(path)
                 found = -1 if node is None else node.stat.version
                 assert at_least <= found <= newest[path], path
