@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +21,8 @@ from compat_tests.bench.side import LoadFailed, Side, settle
 from compat_tests.processes import ROOT, ServerProcess, free_port
 
 TOPICS = 1000
+MANY_TOPICS = 100_000
+MANY_BROKERS = 4
 SESSION_S = 10
 _ONE_COPY = {
     "managedLedgerDefaultEnsembleSize": "1",
@@ -36,7 +39,7 @@ _LOAD_TIMEOUT_S = 600.0
 def lookups(side: Side) -> Mapping[str, float]:
     """One connection, 500 lookups in flight."""
     options = {"warmup": 500, "count": 1000} if side.quick else {}
-    found = side.module("lookup_load", "lookup", **options)
+    found = side.module("lookup_load", "pipelined", **options)
     found["cpu_us"] = found["server_cpu_s"] * 1e6 / found["lookups"]
     return found
 
@@ -51,6 +54,28 @@ def planned(side: Side) -> Mapping[str, float]:
     """All bundles of one of two brokers are unloaded, one after the other."""
     with _two_brokers(side) as brokers:
         return _under_load(side, brokers, lambda: _unload_all(brokers), side.seconds(30, 10))
+
+
+def many_topics(side: Side) -> Mapping[str, float]:
+    """Topics on four broker processes, then a restart, then lookups of them in any order."""
+    count = int(side.seconds(MANY_TOPICS, 400))
+    side.stop()
+    side.forget("many")
+    server = side.start("many", options=["--brokers", str(MANY_BROKERS)])
+    before = server.rss_bytes()
+    topic = side.topic()
+    figures = dict(side.java("topics", topic=topic, count=count, in_flight=64))
+    settle(side.seconds(5, 0.5))
+    figures["rss_per_topic_kb"] = (server.rss_bytes() - before) / count / 1000
+    side.stop()
+    began = time.monotonic()
+    side.start("many", options=["--brokers", str(MANY_BROKERS)])
+    figures["restart_s"] = time.monotonic() - began
+    looked = int(side.seconds(20_000, 500))
+    figures |= side.module("lookup_load", "each", topic=topic, topics=count, count=looked)
+    side.stop()
+    side.forget("many")
+    return figures
 
 
 @contextmanager
@@ -130,9 +155,23 @@ MANY_BROKERS_ROWS: tuple[Row, ...] = (
         "Lookups of 1 000 topics, one connection, 500 in flight",
         lookups,
         (
-            Measure("lookups_per_s", "lookups", "1/s"),
+            Measure("lookups_per_s", "lookups", "1/s", geminga_min=10_000),
             Measure("cpu_us", "server CPU per lookup", "µs"),
         ),
+    ),
+    Row(
+        "many-brokers-topics",
+        "100 000 topics with one subscription each over four broker processes",
+        many_topics,
+        (
+            Measure("topics_per_s", "topics created", "1/s"),
+            Measure("rss_per_topic_kb", "memory per topic, all processes", "kB"),
+            Measure("restart_s", "restart to ready", "s"),
+            Measure("lookup_ms_p50", "lookup, one at a time, p50", "ms"),
+            Measure("lookup_ms_p99", "lookup, one at a time, p99", "ms"),
+            Measure("first_ms_max", "the longest of the first 100 after the restart", "ms"),
+        ),
+        geminga_only=True,
     ),
     Row(
         "cluster-failover",

@@ -24,6 +24,7 @@ class Measure:
     ratio_max: float | None = None
     ratio_aim: float | None = None
     geminga_max: float | None = None
+    geminga_min: float | None = None
 
     def target(self) -> str:
         """The target as a reader sees it."""
@@ -36,6 +37,8 @@ class Measure:
             parts.append(f"aim {self.ratio_aim:g}×")
         if self.geminga_max is not None:
             parts.append(f"< {self.geminga_max:g} {self.unit}")
+        if self.geminga_min is not None:
+            parts.append(f"≥ {self.geminga_min:g} {self.unit}")
         return ", ".join(parts) or "none"
 
     def held(self, geminga: float | None, apache: float | None) -> bool | None:
@@ -43,6 +46,8 @@ class Measure:
         verdicts = []
         if self.geminga_max is not None and geminga is not None:
             verdicts.append(geminga < self.geminga_max)
+        if self.geminga_min is not None and geminga is not None:
+            verdicts.append(geminga >= self.geminga_min)
         if geminga is not None and apache:
             ratio = geminga / apache
             if self.ratio_min is not None:

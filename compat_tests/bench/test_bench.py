@@ -26,6 +26,7 @@ from compat_tests.bench.side import LoadFailed, MemoryWatch, run_program
 
 FASTER = Measure("rate", "publishes", "msg/s", ratio_min=1.5, ratio_aim=2.0)
 SOONER = Measure("p50", "latency", "ms", ratio_max=0.7)
+ENOUGH = Measure("lookups", "lookups", "1/s", geminga_min=100.0)
 SMALLER = Measure("rss", "memory", "MB", geminga_max=100.0)
 
 
@@ -50,6 +51,8 @@ def outcome(**figures: tuple[float | None, float | None]) -> Outcome:
         (SOONER, 7.1, 10.0, False),
         (SMALLER, 99.0, None, True),
         (SMALLER, 100.0, 5.0, False),
+        (ENOUGH, 100.0, None, True),
+        (ENOUGH, 99.0, 5.0, False),
         (Measure("x", "x", "x"), 1.0, 1.0, None),
     ],
 )
