@@ -19,7 +19,7 @@ from compat_tests.apache.jars import require_java
 from compat_tests.apache.server import start_apache
 from compat_tests.missing import APACHE, SPARK, skipped_without
 from compat_tests.processes import start_geminga
-from compat_tests.spark.session import spark_session
+from compat_tests.spark.session import LIGHT, environment, spark_session
 from compat_tests.spark.topics import SETTINGS, Pulsar
 
 HERE = Path(__file__).parent
@@ -45,10 +45,14 @@ def pytest_runtest_call() -> Generator[None, None, None]:
 
 
 @pytest.fixture(scope="package", autouse=True)
-def java() -> None:
-    """Without Java there is no Spark, here or in a program of a test's own."""
+def java() -> Iterator[None]:
+    """Without Java there is no Spark, here or in a program of a test's own, whose engine starts as
+    lightly as ours.
+    """
     with skipped_without(SPARK):
         require_java("java")
+    with environment({"SPARK_SUBMIT_OPTS": LIGHT}):
+        yield
 
 
 @pytest.fixture(scope="package")

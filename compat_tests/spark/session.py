@@ -20,10 +20,9 @@ LOOPBACK = "127.0.0.1"
 STOP_TIMEOUT_S = 15.0
 HEAP = "1g"
 """Of the driver, where local mode runs everything."""
-JAVA_OPTIONS = (
-    # Compiled once and lightly: tests are over before more would pay.
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.net.preferIPv4Stack=true -Duser.timezone=UTC"
-)
+LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Compiled once and lightly: tests are over before more would pay."""
+JAVA_OPTIONS = f"{LIGHT} -Djava.net.preferIPv4Stack=true -Duser.timezone=UTC"
 
 
 def spark_settings(folder: Path) -> dict[str, str]:
@@ -66,7 +65,7 @@ def spark_session(
     Raises PeerMissing without Java.
     """
     require_java("java")
-    with _environment(spark_environment()):
+    with environment(spark_environment()):
         builder: Any = SparkSession.builder.master(master).appName("compat_tests")
         for key, value in (spark_settings(folder) | dict(settings or {})).items():
             builder = builder.config(key, value)
@@ -96,7 +95,8 @@ def _end(session: SparkSession) -> None:
 
 
 @contextlib.contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
+def environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Variables of this process, and of those that it starts, until the block ends."""
     before = {key: os.environ.get(key) for key in values}
     os.environ.update(values)
     time.tzset()
