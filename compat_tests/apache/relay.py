@@ -26,7 +26,7 @@ class Relay:
         self._released.set()
         self._target_port = target_port
         self._is_cut = False
-        self._scopes: list[trio.CancelScope] = []
+        self._scopes: set[trio.CancelScope] = set()
 
     async def serve(self, *, task_status: trio.TaskStatus[int]) -> None:
         """Relay until cancelled."""
@@ -62,9 +62,10 @@ class Relay:
                 server = await trio.open_tcp_stream("127.0.0.1", self._target_port)
                 async with server, trio.open_nursery() as nursery:
                     scope = nursery.cancel_scope
-                    self._scopes.append(scope)
+                    self._scopes.add(scope)
                     nursery.start_soon(self._pump, client, server, scope, False)
                     nursery.start_soon(self._pump, server, client, scope, True)
+                self._scopes.discard(scope)
 
     async def _pump(
         self,
@@ -106,9 +107,23 @@ class RelayThread:
         self._token: trio.lowlevel.TrioToken | None = None
         self._stop = trio.Event()
         self._ready = threading.Event()
-        self._thread = threading.Thread(target=trio.run, args=[self._run], daemon=True)
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run_in_thread, daemon=True)
         self._thread.start()
         self._ready.wait()
+        self._check()
+
+    def _run_in_thread(self) -> None:
+        try:
+            trio.run(self._run)
+        except BaseException as error:
+            self._failure = error
+            self._ready.set()
+
+    def _check(self) -> None:
+        """A relay that ended by itself refuses all connections: say why, not only that."""
+        if self._failure is not None:
+            raise RuntimeError("the relay has ended") from self._failure
 
     async def _run(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
@@ -119,6 +134,7 @@ class RelayThread:
             nursery.cancel_scope.cancel()
 
     def _call(self, call: Callable[[], None]) -> None:
+        self._check()
         assert self._token is not None
         trio.from_thread.run_sync(call, trio_token=self._token)
 
