@@ -32,6 +32,10 @@ RPC = "bookie-rpc"
 
 SETTLE_S = 0.05
 """Registrations that change within this time are read together."""
+PULSE_S = 1.0
+"""Between two looks at the clock, for whether this process was stopped."""
+STILL_S_MIN = 1.0
+"""Shorter pauses are within every time-out."""
 RETRY_S = 1.0
 """Wait after the metadata store didn't answer; the bookies known until then stay."""
 
@@ -84,6 +88,7 @@ async def open_registered_bookies(
         nursery.start_soon(bookies.follow)
         nursery.start_soon(bookies.follow_racks, racks_from or store)
         nursery.start_soon(bookies.follow_free_bytes)
+        nursery.start_soon(bookies.follow_pauses)
         yield bookies
 
 
@@ -292,6 +297,16 @@ class RegisteredBookies:
             with trio.move_on_at(due):
                 while wanted or set(self._writable) <= self._free_bytes.keys():
                     await self.wait_change()
+
+    async def follow_pauses(self) -> None:
+        """Find the times in which this process was stopped, for ever."""
+        while True:
+            since = trio.current_time()
+            await trio.sleep(PULSE_S)
+            now = trio.current_time()
+            if now - since >= PULSE_S + STILL_S_MIN:
+                _log.warning("this process stood still for %.1f s", now - since - PULSE_S)
+                self._health.stood_still(since, now)
 
     async def wait_change(self) -> None:
         """As BookieDirectory.wait_change."""

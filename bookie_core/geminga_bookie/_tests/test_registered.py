@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 import trio
 import trio.testing
+from trio.testing import MockClock
 
 from geminga_bookie.client._tests.cluster import SlowStore
 from geminga_bookie.client.health import HealthOptions, ReadRank
@@ -17,6 +18,7 @@ from geminga_bookie.memory import MemoryBookie
 from geminga_bookie.port import BookieInfo, BookiePort
 from geminga_bookie.racks import BOOKIES
 from geminga_bookie.registered import (
+    PULSE_S,
     RETRY_S,
     ChoiceOptions,
     RegisteredBookies,
@@ -235,6 +237,33 @@ async def test_bookies_that_fail_are_avoided(autojump_clock: object) -> None:
         await store.put(f"{AVAILABLE}/b1:3181", b"")
         await expect(bookies, "b1:3181", "b2:3181")
         assert not bookies.rules().quarantined, "it stopped in an orderly way"
+
+
+async def test_a_process_that_was_stopped_holds_it_against_no_bookie(mock_clock: MockClock) -> None:
+    """SIGSTOP for five seconds: all that was under way is past its deadline when it goes on."""
+    store = Store()
+    for name in ("b1", "b2"):
+        await store.put(f"{AVAILABLE}/{name}:3181", b"")
+
+    def fail() -> None:
+        for name in ("b1", "b2"):
+            for _ in range(6):
+                bookies.failed(f"{name}:3181", BookieUnavailable("late"))
+
+    async with open_registered_bookies(store) as bookies:
+        await trio.testing.wait_all_tasks_blocked()
+        mock_clock.jump(5.0)
+        fail()
+        await trio.testing.wait_all_tasks_blocked()
+        fail()
+        assert not bookies.rules().quarantined
+        assert bookies.read_rank("b1:3181") is ReadRank.GOOD
+        for _ in range(3):
+            mock_clock.jump(PULSE_S)
+            await trio.testing.wait_all_tasks_blocked()
+        fail()
+        await trio.testing.wait_all_tasks_blocked()
+        assert bookies.rules().quarantined == {"b1:3181", "b2:3181"}, "it is at work again"
 
 
 async def test_reads_are_not_reordered_if_that_is_switched_off() -> None:

@@ -5,6 +5,7 @@ caller.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -36,6 +37,10 @@ SLOW_S = 60.0
 """Reads avoid a bookie for this time after it was slow or failed (bookieFailureHistory...)."""
 ANNOUNCED_S = 30.0
 """Errors less old than this when the bookie deregisters are those of its stop."""
+FORGIVEN_S = 1.0
+"""Errors so long after this process stood still are counted against nobody: requests that were
+under way when it stopped are past their deadlines at once when it goes on.
+"""
 _LATER = 0.1
 """Quarantines end up to this share later, each at another time."""
 
@@ -74,10 +79,11 @@ class BookieHealth:
         """By bookie: since when, until when."""
         self._slow: dict[str, float] = {}
         """By bookie: until when."""
+        self._forgiven_until = -math.inf
 
     def failed(self, bookie_id: str, error: BookkeeperError, now: float) -> bool:
         """A request failed; returns whether the bookie is in quarantine from now on."""
-        if isinstance(error, _ANSWERS):
+        if isinstance(error, _ANSWERS) or now < self._forgiven_until:
             return False
         self.slow(bookie_id, now)
         options = self._options
@@ -106,6 +112,17 @@ class BookieHealth:
         since, _ = self._quarantine.get(bookie_id, (now, now))
         if now - since < ANNOUNCED_S:
             self._quarantine.pop(bookie_id, None)
+
+    def stood_still(self, since: float, now: float) -> None:
+        """This process did not run in between: what failed since is not the bookies' fault."""
+        self._errors.clear()
+        self._quarantine = {
+            bookie_id: entry for bookie_id, entry in self._quarantine.items() if entry[0] < since
+        }
+        self._slow = {
+            bookie_id: until for bookie_id, until in self._slow.items() if until - SLOW_S < since
+        }
+        self._forgiven_until = now + FORGIVEN_S
 
     def is_quarantined(self, bookie_id: str, now: float) -> bool:
         """Whether the bookie is taken only if the others are too few."""

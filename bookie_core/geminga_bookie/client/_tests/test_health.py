@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from geminga_bookie.client.health import ANNOUNCED_S, SLOW_S, BookieHealth, HealthOptions
+from geminga_bookie.client.health import (
+    ANNOUNCED_S,
+    FORGIVEN_S,
+    SLOW_S,
+    BookieHealth,
+    HealthOptions,
+)
 from geminga_bookie.errors import (
     BookieReadOnly,
     BookieUnavailable,
@@ -81,3 +87,18 @@ def test_slow_for_a_while() -> None:
     assert health.is_slow("b", 4.0 + SLOW_S)
     assert not health.is_slow("b", 5.0 + SLOW_S)
     assert not health.is_slow("a", 5.0)
+
+
+def test_errors_of_the_time_in_which_this_process_stood_still() -> None:
+    health = BookieHealth(HealthOptions(), lambda: 0.0)
+    assert failed(health, 6, 5.0)
+    health.slow("a", 5.0)
+    health.stood_still(4.0, 9.0)
+    assert not health.is_quarantined("b", 9.0), "it failed meanwhile, as far as we know"
+    assert not health.is_slow("a", 9.0)
+    assert not failed(health, 50, 9.5), "what was under way is late now"
+    assert not failed(health, 5, 9.0 + FORGIVEN_S), "counting begins anew"
+    assert failed(health, 1, 9.0 + FORGIVEN_S)
+    health.stood_still(12.0, 15.0)
+    assert health.is_quarantined("b", 15.0), "it failed before"
+    assert health.is_slow("b", 15.0)
