@@ -10,6 +10,7 @@ from collections import Counter
 from functools import partial
 from typing import NamedTuple, cast
 
+import trio
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -22,7 +23,7 @@ from geminga_broker.admin.owners import (
     require_bundle_owner,
 )
 from geminga_broker.loadbalance.model import bundle_data_path, decode_bundle_data
-from geminga_broker.ownership.bundle import BundleId
+from geminga_broker.ownership.bundle import NAMES_A_TURN, BundleId
 from geminga_broker.ownership.records import OwnerRecord
 from geminga_broker.service import BrokerService
 
@@ -106,7 +107,11 @@ async def _at_owner(
 async def _largest(service: BrokerService, namespace: str) -> BundleId | None:
     """The bundle with most stored topics; None without topics."""
     bundles = await bundles_of(service, namespace)
-    counts = Counter(map(bundles.of_topic, await service.catalog.persistent(namespace)))
+    names = await service.catalog.persistent(namespace)
+    counts: Counter[str] = Counter()
+    for at in range(0, len(names), NAMES_A_TURN):
+        counts.update(map(bundles.of_topic, names[at : at + NAMES_A_TURN]))
+        await trio.lowlevel.checkpoint()
     return BundleId(namespace, counts.most_common(1)[0][0]) if counts else None
 
 

@@ -201,6 +201,20 @@ class TestSplit:
             assert {0x50000000, 0x48000000} <= set(after.boundaries)
             assert len(after.boundaries) == 7
 
+    async def test_one_that_is_split_already(self) -> None:
+        async with cluster_of(1) as cluster:
+            first = cluster[0]
+            await cluster.share()
+            bundle = (await cluster.bundles())[0]
+            path = f"{SPACE}/{bundle.range}/split"
+            with first.service.unloader.keep(bundle):
+                reply = await first.ask("PUT", path)
+            assert (reply.status, reply.json) == (
+                412,
+                {"reason": f"bundle {bundle} is being split"},
+            )
+            assert (await first.ask("PUT", path)).status == 204
+
     @pytest.mark.parametrize("query", ["splitAlgorithmName=nope", "splitAlgorithmName=%20x"])
     async def test_unknown_algorithms(self, query: str) -> None:
         async with cluster_of(1) as cluster:

@@ -21,6 +21,8 @@ from geminga_broker.admin.owners import bundles_of
 from geminga_broker.cluster.catalog import is_system_topic
 from geminga_broker.cluster.records import ResourceMissing
 from geminga_broker.errors import BrokerError
+from geminga_broker.loadbalance.collect import LOOKS_PER_UNIT, add_topic
+from geminga_broker.loadbalance.model import NamespaceBundleStats
 from geminga_broker.loadbalance.settings import SPECIFIED_POSITIONS_DIVIDE
 from geminga_broker.loadbalance.split_points import TopicLoad, split_points
 from geminga_broker.ownership.bundle import HASH_MAX, NAMES_A_TURN, BundleId
@@ -32,6 +34,7 @@ from geminga_broker.topic.topic import Topic
 from geminga_protocol.keys import bundle_hash
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import PARTITION_SUFFIX, TopicName
+from geminga_runtime.background import Turns
 
 MIB = 1 << 20
 UNLOAD_EXTRA_S = 30.0
@@ -144,7 +147,7 @@ def _splitting(service: BrokerService) -> rest.Handler:
                 await service.splitter.split(bundle, points, unload=unload)
         except ValueError:
             raise rest.RestError(412, "Split bundle failed due to invalid request") from None
-        except (NotOwned, BundleGone) as error:
+        except (NotOwned, BundleGone, UnloadRunning) as error:
             raise rest.RestError(412, str(error)) from None
         return rest.no_content()
 
@@ -154,15 +157,17 @@ def _splitting(service: BrokerService) -> rest.Handler:
 async def _loads_of(service: BrokerService, bundle: BundleId) -> list[TopicLoad]:
     """The bundle's topics, and what those that are loaded have to do."""
     found = []
+    turns = Turns()
+    looks = 0
     for name in await _topics_of(service, bundle):
-        topic = service.topics.loaded.get(name)
-        if topic is None:
-            found.append(TopicLoad(bundle_hash(name)))
-        else:
-            stats = topic.stats()
-            rate = stats.msg_rate_in + stats.msg_rate_out
-            throughput = stats.msg_throughput_in + stats.msg_throughput_out
-            found.append(TopicLoad(bundle_hash(name), rate, throughput))
+        stats = NamespaceBundleStats()
+        looks += 1
+        if (topic := service.topics.loaded.get(name)) is not None:
+            looks += add_topic(stats, topic)
+        found.append(TopicLoad(bundle_hash(name), stats.rate, stats.throughput))
+        if looks >= LOOKS_PER_UNIT:
+            await turns.spend(looks // LOOKS_PER_UNIT)
+            looks = 0
     return found
 
 
