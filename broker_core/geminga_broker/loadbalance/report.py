@@ -18,7 +18,6 @@ import trio
 from geminga_broker.cluster.registration import Registration
 from geminga_broker.loadbalance.collect import BundleStatsCollector
 from geminga_broker.loadbalance.model import (
-    NamespaceBundleStats,
     TimeAverageBrokerData,
     broker_average_path,
     broker_path,
@@ -97,7 +96,7 @@ class LoadReporter:
         """
         if self.config.enabled:
             self.host.sample()
-        self._take(self.report.last_stats)
+        self.report = self.report.with_usage(self.host.usage)
         node = Registration(self._store, broker_path(broker_id))
         try:
             await self._write(node.register)
@@ -147,17 +146,15 @@ class LoadReporter:
         """Take the load of now, which others see when it is written next."""
         if not self.config.enabled:
             self.host.sample()  # nothing else does
-        stats = self.report.last_stats
         now_s = trio.current_time()
         owned = self._collector.owned()
-        if now_s - self._collected_s >= COLLECT_S or owned != stats.keys():
+        if now_s - self._collected_s >= COLLECT_S or owned != self.report.last_stats.keys():
             stats = await self._collector.collect()
             self._collected_s = now_s
-        self._take(stats)
+            self.report = self.report.refreshed(self.host.usage, stats)
+        else:
+            self.report = self.report.with_usage(self.host.usage)
         return self.report
-
-    def _take(self, stats: dict[str, NamespaceBundleStats]) -> None:
-        self.report = self.report.refreshed(self.host.usage, stats)
 
     def _is_due(self) -> bool:
         if self._is_new:

@@ -73,12 +73,7 @@ class LocalBrokerData(
         }
         sums = total(last)
         return msgspec.structs.replace(
-            self,
-            cpu=_finite(usage.cpu, self.cpu),
-            memory=_finite(usage.memory, self.memory),
-            direct_memory=_finite(usage.direct_memory, self.direct_memory),
-            bandwidth_in=_finite(usage.bandwidth_in, self.bandwidth_in),
-            bandwidth_out=_finite(usage.bandwidth_out, self.bandwidth_out),
+            self.with_usage(usage),
             msg_throughput_in=sums.msg_throughput_in,
             msg_throughput_out=sums.msg_throughput_out,
             msg_rate_in=sums.msg_rate_in,
@@ -91,6 +86,19 @@ class LocalBrokerData(
             bundles=set(last),
             last_bundle_gains=self.last_bundle_gains | (last.keys() - self.bundles),
             last_bundle_losses=self.last_bundle_losses | (self.bundles - last.keys()),
+        )
+
+    def with_usage(self, usage: SystemResourceUsage) -> LocalBrokerData:
+        """A report with a new sample of the host alone; the loads of bundles stay. A resource
+        whose figures are no sample keeps its last valid ones.
+        """
+        return msgspec.structs.replace(
+            self,
+            cpu=_finite(usage.cpu, self.cpu),
+            memory=_finite(usage.memory, self.memory),
+            direct_memory=_finite(usage.direct_memory, self.direct_memory),
+            bandwidth_in=_finite(usage.bandwidth_in, self.bandwidth_in),
+            bandwidth_out=_finite(usage.bandwidth_out, self.bandwidth_out),
         )
 
     def written(self) -> LocalBrokerData:

@@ -284,6 +284,19 @@ async def test_rates_that_are_no_numbers_are_not_told(autojump_clock: MockClock)
         assert seen.num_topics == 9
 
 
+async def test_between_two_passes_only_the_host_is_new(autojump_clock: MockClock) -> None:
+    """The loads of bundles are not summed up again each turn: there may be thousands."""
+    broker = Broker()
+    broker.collector.stats[BUNDLE] = NamespaceBundleStats(msg_rate_in=100.0, topics=1)
+    async with broker.running():
+        await trio.sleep(10)
+        loads = broker.reporter.report.last_stats
+        broker.host.usage = SystemResourceUsage(cpu=ResourceUsage(33.0, 100.0))
+        await trio.sleep(10)
+        assert broker.reporter.report.last_stats is loads
+        assert broker.reporter.report.cpu.usage == 33.0
+
+
 async def test_apaches_brokers_find_all_that_they_read(autojump_clock: MockClock) -> None:
     """The fields of LocalBrokerData that its getters derive nothing for."""
     broker = Broker()
