@@ -41,6 +41,9 @@ LOADS_WAITING_MAX = 50_000
 LEAVE_S = 30.0
 """Timeout of closing or deleting a topic."""
 
+FENCES_A_TURN = 512
+"""Topics that are fenced while other tasks wait; a few milliseconds."""
+
 UNLOADS_MAX = 64
 """Topics that are closed in parallel when the broker stops."""
 
@@ -70,8 +73,10 @@ class Gate(Protocol):
         MetadataError while it is being unloaded; MetadataError of the store.
         """
 
-    def holds(self, bundle: BundleId) -> bool:
-        """Whether the bundle is owned now."""
+    def tenure(self, bundle: BundleId) -> int | None:
+        """Under which number the bundle is owned now: another one after it was lost and taken
+        again. None if it isn't.
+        """
 
 
 class _Load(Promise[Topic]):
@@ -191,8 +196,10 @@ class TopicLoader:
     async def _load_here(self, name: TopicName, create: Creation) -> Topic:
         """Load it while the bundle is owned: what is lost meanwhile is closed again."""
         bundle = await self._gate.admit(name)
+        tenure = self._gate.tenure(bundle)
         topic = await self._load(name, create)
-        if not self._gate.holds(bundle):
+        # Taken again is not enough: what the load claimed may be another broker's since.
+        if tenure is None or self._gate.tenure(bundle) != tenure:
             with trio.move_on_after(LEAVE_S, shield=True):
                 await topic.close()
             text = f"Namespace bundle {bundle} was unloaded while {name} was loaded"
@@ -308,15 +315,22 @@ class TopicLoader:
         """Close the bundle's topics, which the gate must refuse by now, also those whose loads are
         running. With `moving` their clients are told where they go.
         """
-        for load in [each for each in self._loads.values() if bundle.covers(str(each.name))]:
-            with suppress(Exception):
-                await load.wait()  # it fails, as the bundle is no longer held
+        for key in await bundle.among(self._loads):
+            if (load := self._loads.get(key)) is not None:
+                with suppress(Exception):
+                    await load.wait()  # it fails, as the bundle is no longer held
         await self.unload_all(self.loaded_of(bundle), moving)
 
-    def fence_bundle(self, bundle: BundleId) -> None:
-        """Refuse the clients of the bundle's topics at once, before they are closed."""
-        for key in self.loaded_of(bundle):
-            self.topics[key].fence()
+    async def fence_bundle(self, bundle: BundleId) -> None:
+        """Refuse the clients of the bundle's topics, which the gate must refuse by now, before they
+        are closed. Nothing else is waited for than other tasks' turns.
+        """
+        keys = self.loaded_of(bundle)
+        for at in range(0, len(keys), FENCES_A_TURN):
+            for key in keys[at : at + FENCES_A_TURN]:
+                if (topic := self.topics.get(key)) is not None:
+                    topic.fence()
+            await trio.lowlevel.checkpoint()
 
     def loaded_of(self, bundle: BundleId) -> list[str]:
         """The loaded topics of a bundle."""

@@ -20,7 +20,7 @@ class BundleGate:
     ) -> None:
         self._namespaces = namespaces
         self._finder = finder
-        self.holds = ownership.holds
+        self.tenure = ownership.tenure
 
     async def admit(self, topic: TopicName) -> BundleId:
         """The topic's bundle, owned by this broker: if nobody owns it and this broker shall, it

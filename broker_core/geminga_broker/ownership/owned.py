@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import count
 
 import trio
 
@@ -56,6 +57,7 @@ class _Hold:
 
     epoch: int
     version: int | None
+    tenure: int
     disabled: bool = False
 
 
@@ -68,6 +70,7 @@ class BundleOwnership:
         self._lost = lost
         self._holds: dict[BundleId, _Hold] = {}
         self._acquiring: dict[BundleId, Promise[OwnerRecord]] = {}
+        self._tenures = count()
         self.addresses = Addresses("", "")
         """This broker's, set before anything is acquired."""
         self.listeners: Mapping[str, Addresses] = {}
@@ -87,6 +90,12 @@ class BundleOwnership:
         """Whether topics of the bundle may be loaded and used here now."""
         hold = self._holds.get(bundle)
         return hold is not None and not hold.disabled and self._is_held(bundle)
+
+    def tenure(self, bundle: BundleId) -> int | None:
+        """A number of its own for each time that this broker took the bundle; None if `holds` is
+        false.
+        """
+        return self._holds[bundle].tenure if self.holds(bundle) else None
 
     def is_unloading(self, bundle: BundleId) -> bool:
         """Whether it is ours, and being given up."""
@@ -188,7 +197,7 @@ class BundleOwnership:
         raise StoreUnavailable(f"bundle {bundle}: its node comes and goes")
 
     def _hold(self, bundle: BundleId, epoch: int, version: int) -> None:
-        self._holds[bundle] = _Hold(epoch, version)
+        self._holds[bundle] = _Hold(epoch, version, next(self._tenures))
         _log.info("bundle=%s is owned by this broker", bundle)
 
     async def disable(self, bundle: BundleId) -> None:

@@ -46,8 +46,8 @@ class BundleTopics(Protocol):
     def loaded_of(self, bundle: BundleId) -> list[str]:
         """The loaded topics of a bundle."""
 
-    def fence_bundle(self, bundle: BundleId) -> None:
-        """Refuse the clients of the bundle's topics at once, before they are closed."""
+    async def fence_bundle(self, bundle: BundleId) -> None:
+        """Refuse the clients of the bundle's topics, before they are closed."""
 
     async def close_bundle(self, bundle: BundleId, moving: Moving | None = None) -> None:
         """Close the bundle's topics."""
@@ -125,7 +125,7 @@ class BundleUnloader:
                 await self._topics.close_bundle(bundle, moving)
             if scope.cancelled_caught:
                 _log.warning("bundle=%s not all topics were closed in time", bundle)
-                self._topics.fence_bundle(bundle)  # the next owner may serve them from now on
+                await self._topics.fence_bundle(bundle)  # the next owner may serve them from now on
             await self._release(bundle)
             if destination:
                 with trio.move_on_after(HANDOVER_S):
@@ -165,7 +165,6 @@ class BundleUnloader:
     async def lost(self, bundles: list[BundleId]) -> None:
         """The bundles belong to others, or to nobody: serve nothing of them from this moment on."""
         for bundle in bundles:
-            self._topics.fence_bundle(bundle)
-            await trio.lowlevel.checkpoint()
+            await self._topics.fence_bundle(bundle)
         closing = [partial(self._topics.close_bundle, bundle) for bundle in bundles]
         await side_by_side(closing, LOST_AT_ONCE_MAX)

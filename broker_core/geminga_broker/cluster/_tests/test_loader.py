@@ -56,6 +56,8 @@ class OpenGate:
         self._namespaces = namespaces
         self.refused = False
         self.lost: set[BundleId] = set()
+        self.taken = 0
+        """How often all was lost and taken again."""
 
     async def admit(self, topic: TopicName) -> BundleId:
         if self.refused:
@@ -65,8 +67,8 @@ class OpenGate:
         except ResourceMissing:
             return BundleId(topic.namespace, "0x00000000_0xffffffff")
 
-    def holds(self, bundle: BundleId) -> bool:
-        return bundle not in self.lost
+    def tenure(self, bundle: BundleId) -> int | None:
+        return None if bundle in self.lost else self.taken
 
 
 @asynccontextmanager
@@ -305,7 +307,7 @@ async def test_the_topics_of_a_bundle_are_closed() -> None:
         bundle = await gate.admit(names[0])
         inside = [str(name) for name in names if await gate.admit(name) == bundle]
         assert sorted(topics.loaded_of(bundle)) == sorted(inside)
-        topics.fence_bundle(bundle)
+        await topics.fence_bundle(bundle)
         assert {key for key, topic in topics.topics.items() if topic.fenced} == set(inside)
         await topics.close_bundle(bundle)
         assert set(topics.topics) == {str(name) for name in names} - set(inside)

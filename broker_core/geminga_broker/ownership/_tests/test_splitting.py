@@ -31,7 +31,7 @@ class NoTopics:
     def loaded_of(self, bundle: BundleId) -> list[str]:
         return []
 
-    def fence_bundle(self, bundle: BundleId) -> None:
+    async def fence_bundle(self, bundle: BundleId) -> None:
         raise AssertionError
 
     async def close_bundle(self, bundle: BundleId, moving: Moving | None = None) -> None:

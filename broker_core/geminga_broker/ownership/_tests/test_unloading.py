@@ -37,7 +37,7 @@ class Topics:
     def loaded_of(self, bundle: BundleId) -> list[str]:
         return [f"persistent://{bundle.namespace}/t"]
 
-    def fence_bundle(self, bundle: BundleId) -> None:
+    async def fence_bundle(self, bundle: BundleId) -> None:
         self.steps.append(f"fence {bundle.range}")
 
     async def close_bundle(self, bundle: BundleId, moving: Moving | None = None) -> None:
