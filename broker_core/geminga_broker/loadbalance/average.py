@@ -5,12 +5,12 @@ second least used one, and so on (spec CL-09; Apache's AvgShedder).
 from __future__ import annotations
 
 import random
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from math import inf
 
 from geminga_broker.loadbalance.load_data import LoadData
 from geminga_broker.loadbalance.settings import LoadBalanceConfig
-from geminga_broker.loadbalance.sheds import Shed, by_rate, by_throughput
+from geminga_broker.loadbalance.sheds import ByThroughput, Shed, by_rate
 
 
 class AverageShedder:
@@ -83,9 +83,10 @@ class AverageShedder:
         messages = (most.expected_rate - least.expected_rate) * config.unload_share_max
         data = (most.expected_throughput - least.expected_throughput) * config.unload_share_max
         if messages > config.unload_messages_min:
-            left, ordered = messages, by_rate(most, load)
+            left = messages
+            ordered: Iterable[tuple[str, float]] = by_rate(most, load)
         elif data > config.unload_bytes_min:
-            left, ordered = data, by_throughput(most, load)
+            left, ordered = data, ByThroughput(most, load)
         else:
             return None
         picked = []

@@ -64,7 +64,9 @@ class BrokerLoad:
         self.reported_rate = 0.0
         """Long-term messages a second of the bundles in its report."""
         self.traffic: list[tuple[str, float, float]] = []
-        """Short-term throughput and message rate of each bundle in its report."""
+        """Short-term throughput and message rate of each bundle in its report, the highest
+        throughput first: shedding begins there.
+        """
         self.preallocated: dict[str, Choice] = {}
         """Bundles that it was chosen for since its last report."""
         self.preallocated_rate = 0.0

@@ -9,6 +9,7 @@ times are seconds of a monotonic clock that the caller reads.
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable
+from operator import itemgetter
 
 from geminga_broker.loadbalance.broker_load import BrokerLoad, Choice, Decision
 from geminga_broker.loadbalance.model import BundleData, TimeAverageBrokerData
@@ -120,6 +121,7 @@ class LoadData:
             namespace = namespace_of(bundle)
             by_namespace[namespace] = by_namespace.get(namespace, 0) + 1
         broker.averages = sums
+        traffic.sort(key=itemgetter(1), reverse=True)
         broker.traffic = traffic
         broker.reported_rate = sums.long_term_msg_rate_in + sums.long_term_msg_rate_out
         broker.by_namespace = by_namespace

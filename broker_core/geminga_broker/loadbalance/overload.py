@@ -6,7 +6,7 @@ from collections.abc import Container
 
 from geminga_broker.loadbalance.load_data import LoadData
 from geminga_broker.loadbalance.settings import LoadBalanceConfig
-from geminga_broker.loadbalance.sheds import MARGIN, Shed, by_throughput
+from geminga_broker.loadbalance.sheds import MARGIN, ByThroughput, Shed
 
 
 class OverloadShedder:
@@ -24,7 +24,7 @@ class OverloadShedder:
             if usage < limit or len(broker.report.last_stats) < 2:
                 continue
             wanted = broker.expected_throughput * (usage - limit + MARGIN)
-            sheds.append(Shed(broker_id, by_throughput(broker, load), wanted, limit))
+            sheds.append(Shed(broker_id, ByThroughput(broker, load), wanted, limit))
         return sheds
 
     def brokers_changed(self, active: Container[str]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from itertools import islice
 from math import inf
 
 from geminga_broker.loadbalance import candidates
@@ -97,6 +98,8 @@ class _Round:
             for broker_id in active
             if (broker := self._load.brokers.get(broker_id)) is not None
         }
+        self._least = min(self._usages.values(), default=0.0)
+        """Kept, as it is compared with each bundle and changes with moves only."""
         self._permitted: dict[int, list[str]] = {}
         """Of each isolation policy, and of none."""
         self._moves: list[Move] = []
@@ -122,7 +125,7 @@ class _Round:
                 break
             share = self._share(bundle, broker)
             room = None if shed.limit is None else shed.limit - share
-            if room is not None and room < self._least():
+            if room is not None and room < self._least:
                 continue  # it fits nowhere
             if self._move(bundle, shed, share, room):
                 gone += traffic
@@ -139,9 +142,9 @@ class _Round:
         """
         if len(broker.report.last_stats) < 2:
             return
-        before, least = self._usages[shed.source], self._least()
+        before, least = self._usages[shed.source], self._least
         best, outcome = None, before - MARGIN
-        for bundle, _ in shed.bundles[:REFUSED_MAX]:
+        for bundle, _ in islice(shed.bundles, REFUSED_MAX):
             share = self._share(bundle, broker)
             after = max(before - share, least + share)
             if share <= limit and after < outcome:
@@ -149,9 +152,6 @@ class _Round:
         if best is not None:
             share = self._share(best, broker)
             self._move(best, shed, share, before - MARGIN - share)
-
-    def _least(self) -> float:
-        return min(self._usages.values())
 
     def _share(self, bundle: str, broker: BrokerLoad) -> float:
         """The part of its broker's use that goes with a bundle, by its part of the throughput."""
@@ -185,6 +185,7 @@ class _Round:
         load.moved(bundle, source, chosen, share, self._now_s)
         self._usages[source] -= share
         self._usages[chosen] += share
+        self._least = min(self._usages.values())
         self._moves.append(Move(bundle, source, chosen))
         return True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Protocol
@@ -22,8 +22,8 @@ class Shed:
     """Bundles that may leave a broker, the first ones first, until enough is gone."""
 
     source: str
-    bundles: list[tuple[str, float]]
-    """Each with its traffic."""
+    bundles: Iterable[tuple[str, float]]
+    """Each with its traffic; may be gone through again."""
     wanted: float
     """Traffic that is to go; at least one bundle goes. Infinite: all of them."""
     limit: float | None = None
@@ -44,21 +44,27 @@ class Shedder(Protocol):
         """Brokers came or went: what is known of those that went is forgotten."""
 
 
-def by_throughput(broker: BrokerLoad, load: LoadData) -> list[tuple[str, float]]:
+@dataclass(frozen=True, slots=True)
+class ByThroughput:
     """Bundles of a broker that may be shed, those with the highest short-term throughput first.
 
-    None of system namespaces, and none that was moved within the grace period.
+    None of system namespaces, and none that was moved within the grace period. Only those that a
+    round asks for are looked at: the leader of many brokers must not look at all bundles.
     """
-    unloaded = load.unloaded
-    return [
-        (bundle, throughput)
-        for bundle, throughput, _ in sorted(broker.traffic, key=itemgetter(1), reverse=True)
-        if bundle not in unloaded and _may_move(bundle)
-    ]
+
+    broker: BrokerLoad
+    load: LoadData
+
+    def __iter__(self) -> Iterator[tuple[str, float]]:
+        """Each with its throughput, in bytes a second."""
+        unloaded = self.load.unloaded
+        for bundle, throughput, _ in self.broker.traffic:
+            if bundle not in unloaded and _may_move(bundle):
+                yield bundle, throughput
 
 
 def by_rate(broker: BrokerLoad, load: LoadData) -> list[tuple[str, float]]:
-    """As `by_throughput`, by messages a second."""
+    """As `ByThroughput`, by messages a second. Looks at all bundles of the broker."""
     unloaded = load.unloaded
     return [
         (bundle, rate)

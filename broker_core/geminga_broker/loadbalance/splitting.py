@@ -61,14 +61,45 @@ def find_splits(
         if broker is None:
             continue
         for bundle, stats in broker.report.last_stats.items():
-            if not is_too_large(stats, load.bundles.get(bundle), config):
-                continue
-            namespace = namespace_of(bundle)
-            more = added.get(namespace, 0)
-            if bundle_count(namespace) + more < config.namespace_bundles_max:
-                found[bundle] = broker_id
-                added[namespace] = more + 1
+            if is_too_large(stats, load.bundles.get(bundle), config):
+                _add(bundle, broker_id, found, added, bundle_count, config)
     return found
+
+
+def still_too_large(
+    load: LoadData,
+    config: LoadBalanceConfig,
+    bundle_count: Callable[[str], int],
+    bundles: Iterable[str],
+) -> dict[str, str]:
+    """As `find_splits`, of these bundles only, which were found before: time has passed."""
+    found: dict[str, str] = {}
+    added: dict[str, int] = {}
+    for bundle in bundles:
+        holder = load.holder(bundle)
+        broker = load.brokers.get(holder) if holder is not None else None
+        stats = broker.report.last_stats.get(bundle) if broker is not None else None
+        if holder is None or stats is None:
+            continue
+        if is_too_large(stats, load.bundles.get(bundle), config):
+            _add(bundle, holder, found, added, bundle_count, config)
+    return found
+
+
+def _add(
+    bundle: str,
+    broker_id: str,
+    found: dict[str, str],
+    added: dict[str, int],
+    bundle_count: Callable[[str], int],
+    config: LoadBalanceConfig,
+) -> None:
+    """Unless its namespace has as many bundles as it may have, with those found before."""
+    namespace = namespace_of(bundle)
+    more = added.get(namespace, 0)
+    if bundle_count(namespace) + more < config.namespace_bundles_max:
+        found[bundle] = broker_id
+        added[namespace] = more + 1
 
 
 def largest(topics: Mapping[str, int]) -> str | None:

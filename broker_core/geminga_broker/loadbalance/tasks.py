@@ -29,7 +29,7 @@ from geminga_broker.loadbalance.model import (
 from geminga_broker.loadbalance.names import namespace_of, range_of
 from geminga_broker.loadbalance.settings import LoadBalanceConfig
 from geminga_broker.loadbalance.shedding import Move
-from geminga_broker.loadbalance.splitting import find_splits, is_too_large
+from geminga_broker.loadbalance.splitting import find_splits, is_too_large, still_too_large
 from geminga_broker.loadbalance.store.history import LoadHistory
 from geminga_broker.loadbalance.store.rules import RuleReader
 from geminga_broker.loadbalance.store.view import SAMPLE_S, LoadView
@@ -206,19 +206,17 @@ class LeaderTasks:
         around, load = self._around, self._around.view.load
         if len(self._active) <= 1 or self.strategy.splits_own:
             return
-        large = []
+        large: list[str] = []
         for broker_id in list(load.brokers):
-            if find_splits(load, self._config, lambda namespace: 0, [broker_id]):
-                large.append(broker_id)
+            large += find_splits(load, self._config, lambda namespace: 0, [broker_id])
             # A look at all bundles of a cluster would hold up the loop.
             await trio.lowlevel.checkpoint()
         if not large:
             return
-        wanted = find_splits(load, self._config, lambda namespace: 0, large)
-        names = await self._bundles_of(set(map(namespace_of, wanted)))
+        names = await self._bundles_of(set(map(namespace_of, large)))
         limit = self._config.namespace_bundles_max
         counts = {namespace: len(found) for namespace, found in names.items()}
-        wanted = find_splits(
+        wanted = still_too_large(
             load, self._config, lambda namespace: counts.get(namespace, limit), large
         )
         for bundle, owner in wanted.items():

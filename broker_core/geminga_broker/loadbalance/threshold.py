@@ -10,7 +10,7 @@ from collections.abc import Container
 from geminga_broker.loadbalance.broker_load import BrokerLoad
 from geminga_broker.loadbalance.load_data import LoadData
 from geminga_broker.loadbalance.settings import LoadBalanceConfig
-from geminga_broker.loadbalance.sheds import MARGIN, MIB, Shed, by_throughput
+from geminga_broker.loadbalance.sheds import MARGIN, MIB, ByThroughput, Shed
 
 _LOWER_PART = 0.5
 """Of the threshold, which a broker gives to those below the average (Apache's
@@ -74,7 +74,7 @@ class ThresholdShedder:
             broker = load.brokers[broker_id]
             wanted = broker.expected_throughput * (level - limit + MARGIN)
             if wanted >= config.unload_mb_min * MIB and len(broker.report.last_stats) > 1:
-                sheds.append(Shed(broker_id, by_throughput(broker, load), wanted, limit))
+                sheds.append(Shed(broker_id, ByThroughput(broker, load), wanted, limit))
         low = {
             broker_id
             for broker_id, level in levels.items()
@@ -112,7 +112,7 @@ def _lower_boundary(
     wanted = broker.expected_throughput * config.threshold * _LOWER_PART
     if wanted < config.unload_mb_min * MIB:
         return []
-    return [Shed(source, by_throughput(broker, load), wanted, average + config.threshold)]
+    return [Shed(source, ByThroughput(broker, load), wanted, average + config.threshold)]
 
 
 def _most_used(load: LoadData, levels: dict[str, float], above: float) -> str | None:
@@ -152,5 +152,5 @@ def _fill(
         given = min(missing, config.threshold * _LOWER_PART * level)
         missing -= given
         wanted = broker.expected_throughput * given / level
-        sheds.append(Shed(broker_id, by_throughput(broker, load), wanted, average))
+        sheds.append(Shed(broker_id, ByThroughput(broker, load), wanted, average))
     return sheds

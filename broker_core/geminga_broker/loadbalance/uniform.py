@@ -10,7 +10,7 @@ from math import inf
 from geminga_broker.loadbalance.broker_load import BrokerLoad
 from geminga_broker.loadbalance.load_data import LoadData
 from geminga_broker.loadbalance.settings import LoadBalanceConfig
-from geminga_broker.loadbalance.sheds import Shed, by_rate, by_throughput
+from geminga_broker.loadbalance.sheds import ByThroughput, Shed, by_rate
 
 _ZERO = 1e-6
 _DELTA = 1000
@@ -39,9 +39,9 @@ class UniformShedder:
             0 < config.throughput_difference < throughputs.most / throughputs.least
         )
         if rate_exceeded:
-            ends, least, ordered = rates, config.unload_messages_min, by_rate
+            ends, least = rates, config.unload_messages_min
         elif throughput_exceeded:
-            ends, least, ordered = throughputs, config.unload_bytes_min, by_throughput
+            ends, least = throughputs, config.unload_bytes_min
         else:
             return []
         broker = load.brokers[ends.broker_id]
@@ -49,7 +49,8 @@ class UniformShedder:
         if len(broker.report.last_stats) < 2 or required < least:
             return []
         picked: list[tuple[str, float]] = []
-        for bundle, traffic in ordered(broker, load):
+        ordered = by_rate(broker, load) if rate_exceeded else ByThroughput(broker, load)
+        for bundle, traffic in ordered:
             if 0 <= config.unload_bundles_max <= len(picked):
                 break
             if 0 < traffic <= required + _DELTA:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -15,6 +16,7 @@ from geminga_broker.loadbalance.reports import LocalBrokerData
 from geminga_broker.loadbalance.settings import (
     AVERAGE_SHEDDER,
     OVERLOAD_SHEDDER,
+    THRESHOLD_SHEDDER,
     UNIFORM_SHEDDER,
     LoadBalanceConfig,
 )
@@ -235,3 +237,30 @@ def test_balanced_cluster_is_left_alone(count: int) -> None:
     reports = {name: broker(name, 50 + at, (30, 30, 40)) for at, name in enumerate(names)}
     for config in (OVERLOAD, THRESHOLD, replace(THRESHOLD, lower_boundary=True)):
         assert not plan(shedding(reports, config=config), names)
+
+
+class Counted(list[tuple[str, float, float]]):
+    """Traffic of a broker that counts how many of its bundles were looked at."""
+
+    looked_at = 0
+
+    def __iter__(self) -> Iterator[tuple[str, float, float]]:
+        for each in super().__iter__():
+            Counted.looked_at += 1
+            yield each
+
+
+@pytest.mark.parametrize("strategy", [OVERLOAD_SHEDDER, THRESHOLD_SHEDDER])
+def test_a_round_looks_at_the_bundles_that_it_moves(strategy: str) -> None:
+    """Not at all of them: the leader of many brokers has other things to do in the same loop."""
+    bundles = 1000
+    reports = {f"over{at}:1": broker(f"o{at}", 95, (1.0,) * bundles) for at in range(5)}
+    reports |= {f"under{at}:1": broker(f"u{at}", 10) for at in range(5)}
+    config = replace(THRESHOLD, shedding_strategy=strategy, unload_mb_min=0)
+    planned = shedding(reports, config=config)
+    load = planned._placement.load
+    for each in load.brokers.values():
+        each.traffic = Counted(each.traffic)
+    Counted.looked_at = 0
+    moves = planned.plan(list(reports), 0, 10**12)
+    assert 0 < Counted.looked_at <= len(moves) + 5 < 5 * bundles / 2

@@ -9,7 +9,13 @@ import pytest
 from geminga_broker.loadbalance._tests.samples import bundle, load_of, report, stats
 from geminga_broker.loadbalance.model import BundleData, NamespaceBundleStats
 from geminga_broker.loadbalance.settings import LoadBalanceConfig
-from geminga_broker.loadbalance.splitting import find_splits, hottest, is_too_large, largest
+from geminga_broker.loadbalance.splitting import (
+    find_splits,
+    hottest,
+    is_too_large,
+    largest,
+    still_too_large,
+)
 
 A, B = "a:1", "b:1"
 CONFIG = LoadBalanceConfig()
@@ -98,3 +104,17 @@ def test_largest_and_hottest() -> None:
     assert hottest({"a": idle}) is None
     data = {"a": averaged(stats(9, 1)), "b": averaged(stats(1, 2)), "c": idle}
     assert hottest(data) == "b"
+
+
+def test_bundles_that_were_found_are_looked_at_again() -> None:
+    """Only those, wherever they are by then, and within the limit of their namespace."""
+    large = stats(topics=1001)
+    names = [bundle("t/n", at) for at in range(4)]
+    load = load_of({A: report({names[0]: large, names[1]: large}), B: report({names[2]: large})})
+    found = find_splits(load, CONFIG, lambda _: 4)
+    assert found == {names[0]: A, names[1]: A, names[2]: B}
+    load.report(A, report({names[1]: stats(topics=7)}), 60)
+    load.report(B, report({names[0]: large, names[2]: large, names[3]: large}), 60)
+    assert still_too_large(load, CONFIG, lambda _: 4, found) == {names[0]: B, names[2]: B}
+    room_for_one = still_too_large(load, CONFIG, lambda _: 127, found)
+    assert room_for_one == {names[0]: B}
