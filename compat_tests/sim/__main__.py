@@ -1,8 +1,8 @@
 """`python -m compat_tests.sim --seeds 2000`: run seeds, print those that fail.
 
 Of `ledgers`: several bookies under the ledger client; of `broker`: SDK and broker on one bookie; of
-`brokers`: several brokers that take bundles from each other. Without a kind all: so many seeds of
-ledgers, and a tenth of them of the others.
+`brokers`: several brokers that take bundles from each other; of `loads`: traces of load over many
+brokers. Without a kind all: so many seeds of ledgers, and a tenth of them of the others.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import argparse
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FrameType
+from typing import NamedTuple
 
-from . import brokers, ledgers, run
+from . import brokers, ledgers, loads, run
 from .chance import Chances
 from .outcome import Outcome
 from .plan import make_plan
@@ -25,23 +26,50 @@ BROKER_SHARE = 10
 """Without a kind, of so many seeds one runs the others too."""
 
 
+class Canaries(NamedTuple):
+    """Mistakes that a simulation finds, and what looks for the first seed that does."""
+
+    names: Mapping[str, object]
+    first_seed: Callable[[str, Iterable[int]], int | None]
+
+
 class _Kind:
     """A simulation."""
 
     def __init__(
-        self, name: str, run_seed: Callable[..., Outcome], plan: Callable[[int], object]
+        self,
+        name: str,
+        run_seed: Callable[..., Outcome],
+        plan: Callable[[int], object],
+        canaries: Canaries | None = None,
+        table: Callable[[Sequence[Outcome]], list[str]] | None = None,
     ) -> None:
         self.name = name
         self.run_seed = run_seed
         self.plan = plan
+        self.canaries = canaries
+        self.table = table
+        """Lines about what was measured."""
 
 
 KINDS = {
     each.name: each
     for each in (
-        _Kind("ledgers", ledgers.run_seed, ledgers.plan_of),
+        _Kind(
+            "ledgers",
+            ledgers.run_seed,
+            ledgers.plan_of,
+            Canaries(ledgers.CANARIES, ledgers.first_seed),
+        ),
         _Kind("broker", run.run_seed, lambda seed: make_plan(seed, Chances(seed).of("plan"))),
         _Kind("brokers", brokers.run_seed, brokers.plan_of),
+        _Kind(
+            "loads",
+            loads.run_seed,
+            loads.plan_of,
+            Canaries(loads.CANARIES, loads.first_seed),
+            loads.table,
+        ),
     )
 }
 
@@ -59,7 +87,8 @@ def main() -> int:
     )
     chosen = parser.parse_args()
     if chosen.canaries:
-        return _print_canaries(chosen.seeds)
+        kinds = [each for each in KINDS.values() if chosen.kind in (None, each.name)]
+        return 1 if sum([_print_canaries(each, chosen.seeds) for each in kinds]) else 0
     failed = 0
     for kind in KINDS.values():
         if chosen.kind in (None, kind.name):
@@ -76,32 +105,41 @@ def main() -> int:
 def _run_all(kind: _Kind, seeds: range, *, verbose: bool) -> int:
     """How many failed."""
     failed = 0
+    outcomes = []
     begun_s = time.process_time()
     for seed in seeds:
-        failed += not _run(kind, seed, seeds, verbose=verbose)
+        outcome = _run(kind, seed, seeds, verbose=verbose)
+        failed += bool(outcome.violations)
+        if kind.table is not None:
+            outcomes.append(outcome)
         if (done := seed - seeds[0] + 1) % 500 == 0:
             print(f"{kind.name}: {done} seeds, {failed} failed", flush=True)
     cpu_s = (time.process_time() - begun_s) / len(seeds)
+    for line in kind.table(outcomes) if kind.table is not None else ():
+        print(line)
     print(f"{kind.name}: {len(seeds)} seeds, {failed} failed, {cpu_s:.3f} s of CPU a seed")
     return failed
 
 
-def _print_canaries(seeds: int) -> int:
-    """Of the ledgers; how many are not found."""
+def _print_canaries(kind: _Kind, seeds: int) -> int:
+    """How many are not found."""
+    if kind.canaries is None:
+        return 0
     missed = 0
-    for name in ledgers.CANARIES:
-        found = ledgers.first_seed(name, range(seeds))
+    for name in kind.canaries.names:
+        found = kind.canaries.first_seed(name, range(seeds))
         missed += found is None
         print(f"{name}: {'NOT FOUND' if found is None else found}", flush=True)
-    print(f"{len(ledgers.CANARIES)} mistakes, {missed} not found by {seeds} seeds")
-    return 1 if missed else 0
+    count = len(kind.canaries.names)
+    print(f"{kind.name}: {count} mistakes, {missed} not found by {seeds} seeds")
+    return missed
 
 
 def _too_slow(number: int, frame: FrameType | None) -> None:
     raise TimeoutError(f"it spins: {SEED_S} s of real time have passed")
 
 
-def _run(kind: _Kind, seed: int, seeds: range, *, verbose: bool) -> bool:
+def _run(kind: _Kind, seed: int, seeds: range, *, verbose: bool) -> Outcome:
     if verbose:
         print(kind.plan(seed))
     signal.signal(signal.SIGALRM, _too_slow)
@@ -119,7 +157,7 @@ def _run(kind: _Kind, seed: int, seeds: range, *, verbose: bool) -> bool:
         _print_failure(kind, outcome)
     elif len(seeds) == 1:
         print(f"{kind.name}, seed {seed}: {outcome.events} events, hash {outcome.digest}")
-    return not outcome.violations
+    return outcome
 
 
 def _print_failure(kind: _Kind, outcome: Outcome) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -24,6 +24,8 @@ class Outcome:
     deliveries: int
     virtual_s: float
     lines: list[str] | None
+    figures: Mapping[str, float] | None = None
+    """What was measured, of simulations that measure."""
 
 
 EXPECTED = ("by the simulation", "injected at", "No space left", "the broker is dead", ORPHANS)
