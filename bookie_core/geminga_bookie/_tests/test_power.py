@@ -44,6 +44,13 @@ SEEDS = (2, 0, 1, 3)[: rounds(4)]
 """2 has compactions at many steps."""
 CANARY_SEEDS = 6
 """Within so many seeds each mistake is found."""
+LIKELY_SEEDS = {
+    "sealed entry log not synced": 2,
+    "compacted log's directory not synced": 2,
+    "old log removed before the index is written": 2,
+    "journal used again after a failed sync": 1,
+}
+"""Tried first, not to search through lives that can't show the mistake; else 0."""
 TROUBLES: dict[str, Trouble] = {"calm": calm, "failing syncs": failing_syncs, "full": full_disk}
 
 
@@ -123,7 +130,9 @@ def test_a_life_repeats_exactly() -> None:
 def test_a_mistake_is_found(name: str) -> None:
     trouble = failing_syncs if "after a failed sync" in name else calm
     with CANARIES[name]():
-        found = any(failed_moments(seed, trouble, at_most=1) for seed in range(CANARY_SEEDS))
+        likely = LIKELY_SEEDS.get(name, 0)
+        seeds = sorted(range(CANARY_SEEDS), key=lambda seed: seed != likely)
+        found = any(failed_moments(seed, trouble, at_most=1) for seed in seeds)
     assert found
 
 
