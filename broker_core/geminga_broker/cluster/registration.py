@@ -85,8 +85,11 @@ class Registration:
             self._version = node.stat.version
 
     async def remove(self) -> None:
-        """Remove the node; if the store doesn't answer, it goes with the session. Ends even if
+        """Remove the node, unless it is another's: a broker that was stopped may have a successor
+        of its own name by now. If the store doesn't answer, it goes with the session. Ends even if
         cancelled.
         """
         with trio.move_on_after(REMOVE_S, shield=True), suppress(MetadataError):
-            await self._store.delete(self.path)
+            node = await self._store.get(self.path)
+            if node is not None and node.stat.created_by_self:
+                await self._store.delete(self.path, node.stat.version)

@@ -21,7 +21,7 @@ from geminga_broker.cluster.records import JsonObject
 from geminga_broker.ownership.bundle import HASH_MAX, BundleId, range_text
 from geminga_broker.ownership.owned import BundleOwnership
 from geminga_broker.ownership.unloading import BundleUnloader, UnloadRunning
-from geminga_runtime.metadata.api import MetadataError, StoreUnavailable
+from geminga_runtime.metadata.api import MetadataError, StoreUnavailable, ValueTooLarge
 
 _log = logging.getLogger(__name__)
 
@@ -97,6 +97,8 @@ class BundleSplitter:
                 await self._namespaces.change_local_policies(
                     bundle.namespace, lambda record: _with_cuts(record, bundle, boundaries)
                 )
+            except ValueTooLarge:
+                raise  # it was refused for sure, and would be again
             except MetadataError:
                 if not self._ownership.holds(bundle):
                     raise  # whoever has it now goes by what stands there

@@ -48,6 +48,20 @@ async def test_a_node_of_an_earlier_session_is_replaced() -> None:
     assert await _own(store) == b"1"
 
 
+async def test_the_node_of_a_successor_is_not_removed() -> None:
+    """A broker stood still until another one had its name; then it goes on, and stops."""
+    store = MemoryMetadataStore()
+    node = Registration(store, PATH)
+    await node.register(b"1")
+    store.expire_session()
+    successor = store.another_session()
+    await Registration(successor, PATH).register(b"2")
+    await node.remove()
+    found = await successor.get(PATH)
+    assert found is not None
+    assert found.value == b"2"
+
+
 async def test_after_a_lost_session_the_node_is_made_anew() -> None:
     store = MemoryMetadataStore()
     node = Registration(store, PATH)

@@ -18,7 +18,7 @@ from geminga_broker.ownership.splitting import BundleGone, BundleSplitter, NotOw
 from geminga_broker.ownership.unloading import BundleUnloader, UnloadRunning
 from geminga_broker.topic.moving import Moving
 from geminga_protocol.topic_name import TopicName
-from geminga_runtime.metadata.api import StoreUnavailable
+from geminga_runtime.metadata.api import StoreUnavailable, ValueTooLarge
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 A = Addresses("pulsar://a:6650", "http://a:8080")
@@ -154,6 +154,25 @@ async def test_boundaries_whose_change_has_no_answer(
     parts = await broker.splitter.split(LOWEST, [0x10000000])
     assert await broker.boundaries() == [0, 0x10000000, *EVEN[1:]]
     assert sorted(broker.ownership.owned()) == sorted([*parts, HIGHEST])
+
+
+async def test_boundaries_that_the_store_does_not_take(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """They are not tried for ever, by a call that nothing cancels."""
+
+    async def refused(_namespace: str, _change: object) -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise ValueTooLarge("a megabyte of boundaries")
+        raise AssertionError("it was refused")
+
+    asked = 0
+    monkeypatch.setattr(broker.namespaces, "change_local_policies", refused)
+    with pytest.raises(ValueTooLarge):
+        await broker.splitter.split(LOWEST, [0x10000000])
+    assert sorted(broker.ownership.owned()) == sorted([LOWEST, HIGHEST])
 
 
 async def test_a_lost_session_ends_a_split(
