@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,14 @@ SETTINGS = {
     "acknowledgmentAtBatchIndexLevelEnabled": "true",
     "backlogQuotaCheckIntervalInSeconds": "1",
 }
+
+
+def pytest_configure() -> None:
+    """A shell that runs tests in the background has them ignore SIGINT. Servers would inherit that,
+    and those of Java could not be stopped by it.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
