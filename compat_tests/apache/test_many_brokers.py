@@ -9,7 +9,9 @@ import re
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack, closing, contextmanager, suppress
+from http.client import HTTPException
 from pathlib import Path
 
 import pulsar
@@ -39,6 +41,7 @@ SETTINGS = {
     "brokerDeduplicationEnabled": "true",
 }
 BROKERS = range(3)
+SPACE = "/admin/v2/namespaces/public/default"
 FAILOVER_S = SESSION_S + 3
 SECOND = 1_000_000
 """The second publisher's first number."""
@@ -212,6 +215,42 @@ def test_zookeeper_is_away(fleet: Fleet, tmp_path: Path) -> None:
         time.sleep(max(0.0, began + SESSION_S + 1 - time.monotonic()))
         zookeeper.start()
         clients.more()
+
+
+def test_the_leader_dies_while_bundles_are_split_and_unloaded(fleet: Fleet, tmp_path: Path) -> None:
+    """Each bundle is whole or split, and has an owner, whatever was under way."""
+    with java(fleet, tmp_path) as clients:
+        topics = [*clients.topics, *clients.alone]
+        leader = fleet.leader()
+        assert leader is not None
+        before = boundaries(fleet)
+        asked = (leader + 1) % len(BROKERS)
+        found = fleet.bundles(topics)
+
+        def change(bundle: str) -> None:
+            with suppress(OSError, HTTPException):  # nobody answers for the one that dies
+                fleet.rest(asked, "PUT", f"{SPACE}/{bundle}/split?unload=true")
+                fleet.unload(bundle, asked, asked=asked)
+
+        with ThreadPoolExecutor(len(found)) as pool:
+            running = [pool.submit(change, bundle) for bundle in found]
+            fleet.until(lambda: boundaries(fleet, asked) != before)  # one is split, others are not
+            fleet.kill(leader)
+            wait(running)
+        clients.more()
+        after = boundaries(fleet)
+        assert after == sorted(set(after))
+        assert set(before) < set(after)
+        assert fleet.owned(topics).keys() <= fleet.servers.keys()
+        fleet.until(lambda: fleet.leader() in fleet.servers)
+
+
+def boundaries(fleet: Fleet, asked: int | None = None) -> list[str]:
+    """Those of the namespace's bundles."""
+    number = next(iter(fleet.servers)) if asked is None else asked
+    found = fleet.rest(number, "GET", f"{SPACE}/bundles")
+    assert isinstance(found, dict)
+    return list(found["boundaries"])
 
 
 @pytest.mark.alone
