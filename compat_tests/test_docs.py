@@ -68,6 +68,10 @@ def shell_lines(code: str, server: ServerProcess) -> list[str]:
         re.sub(r"(^|\| )geminga client ", rf"\1geminga client --url {server.service_url} ", line)
         for line in lines
     ]
+    lines = [
+        re.sub(r"^geminga admin ", f"geminga admin --admin-url {server.web_url} ", line)
+        for line in lines
+    ]
     return [
         re.sub(r"^geminga perf (\w+) ", rf"geminga perf \1 -u {server.service_url} ", line)
         for line in lines

@@ -22,7 +22,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 RELEASED = ROOT / "tools" / "public_names.txt"
 CHANGELOG = ROOT / "CHANGELOG.md"
-FACES = ("geminga", "geminga.aio", "geminga.blocking", "geminga.schema", "geminga.testing")
+FACES = (
+    *("geminga", "geminga.aio", "geminga.blocking", "geminga.schema", "geminga.testing"),
+    *("geminga.admin", "geminga.aio.admin", "geminga.blocking.admin"),
+)
 MADE_BY_THE_CLIENT = {
     *("Client", "Consumer", "Message", "Producer", "Reader", "Receipt"),
     *("EntryBatch", "ReceivedEntry", "TableChanges", "TableView"),
@@ -100,11 +103,14 @@ def names() -> Iterator[str]:
 
 
 def entries(lines: list[str]) -> dict[str, str]:
-    """Each dotted name, and each parameter as a member of its function, with its whole line."""
+    """Each dotted name, and each parameter as a member of its function, with its whole line. A
+    module counts as one name with members, so that a new one is told as one.
+    """
     found = {}
     for line in lines:
         dotted, _, rest = line.partition("(")
         found[dotted] = line
+        found.setdefault(dotted.rpartition(".")[0], "")
         for name in re.findall(r"\w+", rest):
             found[f"{dotted}.{name}"] = ""
     return found

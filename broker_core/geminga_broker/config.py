@@ -88,6 +88,8 @@ class ClientLimits:
     batch_index_ack: bool = setting("acknowledgmentAtBatchIndexLevelEnabled", False)
     dispatch_entries_max: int = setting("dispatcherMaxReadBatchSize", 100, at_least=1)
     dispatch_bytes_max: int = setting("dispatcherMaxReadSizeBytes", 5 * MIB, at_least=1)
+    backlog_scan_entries_max: int = setting("subscriptionBacklogScanMaxEntries", 10_000, at_least=1)
+    backlog_scan_time_max_ms: int = setting("subscriptionBacklogScanMaxTimeMs", 120_000, at_least=1)
     subscription_types: str = setting(
         "subscriptionTypesEnabled", "Exclusive,Shared,Failover,Key_Shared"
     )

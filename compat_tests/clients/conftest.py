@@ -219,11 +219,8 @@ async def take_after_change(
 ADMIN_OPEN = (
     "test_properties_of_namespaces",
     "test_more_policies_of_namespaces",
-    "test_topics",
     "test_properties_of_topics",
     "test_odd_names_of_subscriptions",
-    "test_places_of_subscriptions",
-    "test_messages",
     "test_resource_quotas",
 )
 """Tests of calls that our broker doesn't serve yet, or not all of them."""

@@ -31,7 +31,9 @@ from geminga_broker.admin.namespaces import routes as namespace_routes
 from geminga_broker.admin.namespaces import schema_policies as schema_policy_routes
 from geminga_broker.admin.rest import EXCEPTION_HANDLERS
 from geminga_broker.admin.routing import brought_to_owners
+from geminga_broker.admin.topics import backlog as backlog_routes
 from geminga_broker.admin.topics import compaction as compaction_routes
+from geminga_broker.admin.topics import messages as message_routes
 from geminga_broker.admin.topics import partitioned as partitioned_routes
 from geminga_broker.admin.topics import policies as topic_policy_routes
 from geminga_broker.admin.topics import routes as topic_routes
@@ -69,6 +71,7 @@ def routes_of(service: BrokerService) -> list[Route]:
         routes += stats_routes.routes(service, calls, domain)
         routes += subscription_routes.routes(service, domain)
         routes += topic_routes.routes(service, calls, domain)
+        routes += [*message_routes.routes(service, domain), *backlog_routes.routes(service, domain)]
         routes += topic_policy_routes.routes(service, domain)
         routes += permission_routes.topic_routes(service, domain)
         routes += schema_policy_routes.topic_routes(service, domain)

@@ -44,6 +44,12 @@ def all_done(answers: Sequence[Answer], _asked: Asked) -> Response:
     return rest.no_content()
 
 
+def all_trimmed(answers: Sequence[Answer], _asked: Asked) -> Response:
+    """200 if all succeeded. Raises the first error."""
+    raise_first(answers)
+    return Response()
+
+
 def all_have_subscription(answers: Sequence[Answer], asked: Asked) -> Response:
     """The same; a missing subscription is told first."""
     _require_subscription(answers, asked)
@@ -115,6 +121,8 @@ EACH: dict[str, Each] = {
     f"PUT {_SUBSCRIPTION}/properties": Each(all_have_subscription),
     f"POST {_SUBSCRIPTION}/skip_all": Each(all_have_subscription),
     f"POST {_SUBSCRIPTION}/resetcursor/{{timestamp}}": Each(moved_somewhere),
+    "POST /trim": Each(all_trimmed),
+    "POST /all_subscription/expireMessages/{seconds}": Each(all_done),
     f"POST {_SUBSCRIPTION}/expireMessages/{{seconds}}": Each(all_have_subscription),
 }
 """By method and the path after the topic; `topic_rules` says PARTITIONS for the same ones."""

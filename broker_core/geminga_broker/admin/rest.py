@@ -169,6 +169,15 @@ def flag(request: Request, name: str, default: bool = False) -> bool:
     return default if text is None else text.lower() == "true"
 
 
+def query_number(request: Request, name: str, default: int) -> int:
+    """A number of the query string. Raises RestError 404 for another text, as Jersey answers."""
+    text = request.query_params.get(name)
+    try:
+        return default if text is None else int(text)
+    except ValueError:
+        raise RestError(404, "HTTP 404 Not Found") from None
+
+
 def namespace_of(request: Request) -> str:
     """`tenant/namespace` of the path."""
     return f"{parameter(request, 'tenant')}/{parameter(request, 'namespace')}"

@@ -36,6 +36,7 @@ TOPICS: dict[str, Where] = {
     "PUT /partitions": Where.OWNER_IF_IN_MEMORY,
     "POST /partitions": Where.ANYWHERE,
     "DELETE /partitions": Where.ANYWHERE,
+    "POST /createMissedPartitions": Where.ANYWHERE,
     "POST /terminate": Where.OWNER,
     "POST /terminate/partitions": Where.ANYWHERE,
     "PUT /unload": Where.PARTITIONS,
@@ -60,6 +61,15 @@ TOPICS: dict[str, Where] = {
     f"POST {_SUBSCRIPTION}/resetcursor": Where.OWNER,
     f"POST {_SUBSCRIPTION}/resetcursor/{{timestamp}}": Where.PARTITIONS,
     f"POST {_SUBSCRIPTION}/expireMessages/{{seconds}}": Where.PARTITIONS,
+    f"POST {_SUBSCRIPTION}/expireMessages": Where.OWNER,
+    f"POST {_SUBSCRIPTION}/analyzeBacklog": Where.OWNER,
+    f"GET {_SUBSCRIPTION}/position/{{position}}": Where.OWNER,
+    "GET /ledger/{ledger}/entry/{entry}": Where.OWNER,
+    "GET /examinemessage": Where.OWNER,
+    "GET /messageid/{timestamp}": Where.OWNER,
+    "PUT /backlogSize": Where.OWNER,
+    "POST /trim": Where.PARTITIONS,
+    "POST /all_subscription/expireMessages/{seconds}": Where.PARTITIONS,
 }
 
 _BASES = tuple(

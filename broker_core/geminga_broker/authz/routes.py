@@ -184,6 +184,7 @@ TOPICS: dict[str, Need] = {
     "PUT /{topic}/partitions": Need(Scope.NAMESPACE, "CREATE_TOPIC"),
     "POST /{topic}/partitions": Need(Scope.TOPIC_POLICY, "WRITE", "PARTITION"),
     "DELETE /{topic}/partitions": Need(Scope.NAMESPACE, "DELETE_TOPIC"),
+    "POST /{topic}/createMissedPartitions": Need(Scope.NAMESPACE, "CREATE_TOPIC"),
     "POST /{topic}/terminate": Need(Scope.TOPIC, "TERMINATE"),
     "POST /{topic}/terminate/partitions": Need(Scope.TOPIC, "TERMINATE"),
     "PUT /{topic}/unload": Need(Scope.TOPIC, "UNLOAD"),
@@ -191,6 +192,12 @@ TOPICS: dict[str, Need] = {
     "GET /{topic}/compaction": Need(Scope.TOPIC, "COMPACT"),
     "DELETE /{topic}/truncate": Need(Scope.TOPIC, "TRIM_TOPIC"),
     "GET /{topic}/lastMessageId": Need(Scope.TOPIC, "PEEK_MESSAGES"),
+    "GET /{topic}/ledger/{ledger}/entry/{entry}": Need(Scope.TOPIC, "PEEK_MESSAGES"),
+    "GET /{topic}/examinemessage": Need(Scope.TOPIC, "PEEK_MESSAGES"),
+    "GET /{topic}/messageid/{timestamp}": Need(Scope.TOPIC, "PEEK_MESSAGES"),
+    "PUT /{topic}/backlogSize": Need(Scope.TOPIC, "GET_BACKLOG_SIZE"),
+    "POST /{topic}/trim": Need(Scope.TOPIC, "TRIM_TOPIC"),
+    "POST /{topic}/all_subscription/expireMessages/{seconds}": Need(Scope.TOPIC, "EXPIRE_MESSAGES"),
     "GET /{topic}/stats": Need(Scope.TOPIC, "GET_STATS"),
     "GET /{topic}/internalStats": Need(Scope.TOPIC, "GET_STATS"),
     "GET /{topic}/partitioned-stats": Need(Scope.TOPIC, "GET_STATS"),
@@ -212,6 +219,9 @@ SUBSCRIPTIONS: dict[str, Need] = {
     "POST /resetcursor": Need(Scope.TOPIC, "RESET_CURSOR"),
     "POST /resetcursor/{timestamp}": Need(Scope.TOPIC, "RESET_CURSOR"),
     "POST /expireMessages/{seconds}": Need(Scope.TOPIC, "EXPIRE_MESSAGES"),
+    "POST /expireMessages": Need(Scope.TOPIC, "EXPIRE_MESSAGES"),
+    "GET /position/{position}": Need(Scope.TOPIC, "PEEK_MESSAGES"),
+    "POST /analyzeBacklog": Need(Scope.TOPIC, "CONSUME"),
 }
 """By method and the path after a subscription of a topic."""
 

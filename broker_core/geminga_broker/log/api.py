@@ -252,6 +252,11 @@ class Cursor(EntryCursor, Protocol):
     async def skip(self, entries: int) -> None:
         """Move mark-delete over that many entries."""
 
+    def unacked_at(self, number: int) -> Position | None:
+        """The position of the unacknowledged entry with this number, from 1 on; None if there are
+        fewer.
+        """
+
     def backlog_entries(self) -> int:
         """Unacknowledged entries between mark-delete and the end."""
 

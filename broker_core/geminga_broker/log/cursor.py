@@ -267,6 +267,12 @@ class LogCursor:
             self.ack_cumulative(self.state.skip_target(entries))
         await self.persist()
 
+    def unacked_at(self, number: int) -> Position | None:
+        """See `Cursor.unacked_at`."""
+        if not 0 < number <= self.state.backlog():
+            return None
+        return self.state.skip_target(number)
+
     def write_use(self, slack_s: float) -> None:
         """Persist the last use soon if the stored time is at least `slack_s` too old."""
         if self.use.is_stale(slack_s):

@@ -127,8 +127,16 @@ def _routes_of_existing(
         ids = (answer.json(dict[str, int]) for answer in answers)
         return rest.ok({str(index): found for index, found in enumerate(ids)})
 
+    async def create_missed(request: Request) -> Response:
+        name = rest.topic_of(request, domain)
+        count = await _require_partitioned(service, name, f"Topic {name} does not exist")
+        if name.is_persistent:
+            await catalog.create_partitions(name, range(count))
+        return rest.no_content()
+
     one = base + "/{topic}/partitions"
     return [
+        rest.route("POST", base + "/{topic}/createMissedPartitions", create_missed),
         *rest.at(one, get=get, delete=delete),
         rest.route("POST", base + "/{topic}/terminate/partitions", stop_writes),
     ]

@@ -41,16 +41,25 @@ class ResetCursorData(msgspec.Struct, rename="camel"):
             return EARLIEST
         return Position(self.ledger_id, self.entry_id)
 
+    def start(self) -> Position:
+        """Where to deliver from: after the position if it is excluded (a part of a batch isn't)."""
+        position = self.position()
+        if (self.is_excluded or self.excluded) and self.batch_index < 0:
+            return Position(position.ledger_id, position.entry_id + 1)
+        return position
 
-def _number(request: Request, name: str) -> int:
+
+def number_of(request: Request, name: str) -> int:
+    """A number of the path. Raises RestError 404, as for another path."""
     text = rest.parameter(request, name)
     try:
         return int(text)
     except ValueError:
-        raise rest.RestError(400, f"{name} is not a number: {text}") from None
+        raise rest.RestError(404, f"{name} is not a number: {text}") from None
 
 
-def _require(topic: Topic, name: TopicName, subscription: str) -> None:
+def require_subscription(topic: Topic, name: TopicName, subscription: str) -> None:
+    """Raises RestError 404."""
     if subscription not in topic.subscriptions:
         raise rest.RestError(404, f"Subscription {subscription} not found for topic {name}")
 
@@ -74,13 +83,21 @@ async def _auto_created(service: BrokerService, name: TopicName) -> Topic:
         raise refused from None
 
 
-async def _start_of(request: Request, default: Position | None) -> Position:
+async def start_of(request: Request, default: Position | None) -> Position:
+    """The position of a body: an object, or "earliest" or "latest". Raises RestError 400, 412."""
     data = await rest.read_union(request, ResetCursorData, str)
+    if data is None:
+        if default is None:
+            raise rest.RestError(400, "A message id is missing")
+        return default
+    return position_of_body(data)
+
+
+def position_of_body(data: object) -> Position:
+    """The same of a body that was read as ResetCursorData or text. Raises RestError 412."""
     if isinstance(data, ResetCursorData):
-        return data.position()
-    if data is None and default is None:
-        raise rest.RestError(400, "A message id is missing")
-    if data is None or data == "latest":
+        return data.start()
+    if data == "latest":
         return LATEST
     if data == "earliest":
         return EARLIEST
@@ -95,7 +112,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
             subscription = rest.parameter(request, "subscription")
             name = rest.topic_of(request, domain)
             topic = await require_topic(service, name)
-            _require(topic, name, subscription)
+            require_subscription(topic, name, subscription)
             await action(topic, name, subscription, request)
             return rest.no_content()
 
@@ -114,7 +131,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
             check_subscription(subscription)
         except BrokerError as error:
             raise rest.RestError(412, str(error)) from None
-        start = await _start_of(request, LATEST)
+        start = await start_of(request, LATEST)
         topic = await _auto_created(service, rest.topic_of(request, domain))
         if subscription in topic.subscriptions:
             raise rest.RestError(409, "Subscription already exists for topic")
@@ -122,11 +139,11 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         return rest.no_content()
 
     async def reset_to_id(request: Request) -> Response:
-        start = await _start_of(request, None)
+        start = await start_of(request, None)
         name = rest.topic_of(request, domain)
         subscription = rest.parameter(request, "subscription")
         topic = await require_topic(service, name)
-        _require(topic, name, subscription)
+        require_subscription(topic, name, subscription)
         await topic.reset(subscription, start)
         return rest.no_content()
 
@@ -154,7 +171,7 @@ def _property_routes(service: BrokerService, domain: str, path: str) -> list[Rou
         subscription = rest.parameter(request, "subscription")
         name = rest.topic_of(request, domain)
         topic = await require_topic(service, name)
-        _require(topic, name, subscription)
+        require_subscription(topic, name, subscription)
         return rest.ok(topic.subscriptions[subscription].properties)
 
     async def set_properties(request: Request) -> Response:
@@ -164,7 +181,7 @@ def _property_routes(service: BrokerService, domain: str, path: str) -> list[Rou
         subscription = rest.parameter(request, "subscription")
         name = rest.topic_of(request, domain)
         topic = await require_topic(service, name)
-        _require(topic, name, subscription)
+        require_subscription(topic, name, subscription)
         await topic.subscriptions[subscription].set_properties(given)
         return rest.no_content()
 
@@ -180,18 +197,17 @@ async def _skip_all(topic: Topic, _name: TopicName, subscription: str, _request:
 
 
 async def _skip(topic: Topic, _name: TopicName, subscription: str, request: Request) -> None:
-    await topic.skip(subscription, _number(request, "count"))
+    await topic.skip(subscription, number_of(request, "count"))
 
 
 async def _reset_to_time(
     topic: Topic, _name: TopicName, subscription: str, request: Request
 ) -> None:
-    await topic.reset_to_time(subscription, _number(request, "timestamp"))
+    await topic.reset_to_time(subscription, number_of(request, "timestamp"))
 
 
-async def _expire(topic: Topic, name: TopicName, subscription: str, request: Request) -> None:
-    seconds = _number(request, "seconds")
-    # As in Apache: an operator must see that there was nothing to do.
+def require_backlog(topic: Topic, name: TopicName, subscription: str) -> None:
+    """Raises RestError 409, as in Apache: an operator must see that there was nothing to do."""
     if topic.subscriptions[subscription].backlog_entries() == 0:
         raise rest.RestError(
             409,
@@ -200,4 +216,9 @@ async def _expire(topic: Topic, name: TopicName, subscription: str, request: Req
             "catch  up. If it's performed on a partitioned topic operation might succeeded on "
             "other partitions, please check stats of individual partition.",
         )
+
+
+async def _expire(topic: Topic, name: TopicName, subscription: str, request: Request) -> None:
+    seconds = number_of(request, "seconds")
+    require_backlog(topic, name, subscription)
     await topic.expire(subscription, seconds)
