@@ -220,7 +220,6 @@ ADMIN_OPEN = (
     "test_properties_of_namespaces",
     "test_more_policies_of_namespaces",
     "test_properties_of_topics",
-    "test_odd_names_of_subscriptions",
     "test_resource_quotas",
 )
 """Tests of calls that our broker doesn't serve yet, or not all of them."""

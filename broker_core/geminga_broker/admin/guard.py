@@ -178,7 +178,7 @@ def _place(scope: Scope, request: Request) -> Place:
     parts = request.path_params
     if "topic" in parts and scope in (Scope.TOPIC, Scope.TOPIC_POLICY):
         topic = rest.topic_of(request, _domain(request))
-        subscription = rest.parameter(request, "subscription") if "subscription" in parts else ""
+        subscription = rest.subscription_of(request) if "subscription" in parts else ""
         return place_of(topic, subscription)
     for part in ("tenant", "namespace", "cluster"):
         # Otherwise a handler might split the name at another place than this rule.

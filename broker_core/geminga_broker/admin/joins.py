@@ -22,7 +22,7 @@ class Asked(NamedTuple):
     @property
     def no_subscription(self) -> str:
         """Apache's text for a subscription that a partition lacks: it names the whole topic."""
-        subscription = rest.parameter(self.request, "subscription")
+        subscription = rest.subscription_of(self.request)
         return f"Subscription {subscription} not found for topic {self.name}"
 
 

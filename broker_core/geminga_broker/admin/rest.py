@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar, cast
-from urllib.parse import unquote
+from urllib.parse import unquote, unquote_plus
 
 import msgspec
 import trio
@@ -161,6 +161,14 @@ async def required_body(request: Request, kind: type[T]) -> T:
 def parameter(request: Request, name: str) -> str:
     """A decoded part of the path."""
     return unquote(str(request.path_params[name]))
+
+
+def subscription_of(request: Request) -> str:
+    """The subscription of the path. That of a topic is decoded twice, with `+` for a space, as
+    Apache's clients encode it twice.
+    """
+    text = parameter(request, "subscription")
+    return unquote_plus(text) if "topic" in request.path_params else text
 
 
 def flag(request: Request, name: str, default: bool = False) -> bool:

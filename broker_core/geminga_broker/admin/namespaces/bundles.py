@@ -245,7 +245,7 @@ _OnTopic = Callable[[Topic, str], Awaitable[None]]
 
 def _subscription(request: Request) -> str:
     """The subscription of the path; empty for all."""
-    return rest.parameter(request, "subscription") if "subscription" in request.path_params else ""
+    return rest.subscription_of(request) if "subscription" in request.path_params else ""
 
 
 async def _clear(topic: Topic, subscription: str) -> None:

@@ -120,7 +120,7 @@ def _subscription_routes(service: BrokerService, base: str) -> list[Route]:
     async def grant(request: Request) -> Response:
         roles, name = (
             await rest.read_body(request, list[str]),
-            rest.parameter(request, "subscription"),
+            rest.subscription_of(request),
         )
         if roles is None:
             raise rest.bad_body("the body must be a list of roles")
@@ -131,7 +131,7 @@ def _subscription_routes(service: BrokerService, base: str) -> list[Route]:
         )
 
     async def revoke(request: Request) -> Response:
-        name, role = rest.parameter(request, "subscription"), rest.parameter(request, "role")
+        name, role = rest.subscription_of(request), rest.parameter(request, "role")
         try:
             return await _change(
                 service,

@@ -29,7 +29,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
 
     async def analyse(request: Request) -> Response:
         name = rest.topic_of(request, domain)
-        subscription = rest.parameter(request, "subscription")
+        subscription = rest.subscription_of(request)
         start = await start_of(request, EARLIEST)
         await require_single(
             service,
@@ -116,7 +116,7 @@ def _expire_all(service: BrokerService, domain: str) -> rest.Handler:
 def _expire_by_position(service: BrokerService, domain: str) -> rest.Handler:
     async def expire(request: Request) -> Response:
         name = rest.topic_of(request, domain)
-        subscription = rest.parameter(request, "subscription")
+        subscription = rest.subscription_of(request)
         until = await rest.read_union(request, ResetCursorData, str)
         if until is None:
             raise rest.RestError(500, "A message id is missing")

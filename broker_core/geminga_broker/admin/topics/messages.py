@@ -96,7 +96,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
     async def peek(request: Request) -> Response:
         name = rest.topic_of(request, domain)
         number = number_of(request, "position")
-        subscription = rest.parameter(request, "subscription")
+        subscription = rest.subscription_of(request)
         await require_single(service, name, "Peek messages on a partitioned topic is not allowed")
         topic = await require_log_of(
             service, name, "Peek messages on a non-persistent topic is not allowed"

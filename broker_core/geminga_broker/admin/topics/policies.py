@@ -132,7 +132,7 @@ def _subscription_routes(service: BrokerService, domain: str) -> list[Route]:
 
     async def get(request: Request) -> Response:
         record = await topic_record(service, request, domain)
-        name = rest.parameter(request, "subscription")
+        name = rest.subscription_of(request)
         found = of(record, name)
         if found is None and rest.flag(request, "applied"):
             effective = await service.policies.effective(rest.topic_of(request, domain), record)
@@ -141,7 +141,7 @@ def _subscription_routes(service: BrokerService, domain: str) -> list[Route]:
 
     async def post(request: Request) -> Response:
         value = await rest.read_body(request, DispatchRate)
-        name = rest.parameter(request, "subscription")
+        name = rest.subscription_of(request)
         if value is None:
             await _require(service, request, domain)
             return rest.no_content()
@@ -149,7 +149,7 @@ def _subscription_routes(service: BrokerService, domain: str) -> list[Route]:
         return await change_topic(service, request, domain, lambda old: put(old, name, told))
 
     async def delete(request: Request) -> Response:
-        name = rest.parameter(request, "subscription")
+        name = rest.subscription_of(request)
         return await change_topic(service, request, domain, lambda old: put(old, name, None))
 
     path = _path(domain, "{subscription}/dispatchRate")

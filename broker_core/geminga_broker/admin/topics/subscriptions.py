@@ -109,7 +109,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
 
     def on_topic(action: OnTopic) -> Callable[[Request], Awaitable[Response]]:
         async def handler(request: Request) -> Response:
-            subscription = rest.parameter(request, "subscription")
+            subscription = rest.subscription_of(request)
             name = rest.topic_of(request, domain)
             topic = await require_topic(service, name)
             require_subscription(topic, name, subscription)
@@ -126,7 +126,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         if domain == "non-persistent":
             text = "Create subscription on non-persistent topic can only be done through client"
             raise rest.RestError(400, text)
-        subscription = rest.parameter(request, "subscription")
+        subscription = rest.subscription_of(request)
         try:
             check_subscription(subscription)
         except BrokerError as error:
@@ -141,7 +141,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
     async def reset_to_id(request: Request) -> Response:
         start = await start_of(request, None)
         name = rest.topic_of(request, domain)
-        subscription = rest.parameter(request, "subscription")
+        subscription = rest.subscription_of(request)
         topic = await require_topic(service, name)
         require_subscription(topic, name, subscription)
         await topic.reset(subscription, start)
@@ -168,7 +168,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
 
 def _property_routes(service: BrokerService, domain: str, path: str) -> list[Route]:
     async def properties(request: Request) -> Response:
-        subscription = rest.parameter(request, "subscription")
+        subscription = rest.subscription_of(request)
         name = rest.topic_of(request, domain)
         topic = await require_topic(service, name)
         require_subscription(topic, name, subscription)
@@ -178,7 +178,7 @@ def _property_routes(service: BrokerService, domain: str, path: str) -> list[Rou
         given = rest.properties_of(
             rest.without_nulls(await rest.read_body(request, dict[str, str]))
         )
-        subscription = rest.parameter(request, "subscription")
+        subscription = rest.subscription_of(request)
         name = rest.topic_of(request, domain)
         topic = await require_topic(service, name)
         require_subscription(topic, name, subscription)
