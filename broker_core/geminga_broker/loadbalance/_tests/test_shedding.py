@@ -82,10 +82,10 @@ def test_none_with_one_broker_and_none_while_it_is_off() -> None:
 
 def test_never_the_only_bundle() -> None:
     assert not plan(shedding({A: broker("a", 100), B: broker("b", 10), C: broker("c", 10)}))
-    # All of them would have to go: one stays.
+    # More than one of the two would have to go, and there is room for both: one stays.
     planned = shedding(
-        {A: broker("a", 95, (1, 1)), B: broker("b", 10), C: broker("c", 10)},
-        config=replace(OVERLOAD, overloaded_percent=50),
+        {A: broker("a", 99, (1, 1)), B: broker("b", 1), C: broker("c", 1)},
+        config=replace(OVERLOAD, overloaded_percent=52),
     )
     assert len(plan(planned)) == 1
 
