@@ -62,7 +62,12 @@ KINDS = {
             Canaries(ledgers.CANARIES, ledgers.first_seed),
         ),
         _Kind("broker", run.run_seed, lambda seed: make_plan(seed, Chances(seed).of("plan"))),
-        _Kind("brokers", brokers.run_seed, brokers.plan_of),
+        _Kind(
+            "brokers",
+            brokers.run_seed,
+            brokers.plan_of,
+            Canaries(brokers.CANARIES, brokers.first_seed),
+        ),
         _Kind(
             "loads",
             loads.run_seed,

@@ -46,17 +46,24 @@ class Chances:
         return Random(f"{self._seed} {part}")
 
 
+class Wall:
+    """The wall clock, which may be set."""
+
+    offset_s = 0.0
+
+
 @contextmanager
-def seeded(chances: Chances) -> Iterator[None]:
+def seeded(chances: Chances) -> Iterator[Wall]:
     """Trio's scheduler goes by the seed, and `time` by Trio's clock; in other threads, as other
     tests may have left them, by the real one.
     """
+    wall = Wall()
     clocks = real_time_ns, _, real_perf_counter = time.time_ns, time.time, time.perf_counter
 
     def time_ns() -> int:
         if not trio.lowlevel.in_trio_run():
             return real_time_ns()
-        return EPOCH_NS + int(trio.current_time() * 1e9)
+        return EPOCH_NS + int((trio.current_time() + wall.offset_s) * 1e9)
 
     time.time_ns = time_ns
     time.time = lambda: time_ns() / 1e9
@@ -65,6 +72,6 @@ def seeded(chances: Chances) -> Iterator[None]:
     )
     try:
         with scheduled_by(chances.of("scheduler")):
-            yield
+            yield wall
     finally:
         time.time_ns, time.time, time.perf_counter = clocks

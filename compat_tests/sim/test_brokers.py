@@ -10,7 +10,7 @@ import pytest
 
 from geminga_protocol._tests.rounds import rounds
 
-from .brokers import run_seed
+from .brokers import CANARIES, FOUND_BY, first_seed, run_seed
 
 SEEDS_PER_BLOCK = 10
 
@@ -25,6 +25,20 @@ def test_bundles_have_one_owner_and_topics_lose_nothing(block: int) -> None:
         if outcome.violations
     }
     assert not failed, "python -m compat_tests.sim brokers --verbose --seed N repeats it"
+
+
+@pytest.mark.parametrize("name", CANARIES)
+def test_a_mistake_can_be_planted_in_a_broker(name: str) -> None:
+    """The code that it changes is there still."""
+    with CANARIES[name]():
+        pass
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FOUND_BY)
+def test_a_mistake_in_a_broker_is_found(name: str) -> None:
+    """The seed that is recorded does it at once, unless the code has changed since."""
+    assert first_seed(name, [FOUND_BY[name], *range(200)]) is not None
 
 
 DIGESTS = """

@@ -33,6 +33,7 @@ class Ending:
         for life in world.lives():
             world.thaw(life.name)
             life.link.miss(0)
+            life.link.lose_answers(0)
         world.network.heal()
         for process in world.brokers:
             process.sockets.is_calm = True

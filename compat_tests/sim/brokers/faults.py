@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from random import Random
 
 import trio
@@ -28,7 +28,7 @@ class Faults:
         self._world = world
         self._rng: Random = world.chances.of("faults")
         self._network = world.network
-        self._kinds: dict[str, Callable[[], None]] = {
+        self._kinds: dict[str, Callable[[], object]] = {
             "cut-store": self._cut_store,
             "reset-store": self._reset_store,
             "slow-store": lambda: self._slow(KEEPER),
@@ -36,6 +36,8 @@ class Faults:
             "kill": self._kill,
             "restart": self._restart,
             "pause": self._pause,
+            "lost-answer": self._lose_answers,
+            "clock-step": self._step_clock,
             "cut-clients": self._cut_clients,
             "cut-link": self._cut_link,
             "stall-link": self._stall_link,
@@ -45,6 +47,10 @@ class Faults:
             "unload-to": self._unload_to,
             "unload-topic": self._unload_topic,
             "split": self._split,
+            "two-splits": self._two_splits,
+            "split-and-kill": lambda: self._and_kill(self._split),
+            "unload-and-kill": lambda: self._and_kill(self._unload_to),
+            "leader-killed": self._kill_leader,
         }
 
     async def run(self) -> None:
@@ -93,6 +99,11 @@ class Faults:
         if life := self._life():
             life.link.miss(self._rng.choice((0, 1, 3)))
 
+    def _lose_answers(self) -> None:
+        """The next changes are made, but their answers don't come."""
+        if life := self._life():
+            life.link.lose_answers(self._rng.choice((1, 1, 2)))
+
     # ---- processes ----
 
     def _process(self) -> BrokerProcess:
@@ -115,6 +126,10 @@ class Faults:
         life = self._life()
         if life is not None:
             self._world.freeze(life.name, self._for_s())
+
+    def _step_clock(self) -> None:
+        """The wall clock of all machines, forward or back; sessions don't go by it."""
+        self._world.wall.offset_s += self._rng.choice((-60.0, -1.0, 0.5, 5.0, 60.0))
 
     # ---- clients, the bookie ----
 
@@ -153,7 +168,7 @@ class Faults:
         ]
         return self._rng.choice(found) if found else None
 
-    def _ask(self, life: Life, what: str, work: Callable[[], object]) -> None:
+    def _ask(self, life: Life, what: str, work: Callable[[], Awaitable[object]]) -> None:
         """An operator's request at a broker, given up after a while at times."""
         patience_s = self._rng.choice((60.0, 60.0, 0.05, 1.0))
 
@@ -161,7 +176,7 @@ class Faults:
             said = "done"
             try:
                 with trio.move_on_after(patience_s) as scope:
-                    said = str(await work())  # type: ignore[misc]
+                    said = str(await work())
                 if scope.cancelled_caught:
                     said = "given up"
             except (MetadataError, BrokerError, UnloadRunning, NotOwned, BundleGone) as error:
@@ -176,15 +191,16 @@ class Faults:
             life, bundle = found
             self._ask(life, f"unload {bundle}", lambda: life.service.unloader.unload(bundle))
 
-    def _unload_to(self) -> None:
-        if found := self._held():
-            life, bundle = found
-            other = self._rng.choice(self._world.brokers).broker_id
-            self._ask(
-                life,
-                f"unload {bundle} to {other}",
-                lambda: life.service.unloader.unload(bundle, other),
-            )
+    def _unload_to(self) -> Life | None:
+        """Who was asked."""
+        found = self._held()
+        if found is None:
+            return None
+        life, bundle = found
+        other = self._rng.choice(self._world.brokers).broker_id
+        unloader = life.service.unloader
+        self._ask(life, f"unload {bundle} to {other}", lambda: unloader.unload(bundle, other))
+        return life
 
     def _unload_topic(self) -> None:
         lives = self._world.ready()
@@ -194,20 +210,52 @@ class Faults:
             topic = TopicName.parse(name)
             self._ask(life, f"unload {name}", lambda: life.service.topics.unload(topic))
 
-    def _split(self) -> None:
-        found = self._held()
+    def _split(self, chosen: tuple[Life, BundleId] | None = None) -> Life | None:
+        """Who was asked."""
+        found = chosen or self._held()
         if found is None:
-            return
+            return None
         life, bundle = found
         low, end = bundle.bounds
-        if end - low > 1 << 28:
-            unload = self._rng.random() < 0.5
-            cut = self._rng.choice(((low + end) // 2, low + self._rng.randrange(1, end - low - 1)))
-            self._ask(
-                life,
-                f"split {bundle} unload={unload}",
-                lambda: life.service.splitter.split(bundle, [cut], unload=unload),
-            )
+        if end - low <= 1 << 28:
+            return None
+        unload = self._rng.random() < 0.5
+        cut = self._rng.choice(((low + end) // 2, low + self._rng.randrange(1, end - low - 1)))
+        splitter = life.service.splitter
+        what = f"split {bundle} unload={unload}"
+        self._ask(life, what, lambda: splitter.split(bundle, [cut], unload=unload))
+        return life
+
+    def _two_splits(self) -> None:
+        """At once, of one bundle or of two, at other hashes."""
+        found = self._held()
+        self._split(found)
+        self._split(found if self._rng.random() < 0.5 else None)
+
+    # ---- those who die while something is under way ----
+
+    def _soon_s(self) -> float:
+        """About as long as a request or a few of them take."""
+        return self._rng.random() * self._rng.choice((4, 20)) * self._world.plan.latency_s
+
+    def _and_kill(self, ask: Callable[[], Life | None]) -> None:
+        life = ask()
+        if life is not None:
+            self._after(self._soon_s(), lambda: self._kill_life(life))
+
+    def _kill_leader(self) -> None:
+        """While others do what it has asked for: a round of shedding, or a split."""
+        leaders = [each for each in self._world.ready() if each.service.election.is_leader]
+        if leaders:
+            for _ in range(self._rng.choice((1, 3))):
+                self._rng.choice((self._unload_to, self._unload_to, self._split))()
+            self._after(self._soon_s(), lambda: self._kill_life(leaders[0]))
+
+    def _kill_life(self, life: Life) -> None:
+        for process in self._world.brokers:
+            if process.life is life:
+                process.kill()
+                self._after(self._rng.choice((0.0, 0.5, self._for_s())), process.start)
 
 
 def void(_result: object) -> None:

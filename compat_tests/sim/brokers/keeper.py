@@ -70,7 +70,7 @@ class Keeper:
         self.store = MemoryMetadataStore()
         """A session that nothing happens to, for what prepares and checks."""
         self.rows = self.store._rows
-        self.rows.hubs.append(self)  # type: ignore[arg-type]
+        self.rows.hubs.append(self)
         self.sessions: dict[int, KeeperSession] = {}
         self.observers: list[Callable[[], None]] = []
         """Called after each change."""

@@ -11,6 +11,7 @@ from unittest import mock
 
 import trio
 from kazoo.exceptions import SessionExpiredError, ZookeeperError
+from kazoo.protocol.serialization import Create2, Delete, SetData
 
 from geminga_runtime.metadata import zookeeper, zookeeper_session
 from geminga_runtime.metadata.zookeeper_link import Follower, NotSent, Request
@@ -88,6 +89,7 @@ class SimLink:
         self._wire: Wire | None = None
         self._is_stopped = False
         self._to_miss = 0
+        self._to_lose = 0
 
     # ---- for ZooKeeperSession ----
 
@@ -111,7 +113,11 @@ class SimLink:
                 refused = error
                 wire.down(lambda: answer(refused), "refusal")
             else:
-                wire.down(lambda: answer(None, result), "answer")
+                if self._to_lose and isinstance(content, Create2 | SetData | Delete):
+                    self._to_lose -= 1
+                    wire.down(self._drop, "reset")
+                else:
+                    wire.down(lambda: answer(None, result), "answer")
 
         def answer(error: Exception | None, result: object = None) -> None:
             self.contact_at = max(self.contact_at, sent_s)
@@ -240,6 +246,10 @@ class SimLink:
         """So many changes are dropped, and only then it is told that some were."""
         self._to_miss = count
         self._follower.on_overflow()
+
+    def lose_answers(self, count: int) -> None:
+        """So many changes are made, and the connection is reset instead of an answer."""
+        self._to_lose = count
 
     def drop(self) -> None:
         """The connection is lost."""

@@ -9,11 +9,20 @@ from geminga_broker.config import BrokerConfig
 
 from .. import plan as alone
 
-STORE_FAULTS = ("cut-store", "cut-store", "reset-store", "slow-store", "missed-changes")
-PROCESS_FAULTS = ("kill", "kill", "restart", "pause", "pause")
+STORE_FAULTS = (
+    "cut-store",
+    "cut-store",
+    "reset-store",
+    "slow-store",
+    "missed-changes",
+    "lost-answer",
+)
+PROCESS_FAULTS = ("kill", "kill", "restart", "pause", "pause", "clock-step")
 CLIENT_FAULTS = ("cut-clients", "cut-link", "stall-link")
 BOOKIE_FAULTS = ("cut-bookie", "slow-bookie")
-OPERATORS = ("unload", "unload", "unload-to", "unload-topic", "split")
+OPERATORS = ("unload", "unload", "unload-to", "unload-topic", "split", "two-splits")
+DEATHS = ("split-and-kill", "unload-and-kill", "leader-killed")
+"""Of those who have begun something, or asked others to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +61,15 @@ class BrokersPlan:
 
 def make_plan(seed: int, rng: Random) -> BrokersPlan:
     """The plan of a seed."""
-    kinds = [STORE_FAULTS, PROCESS_FAULTS, CLIENT_FAULTS, BOOKIE_FAULTS, OPERATORS, OPERATORS]
+    kinds = [
+        STORE_FAULTS,
+        PROCESS_FAULTS,
+        CLIENT_FAULTS,
+        BOOKIE_FAULTS,
+        OPERATORS,
+        OPERATORS,
+        DEATHS,
+    ]
     drawn = [name for kind in rng.sample(kinds, rng.randint(1, 5)) for name in kind]
     brokers = rng.choice((2, 2, 3, 3, 4))
     return BrokersPlan(

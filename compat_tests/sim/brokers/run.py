@@ -20,7 +20,7 @@ from geminga_protocol.topic_name import TopicName
 
 from .. import checks as alone
 from ..books import Books
-from ..chance import Chances, EventLog, seeded
+from ..chance import Chances, EventLog, Wall, seeded
 from ..consumers import Taker
 from ..outcome import Outcome, ends, watched
 from ..producers import Sender
@@ -47,8 +47,9 @@ def run_seed(seed: int, *, verbose: bool = False) -> Outcome:
 
     async def main() -> None:
         nonlocal ended_s
-        with seeded(chances):
-            ended_s = await ends(Run(plan, books, chances).run, books.violations, limit_s=LIMIT_S)
+        with seeded(chances) as wall:
+            run = Run(plan, books, chances, wall).run
+            ended_s = await ends(run, books.violations, limit_s=LIMIT_S)
 
     with watched() as watch:
         trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
@@ -60,8 +61,9 @@ def run_seed(seed: int, *, verbose: bool = False) -> Outcome:
 class Run:
     """Brokers, workload and faults side by side, then the checks."""
 
-    def __init__(self, plan: BrokersPlan, books: Books, chances: Chances) -> None:
+    def __init__(self, plan: BrokersPlan, books: Books, chances: Chances, wall: Wall) -> None:
         self._plan = plan
+        self._wall = wall
         self._books = books
         self._chances = chances
         self._clients: list[Client] = []
@@ -71,7 +73,7 @@ class Run:
     async def run(self) -> None:
         """The whole run."""
         async with trio.open_nursery() as outer:
-            world = World(self._plan, self._chances, self._books, outer)
+            world = World(self._plan, self._chances, self._books, self._wall, outer)
             outer.start_soon(world.timeline.run)
             with world.freezer.installed(), simulated(world.keeper):
                 await self._prepare(world)

@@ -12,7 +12,7 @@ from geminga_runtime.errors import ConnectFailed
 from geminga_runtime.stream import FramedStream
 
 from ..books import Books
-from ..chance import Chances, EventLog
+from ..chance import Chances, EventLog, Wall
 from ..ledgers.network import Network, Timeline
 from .bookies import Bookie
 from .freezing import Freezer
@@ -26,11 +26,17 @@ class World:
     """Lives as long as the run."""
 
     def __init__(
-        self, plan: BrokersPlan, chances: Chances, books: Books, nursery: trio.Nursery
+        self,
+        plan: BrokersPlan,
+        chances: Chances,
+        books: Books,
+        wall: Wall,
+        nursery: trio.Nursery,
     ) -> None:
         self.plan = plan
         self.chances = chances
         self.books = books
+        self.wall = wall
         self.nursery = nursery
         self.timeline = Timeline()
         self.network = Network(

@@ -5,6 +5,7 @@ a tree.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import trio
 
@@ -25,13 +26,20 @@ from geminga_runtime.metadata.tree import PERSISTENT, Put, Row, apply_delete, ap
 from geminga_runtime.metadata.watches import WatchHub
 
 
+class Publisher(Protocol):
+    """Is told each change: `WatchHub`."""
+
+    def publish(self, notifications: Sequence[Notification]) -> None:
+        """The changes of one write."""
+
+
 class _MemoryRows:
     """Rows of `tree` in dicts; the children of each node are kept as a dict of names."""
 
     def __init__(self) -> None:
         self._rows: dict[str, Row] = {"/": Row(b"", 0, 0, 0)}
         self._children: dict[str, dict[str, None]] = {}
-        self.hubs: list[WatchHub] = []
+        self.hubs: list[Publisher] = []
         self.listeners = Listeners()
         self.sessions = 0
 
