@@ -21,7 +21,7 @@ from .outcome import Outcome
 from .plan import make_plan
 
 SEED_S = 60
-"""Real time of one run; one that takes longer spins without virtual time going on."""
+"""Time of the processor for one run; one that takes more spins without virtual time going on."""
 BROKER_SHARE = 10
 """Without a kind, of so many seeds one runs the others too."""
 
@@ -141,21 +141,21 @@ def _print_canaries(kind: _Kind, seeds: int) -> int:
 
 
 def _too_slow(number: int, frame: FrameType | None) -> None:
-    raise TimeoutError(f"it spins: {SEED_S} s of real time have passed")
+    raise TimeoutError(f"it spins: {SEED_S} s of the processor's time have passed")
 
 
 def _run(kind: _Kind, seed: int, seeds: range, *, verbose: bool) -> Outcome:
     if verbose:
         print(kind.plan(seed))
-    signal.signal(signal.SIGALRM, _too_slow)
-    signal.alarm(SEED_S)
+    signal.signal(signal.SIGPROF, _too_slow)
+    signal.setitimer(signal.ITIMER_PROF, SEED_S)
     try:
         outcome = kind.run_seed(seed, verbose=verbose)
     except BaseException:
         print(f"in seed {seed} of {kind.name}", flush=True)
         raise
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
     for line in outcome.lines or ():
         print(line)
     if outcome.violations:
