@@ -137,6 +137,7 @@ CANARIES: dict[str, Canary] = {
 
 FOUND_BY: dict[str, int] = {
     "the node is written over whoever has it": 2,
+    "a bundle is released and its node stays": 4,
     "topics of an unloaded bundle stay": 7,
 }
 """Those that are looked for in each run of the tests, and the seeds that found them when this was
