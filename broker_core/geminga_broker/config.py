@@ -36,6 +36,8 @@ from geminga_runtime.settings import (
 )
 from geminga_runtime.tls_settings import NO_PORT
 
+SYSTEM_TOPIC_POLICIES = "org.apache.pulsar.broker.service.SystemTopicBasedTopicPoliciesService"
+
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
@@ -64,6 +66,9 @@ class TopicConfig:
     delete_inactive_after_s: int = setting(
         "brokerDeleteInactiveTopicsMaxInactiveDurationSeconds", 0
     )
+    system_topics: bool = setting("systemTopicEnabled", True)
+    topic_policies: bool = setting("topicLevelPoliciesEnabled", True)
+    topic_policies_class: str = setting("topicPoliciesServiceClassName", SYSTEM_TOPIC_POLICIES)
     pattern_filtering: bool = setting("enableBrokerSideSubscriptionPatternEvaluation", True)
     pattern_length_max: int = setting("subscriptionPatternMaxLength", 50, at_least=1)
 
@@ -345,6 +350,7 @@ _CHOICES = {
         *("UNDEFINED", "ALWAYS_INCOMPATIBLE", "ALWAYS_COMPATIBLE", "BACKWARD", "FORWARD", "FULL"),
         *("BACKWARD_TRANSITIVE", "FORWARD_TRANSITIVE", "FULL_TRANSITIVE"),
     ),
+    "topicPoliciesServiceClassName": (SYSTEM_TOPIC_POLICIES,),
     "managedLedgerDigestType": ("CRC32", "MAC", "CRC32C", "DUMMY"),
 }
 

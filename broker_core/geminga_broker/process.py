@@ -14,6 +14,7 @@ from typing import NamedTuple
 import trio
 
 from geminga_bookie.client.api import DigestType
+from geminga_broker.change_events.reaching import reach_system_topics
 from geminga_broker.cluster.addresses import Addresses, advertised_host
 from geminga_broker.config import MIB, BrokerConfig
 from geminga_broker.log.options import (
@@ -105,6 +106,7 @@ async def serving(
         ports = plain.port if plain else NO_PORT, secure.port if secure else NO_PORT
         addresses = addresses_of(config, web, *ports)
         await service.start(addresses, is_whole_cluster=is_whole_cluster)
+        reach_system_topics(service)
         app = create_app(service)
         count = ConnectionCount(network.web_connections_max, network.web_connections_per_ip_max)
         web_server = partial(serve_web, app, web.plain, web.secure, web_tls, config.websockets)

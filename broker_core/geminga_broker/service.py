@@ -14,6 +14,7 @@ from geminga_broker.admin.peers import Peers
 from geminga_broker.authz.authorizer import Authorizer
 from geminga_broker.authz.needs import Place
 from geminga_broker.authz.settings import check_settings
+from geminga_broker.change_events.store import SystemTopicPolicies
 from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.cluster.bookie_racks import BookieRacks
 from geminga_broker.cluster.catalog import TopicCatalog
@@ -52,7 +53,7 @@ from geminga_broker.ownership.unloading import BundleUnloader
 from geminga_broker.policies.apply import broker_limits, broker_unacked_limit
 from geminga_broker.policies.broker_options import broker_options
 from geminga_broker.policies.maintenance import TopicMaintenance
-from geminga_broker.policies.resolve import MetadataTopicPolicies, PolicyResolver
+from geminga_broker.policies.resolve import NoTopicPolicies, PolicyResolver, TopicPoliciesStore
 from geminga_broker.schema.registry import SchemaRegistry
 from geminga_broker.schema.storage import SchemaStorage
 from geminga_broker.schema.topic_schemas import TopicSchemas
@@ -116,6 +117,7 @@ class BrokerService:
         self.authorizer = Authorizer(config.authorization, self.namespaces)
         self.catalog = TopicCatalog(store, self.namespaces, config.topics)
         self._nursery = nursery
+        self._logs = logs
         self.ownership = BundleOwnership(store, self._bundles_lost)
         self.election = Election(store)
         self.brokers = ActiveBrokers(store)
@@ -123,7 +125,7 @@ class BrokerService:
         self.finder = OwnerFinder(self.ownership, self.election, self.brokers, self.load_manager)
         self.lookup = Lookup(self.namespaces, self.finder, config.topics.lookups_max)
         self.policies = PolicyResolver(
-            MetadataTopicPolicies(store), self.namespaces, config, broker_options(config)
+            self._topic_policies(), self.namespaces, config, broker_options(config)
         )
         storage = SchemaStorage(store, logs.client, logs.options.durability)
         self.schemas = TopicSchemas(
@@ -150,6 +152,7 @@ class BrokerService:
             self.schemas,
             self.changes,
         )
+        self._follow_topic_policies()
         logs.eraser.forget = self.topics.forget_log
         self.maintenance = TopicMaintenance(self.topics.loaded, config.policies)
         self.log_cache = logs.cache
@@ -158,6 +161,23 @@ class BrokerService:
         self.producer_names = ProducerNames(config.network.cluster_name)
         self.stop_requested = trio.Event()
         """Set by an administrator; whoever runs the broker stops it then."""
+
+    async def finish_deletions(self) -> None:
+        """Finish deletions of topics that need what the broker reaches only while it serves."""
+        await self._logs.finish_deletions()
+
+    def _topic_policies(self) -> TopicPoliciesStore:
+        topics = self.config.topics
+        if not (topics.system_topics and topics.topic_policies):
+            return NoTopicPolicies()
+        cluster = self.config.network.cluster_name
+        return SystemTopicPolicies(
+            self.store, self.namespaces, self.catalog, cluster, self._nursery
+        )
+
+    def _follow_topic_policies(self) -> None:
+        if isinstance(self.policies.store, SystemTopicPolicies):
+            self.policies.store.changed = self.changes.topics_changed
 
     def _parts_for_load_manager(self) -> BrokerParts:
         return BrokerParts(
@@ -225,6 +245,8 @@ class BrokerService:
         self.lookup.is_open = False
         self.finder.is_closing = True
         self.topics.refuse_loads()
+        if isinstance(self.policies.store, SystemTopicPolicies):
+            self.policies.store.stop()
         await self.unloader.unload_all()
         await self.topics.shut_down()
         self.connections.stop()
@@ -234,6 +256,8 @@ class BrokerService:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(delete_inactive, self.topics, self.config.topics)
             nursery.start_soon(self.changes.run)
+            if isinstance(self.policies.store, SystemTopicPolicies):
+                nursery.start_soon(self.policies.store.run)
             nursery.start_soon(self.dynamic.run)
             nursery.start_soon(self.schemas.run)
             nursery.start_soon(self.ownership.run)

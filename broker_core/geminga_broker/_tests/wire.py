@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -12,9 +12,12 @@ from trio.testing import memory_stream_pair
 from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.memory import MemoryBookie
+from geminga_broker.authz.authorizer import THIS_BROKER
+from geminga_broker.change_events.reaching import reach_system_topics
 from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.cluster.records import RECORDS
 from geminga_broker.config import BrokerConfig
+from geminga_broker.inner_client import Connector
 from geminga_broker.log.factory import ManagedLedgerFactory
 from geminga_broker.process import log_options
 from geminga_broker.service import BrokerService, open_service
@@ -24,9 +27,11 @@ from geminga_protocol.encode import send
 from geminga_protocol.frames import SUBMESSAGE, Frame, FrameReader
 from geminga_protocol.payload import build
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, CommandSubscribe, MessageMetadata
+from geminga_runtime.errors import ConnectionLost
 from geminga_runtime.metadata.cached import CachedMetadataStore
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 from geminga_runtime.stream import FramedStream
+from geminga_runtime.tls import TlsContexts
 
 WRITE_HIGH_BYTES = 1 << 16
 
@@ -121,6 +126,29 @@ class WireBroker:
             await stream.aclose()
 
 
+def among(brokers: Sequence[BrokerService], nursery: trio.Nursery) -> Connector:
+    """Connects the brokers of a test, which listen on no port, with one another."""
+
+    async def serve(stream: FramedStream, service: BrokerService) -> None:
+        try:
+            await handle_connection(stream, service, THIS_BROKER)
+        except* ConnectionLost:
+            pass
+        finally:
+            await stream.aclose()
+
+    async def connect(
+        host: str, port: int, deadline: float, tls: TlsContexts | None
+    ) -> FramedStream:
+        url = f"pulsar://{host}:{port}"
+        (to,) = (each for each in brokers if each.addresses.broker_url == url)
+        ours, theirs = (trio.SocketStream(half) for half in trio.socket.socketpair())
+        nursery.start_soon(serve, FramedStream(theirs, name="test:2"), to)
+        return FramedStream(ours, name="test:2")
+
+    return connect
+
+
 @asynccontextmanager
 async def open_broker(config: BrokerConfig | None = None) -> AsyncIterator[WireBroker]:
     """A broker with everything real but disk and network."""
@@ -134,6 +162,7 @@ async def open_broker(config: BrokerConfig | None = None) -> AsyncIterator[WireB
     ):
         async with open_service(config, store, logs) as service:
             await service.start(Addresses("pulsar://here:1", "http://here:2"))
+            reach_system_topics(service)
             yield WireBroker(service, connections)
         connections.cancel_scope.cancel()
     await store.aclose()

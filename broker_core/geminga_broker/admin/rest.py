@@ -19,6 +19,7 @@ from starlette.routing import Route
 
 from geminga_bookie.errors import BookkeeperError
 from geminga_broker.admin import jackson
+from geminga_broker.change_events.api import EventsUnavailable
 from geminga_broker.errors import BrokerError
 from geminga_broker.limits import check_properties, check_topic
 from geminga_broker.log.api import LogClosed, LogError, LogFenced
@@ -223,6 +224,8 @@ async def on_rest_error(request: Request, error: Exception) -> Response:
     """The response to an error of EXCEPTION_HANDLERS, but a bad body."""
     if isinstance(error, RestError):
         status, reason = error.status, error.reason
+    elif isinstance(error, EventsUnavailable):
+        status, reason = 500, str(error)
     elif isinstance(error, BrokerError):
         status, reason = STATUS_BY_CODE.get(error.code, 500), str(error)
     elif isinstance(error, LogClosed | LogFenced):

@@ -51,6 +51,8 @@ def _brought(service: BrokerService, calls: Calls, route: Route) -> Route:
         path = route.path.partition("{topic}")[2]
         each = joins.of(method, path)
         endpoint = partial(_on_partitions, service, calls, topic_of, handler, path, each)
+    elif where is Where.POLICIES:
+        endpoint = partial(_at_owner_of_first, service, topic_of, handler)
     elif where is Where.OWNER_IF_IN_MEMORY:
         endpoint = partial(_at_owner_if_single, service, topic_of, handler)
     else:
@@ -71,6 +73,16 @@ async def _at_owner_if_single(
     name = topic_of(request)
     if not await service.catalog.partitions(name):
         await require_topic_owner(service, request, name)
+    return await handler(request)
+
+
+async def _at_owner_of_first(
+    service: BrokerService, topic_of: TopicOf, handler: rest.Handler, request: Request
+) -> Response:
+    name = topic_of(request)
+    if not name.is_partition and await service.catalog.partitions(name):
+        name = name.partition(0)
+    await require_topic_owner(service, request, name)
     return await handler(request)
 
 

@@ -25,6 +25,10 @@ class Where(Enum):
     """
     OWNER_IF_IN_MEMORY = auto()
     """The owner for a non-persistent topic without partitions, which is in its memory only."""
+    POLICIES = auto()
+    """The owner of the topic or of its first partition: it reads, changes and writes policies one
+    call after another.
+    """
 
 
 _SUBSCRIPTION = "/subscription/{subscription}"
@@ -97,6 +101,5 @@ def is_of_topic(path: str) -> bool:
 def _place_of_topic(method: str, rest: str) -> Where | None:
     if (found := TOPICS.get(f"{method} {rest}")) is not None:
         return found
-    # Policies stand in the metadata store, and are followed by all brokers.
     name = rest.removeprefix("/").removeprefix("{subscription}/")
-    return Where.OWNER_IF_IN_MEMORY if name.partition("/")[0] in POLICIES else None
+    return Where.POLICIES if name.partition("/")[0] in POLICIES else None

@@ -145,6 +145,8 @@ class TopicCatalog:
             allowed = override.get("allowAutoTopicCreation", allowed)
             kind = override.get("topicType", kind)
             count = override.get("defaultNumPartitions", count)
+        if is_system_topic(topic) and config.system_topics:
+            allowed = True
         if not allowed or topic.local_name.endswith("__transaction_pending_ack"):
             return None
         if kind == "partitioned" and not topic.is_partition:
@@ -192,7 +194,10 @@ def by_mode(names: Iterable[str], mode: int) -> list[str]:
     return [name for name in names if name.startswith(scheme)]
 
 
-_SYSTEM_NAMES = ("__change_events", "__transaction_buffer_snapshot", "__transaction_pending_ack")
+POLICIES_TOPIC = "__change_events"
+"""The local name of the topic that holds the policies of a namespace's topics."""
+
+_SYSTEM_NAMES = (POLICIES_TOPIC, "__transaction_buffer_snapshot", "__transaction_pending_ack")
 
 
 def without_system(names: Iterable[str]) -> list[str]:
@@ -209,6 +214,16 @@ def without_system(names: Iterable[str]) -> list[str]:
 def is_system_topic(topic: TopicName) -> bool:
     """Whether it is one of the broker's own topics."""
     return not without_system([str(topic)])
+
+
+def is_policies_topic(topic: TopicName) -> bool:
+    """Whether it is the topic of policies, or a partition of it
+    (`SystemTopicNames.isTopicPoliciesSystemTopic`).
+    """
+    name = topic.local_name
+    return name.startswith(POLICIES_TOPIC) and (
+        topic.partitioned_base.local_name == POLICIES_TOPIC and topic.is_persistent
+    )
 
 
 PATTERN_BYTES_MAX = 1 << 20

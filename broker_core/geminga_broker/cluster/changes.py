@@ -8,10 +8,9 @@ Followed are the records that loaded topics and open connections have taken over
 |---|---|
 | `/admin/policies/{tenant}` | the rights of the tenant's administrators |
 | `/admin/policies/{tenant}/{namespace}` | policies of its loaded topics, rights of its clients |
-| `/admin/topic-policies/{tenant}/{namespace}/{domain}/{topic}` | the topic, or its partitions |
 
-Others are read when they are needed: bundles (`/admin/local-policies`), clusters, partitioned
-topics.
+Policies of single topics are told by who follows them (`change_events`). Others are read when they
+are needed: bundles (`/admin/local-policies`), clusters, partitioned topics.
 
 What was changed here is applied before its call is answered. The rest is applied a moment after it
 was told, all of that moment at once, without what was applied here: a store tells of a write before
@@ -28,8 +27,7 @@ from contextlib import suppress
 import trio
 
 from geminga_broker.authz.needs import Place
-from geminga_protocol.errors import ProtocolError
-from geminga_protocol.topic_name import PARTITION_SUFFIX, TopicName, url_decode
+from geminga_protocol.topic_name import PARTITION_SUFFIX, TopicName
 from geminga_runtime.metadata.api import Change, MetadataError, MetadataStore, Notification
 
 _log = logging.getLogger(__name__)
@@ -54,7 +52,6 @@ EVENTS_MAX = 4096
 """Notifications that were not looked at yet; more of them count as missed."""
 
 POLICIES = "/admin/policies"
-TOPIC_POLICIES = "/admin/topic-policies"
 _NAMES_SHOWN = 5
 
 
@@ -209,6 +206,12 @@ class PolicyChanges:
         """
         await self._grants.apply_now(namespace or tenant)
 
+    def topics_changed(self, topics: Iterable[str]) -> None:
+        """The policies of topics with these full names have changed, whoever has changed them:
+        apply them to the topics or to their partitions.
+        """
+        self._policies.note(Changed(topics))
+
     def settings_changed(self) -> None:
         """The broker's own settings have changed, which topics take over beside policies."""
         self._policies.note(Changed(everything=True))
@@ -222,14 +225,12 @@ class PolicyChanges:
         async with trio.open_nursery() as appliers:
             appliers.start_soon(self._policies.run)
             appliers.start_soon(self._grants.run)
-            async with trio.open_nursery() as followers:
-                for prefix in (POLICIES, TOPIC_POLICIES):
-                    followers.start_soon(self._listen, prefix)
+            await self._listen()
             appliers.cancel_scope.cancel()
 
-    async def _listen(self, prefix: str) -> None:
-        async with self._store.watch(prefix, events_max=EVENTS_MAX) as heard:
-            self._note(Notification(Change.LOST, prefix))  # what was loaded before
+    async def _listen(self) -> None:
+        async with self._store.watch(POLICIES, events_max=EVENTS_MAX) as heard:
+            self._note(Notification(Change.LOST, POLICIES))  # what was loaded before
             async for change in heard:
                 self._note(change)
                 with suppress(trio.WouldBlock, trio.EndOfChannel):
@@ -256,23 +257,11 @@ def changes_of(change: Notification) -> tuple[Changed, Changed]:
         return nothing, nothing
     if change.kind is Change.LOST:
         everything = Changed(everything=True)
-        return everything, nothing if path == TOPIC_POLICIES else everything
+        return everything, Changed(everything=True)
     if path.startswith(f"{POLICIES}/"):
         grants = Changed([path.removeprefix(f"{POLICIES}/")])
         return grants if path.count("/") > POLICIES.count("/") + 1 else nothing, grants
-    if path.startswith(f"{TOPIC_POLICIES}/"):
-        return Changed(_topic_of(path)), nothing
     return nothing, nothing
-
-
-def _topic_of(path: str) -> list[str]:
-    """The full name of the topic whose policies are there; none for a folder of them."""
-    rest, _, topic = path.removeprefix(f"{TOPIC_POLICIES}/").rpartition("/")
-    namespace, _, domain = rest.rpartition("/")
-    try:
-        return [str(TopicName.parse(f"{domain}://{namespace}/{url_decode(topic)}"))]
-    except ProtocolError:
-        return []
 
 
 def _levels(topic: str) -> tuple[str, str, str]:

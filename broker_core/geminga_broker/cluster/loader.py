@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from enum import IntEnum
 from functools import partial
 from typing import Protocol
@@ -12,7 +12,12 @@ from typing import Protocol
 import trio
 
 from geminga_broker.cluster.bundle_index import BundleIndex
-from geminga_broker.cluster.catalog import TopicCatalog
+from geminga_broker.cluster.catalog import (
+    TopicCatalog,
+    is_policies_topic,
+    is_system_topic,
+    without_system,
+)
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.policy_applier import PolicyApplier
 from geminga_broker.config import MIB, BrokerConfig
@@ -171,7 +176,9 @@ class TopicLoader:
         key = str(name)
         try:
             with trio.fail_after(self._config.topics.load_timeout_s):
-                async with self._turns:
+                # All others may wait for what the policies' topics tell.
+                turn = nullcontext() if is_policies_topic(name) else self._turns
+                async with turn:
                     topic = await self._load_here(name, load.create)
         except trio.TooSlowError:
             _log.warning("topic=%s took too long to load", key)
@@ -217,7 +224,7 @@ class TopicLoader:
         effective = await self.policies.resolve(name)
         if not name.is_persistent:
             passing = NonPersistentTopic(name, self._environment, effective.options)
-            apply_common_policies(passing, effective.policies, self.applier.limits)
+            apply_common_policies(passing, effective.policies, self.applier.limits_of(name))
             return passing
         key = name.persistence_naming_encoding
         try:
@@ -229,7 +236,7 @@ class TopicLoader:
             log.set_retention(effective.policies.retention)
         topic = PersistentTopic(name, log, self._environment, effective.options)
         await topic.compaction.recover()
-        await apply_policies(topic, effective.policies, self.applier.limits)
+        await apply_policies(topic, effective.policies, self.applier.limits_of(name))
         start_soon = self._environment.nursery.start_soon
         topic.on_fenced = partial(start_soon, run_guarded, self._give_up, str(name))
         if isinstance(log, TopicLog):
@@ -275,8 +282,10 @@ class TopicLoader:
         if not by_hand and await self._catalog.auto_partitions(name) is None:
             text = f"Topic {name} does not exist and auto creation is disabled"
             raise BrokerError(ServerError.TopicNotFound, text)
+        if is_system_topic(name):
+            return False
         limit = await self._namespaces.topics_max(name.namespace, topics.topics_per_namespace_max)
-        if limit and len(await self._catalog.persistent(name.namespace)) >= limit:
+        if limit and len(without_system(await self._catalog.persistent(name.namespace))) >= limit:
             text = f"Exceed maximum number of topics in namespace {name.namespace}"
             raise BrokerError(ServerError.NotAllowedError, text)
         return False

@@ -11,6 +11,8 @@ from functools import partial
 import msgspec
 import trio
 
+from geminga_broker.change_events.api import EventsUnavailable
+from geminga_broker.cluster.catalog import is_system_topic
 from geminga_broker.log.api import LogError
 from geminga_broker.log.topic_log import TopicLog
 from geminga_broker.policies.apply import BrokerLimits, apply_common_policies, apply_policies
@@ -43,6 +45,10 @@ class PolicyApplier:
         self.changes = 0
         """How often policies changed: see `catch_up`."""
 
+    def limits_of(self, topic: TopicName) -> BrokerLimits:
+        """The broker's limits, which hold for the topics of users."""
+        return BrokerLimits() if is_system_topic(topic) else self.limits
+
     async def apply(self, concerned: Callable[[str], bool]) -> list[str]:
         """Apply the current policies to the loaded topics that `concerned` selects. Returns those
         that can't take them now. Raises MetadataError.
@@ -63,7 +69,7 @@ class PolicyApplier:
             async with topic.policies_lock:
                 if self._topics.get(key) is topic:
                     await self.take(topic, await self.resolver.resolve(TopicName.parse(key)))
-        except LogError as error:
+        except (LogError, EventsUnavailable) as error:
             _log.warning("topic=%s policies not applied: %s", key, error)
             if not topic.fenced:
                 failed.append(key)
@@ -81,10 +87,11 @@ class PolicyApplier:
     async def take(self, topic: Topic, effective: Effective) -> None:
         """Apply these policies to one topic; see `apply_policies`. Raises LogError."""
         policies, options = effective
+        limits = self.limits_of(TopicName.parse(topic.name))
         topic.set_options(options)
         if isinstance(topic, PersistentTopic):
             if isinstance(topic.log, TopicLog):
                 topic.log.set_retention(policies.retention)
-            await apply_policies(topic, policies, self.limits)
+            await apply_policies(topic, policies, limits)
         else:
-            apply_common_policies(topic, policies, self.limits)
+            apply_common_policies(topic, policies, limits)

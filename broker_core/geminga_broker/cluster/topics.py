@@ -147,7 +147,7 @@ class Topics:
         try:
             await self._forget(name)
             await self.forget_grants(name)
-        except (SchemaStorageFailed, MetadataError) as error:
+        except (SchemaStorageFailed, MetadataError, BrokerError) as error:
             raise LogWriteFailed(f"{name}: not all of it is deleted: {error}") from error
 
     async def _forget(self, name: TopicName) -> None:

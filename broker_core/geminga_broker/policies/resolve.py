@@ -6,65 +6,60 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple, Protocol
 
+from geminga_broker.cluster.catalog import is_system_topic
 from geminga_broker.cluster.namespaces import Namespaces
-from geminga_broker.cluster.records import JsonObject, Records, ResourceExists, ResourceMissing
+from geminga_broker.cluster.records import JsonObject
 from geminga_broker.config import BrokerConfig
+from geminga_broker.errors import BrokerError
 from geminga_broker.policies.levels import Levels, topic_options, topic_policies
-from geminga_broker.policies.model import TopicOptions, TopicPolicies
+from geminga_broker.policies.model import (
+    ALL_SUBSCRIPTION_TYPES,
+    Inactivity,
+    TopicOptions,
+    TopicPolicies,
+)
 from geminga_broker.subscription.entry_filters import EntryFilter, load_filters
-from geminga_protocol.topic_name import TopicName, url_encode
-from geminga_runtime.metadata.api import MetadataStore
+from geminga_protocol.pb.pulsar_api_pb2 import ServerError
+from geminga_protocol.topic_name import TopicName
 
 Change = Callable[[JsonObject], JsonObject]
 
 
 class TopicPoliciesStore(Protocol):
-    """Records with the fields of Apache's `TopicPolicies`; partitions have those of their topic."""
+    """Records with the fields of Apache's `TopicPolicies`; partitions have those of their topic.
+    All methods raise BrokerError ServiceNotReady and MetadataError if they can't be found out.
+    """
 
     async def get(self, topic: TopicName) -> JsonObject:
-        """The record, empty if there is none."""
+        """What holds for the topic, empty if nothing is set; don't change it."""
 
-    async def update(self, topic: TopicName, change: Change) -> None:
-        """Change the record; durable on return."""
+    async def at(self, topic: TopicName, *, is_global: bool) -> JsonObject:
+        """What is set for this cluster, or (`is_global`) for all; empty if nothing is."""
+
+    async def update(self, topic: TopicName, change: Change, *, is_global: bool = False) -> None:
+        """Change what is set; on return it is durable, and `get` returns it."""
 
     async def delete(self, topic: TopicName) -> None:
-        """Delete the record, if there is one."""
+        """Delete everything that is set."""
 
 
-class MetadataTopicPolicies:
-    """Stores records at `/admin/topic-policies/{tenant}/{namespace}/{domain}/{topic}`."""
-
-    def __init__(self, store: MetadataStore) -> None:
-        self._records = Records(store, "/admin/topic-policies")
+class NoTopicPolicies:
+    """No topic has policies of its own (Apache's TopicPoliciesServiceDisabled)."""
 
     async def get(self, topic: TopicName) -> JsonObject:
         """See `TopicPoliciesStore.get`."""
-        return await self._records.get(_name_of(topic)) or {}
+        return {}
 
-    async def update(self, topic: TopicName, change: Change) -> None:
-        """See `TopicPoliciesStore.update`."""
-        name = _name_of(topic)
-        while True:
-            try:
-                await self._records.update(name, change)
-            except ResourceMissing:
-                try:
-                    await self._records.create(name, change({}))
-                except ResourceExists:
-                    continue
-            return
+    async def at(self, topic: TopicName, *, is_global: bool) -> JsonObject:
+        """See `TopicPoliciesStore.at`."""
+        return {}
+
+    async def update(self, topic: TopicName, change: Change, *, is_global: bool = False) -> None:
+        """Raises BrokerError UnknownError: they can't be changed."""
+        raise BrokerError(ServerError.UnknownError, "Topic policies service is disabled.")
 
     async def delete(self, topic: TopicName) -> None:
         """See `TopicPoliciesStore.delete`."""
-        try:
-            await self._records.delete(_name_of(topic))
-        except ResourceMissing:
-            pass
-
-
-def _name_of(topic: TopicName) -> str:
-    whole = topic.partitioned_base if topic.is_partition else topic
-    return f"{whole.namespace}/{whole.domain}/{url_encode(whole.local_name)}"
 
 
 class Effective(NamedTuple):
@@ -72,6 +67,30 @@ class Effective(NamedTuple):
 
     policies: TopicPolicies
     options: TopicOptions
+
+
+def of_system_topic(found: Effective) -> Effective:
+    """The policies of one of the broker's own topics, by what its namespace would have (Apache's
+    SystemTopic): it is compacted, and neither limited nor expired, deduplicated or deleted.
+    """
+    policies, options = found
+    return Effective(
+        TopicPolicies(
+            inactivity=Inactivity(delete=False),
+            compaction=policies.compaction._replace(
+                threshold_bytes=max(policies.compaction.threshold_bytes, 1)
+            ),
+        ),
+        replace(
+            options,
+            producers_max=0,
+            consumers_max=0,
+            subscriptions_max=0,
+            encryption_required=False,
+            subscription_types=ALL_SUBSCRIPTION_TYPES,
+            entry_filters=(),
+        ),
+    )
 
 
 class PolicyResolver:
@@ -105,7 +124,8 @@ class PolicyResolver:
             if filters is not None:
                 found = self.filters(str(filters.get("entryFilterNames") or ""))
                 options = replace(options, entry_filters=found)
-        return Effective(topic_policies(levels, config), options)
+        effective = Effective(topic_policies(levels, config), options)
+        return of_system_topic(effective) if is_system_topic(topic) else effective
 
     def filters(self, names: str) -> tuple[EntryFilter, ...]:
         """The filters with these comma-separated names, created once. Raises ConfigError."""

@@ -76,6 +76,9 @@ class SchemaRegistry:
         """The number of a known schema, or of a new, compatible version.
         Raises IncompatibleSchema, InvalidSchemaData.
         """
+        known = await self.number_of(schema_id, schema)
+        if known is not None:
+            return known  # most producers': nothing has to be computed
         await self._compute(schema, (), partial(validate, schema))
         while True:
             locator, versions = await self._load(schema_id)

@@ -15,30 +15,21 @@ import trio
 
 import geminga
 from geminga._connection.pool import connect_tcp
-from geminga._connection.service_url import parse
-from geminga.auth import from_config
-from geminga.client import open_client
-from geminga.options import ClientOptions
 from geminga_broker.authz.authorizer import Caller, place_of
 from geminga_broker.authz.commands import COMMANDS
 from geminga_broker.authz.grants import SubscriptionRefused
 from geminga_broker.authz.needs import Place
-from geminga_broker.config import BrokerConfig
+from geminga_broker.inner_client import client_of
 from geminga_broker.service import BrokerService
-from geminga_broker.session.serving import handle_connection
 from geminga_broker.websocket.errors import refusal
 from geminga_broker.websocket.parameters import Endpoint
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
 from geminga_protocol.topic_name import TopicName
-from geminga_runtime.errors import ConnectionLost
 from geminga_runtime.logs import shown
 from geminga_runtime.stream import FramedStream
 from geminga_runtime.tls import TlsContexts
 
 _log = logging.getLogger(__name__)
-
-HOST = "in-process"
-OPERATION_TIMEOUT_S = 30.0
 
 
 class Right:
@@ -113,57 +104,18 @@ async def client_as(
     if dead_letters is not None and await right.missing() == place_of(dead_letters):
         error = geminga.AuthorizationError(f"not authorized to publish to {dead_letters}")
         raise refusal(error, "producer/consumer")
+
+    async def elsewhere(
+        host: str, port: int, deadline: float, tls: TlsContexts | None
+    ) -> FramedStream:
+        if not await right.is_there():
+            raise geminga.AuthorizationError(f"not authorized to use {endpoint.topic}")
+        service.connections.sessions[right] = None
+        return await connect_tcp(host, port, deadline, tls)
+
     with right.scope:
-        async with trio.open_nursery() as nursery:
-
-            async def connector(
-                host: str, port: int, deadline: float, tls: TlsContexts | None = None
-            ) -> FramedStream:
-                if not _is_own(service, host, port):
-                    if not await right.is_there():
-                        text = f"not authorized to use {endpoint.topic}"
-                        raise geminga.AuthorizationError(text)
-                    service.connections.sessions[right] = None
-                    return await connect_tcp(host, port, deadline, tls)
-                ours, theirs = trio.socket.socketpair()
-                served = FramedStream(trio.SocketStream(theirs), name=address)
-                nursery.start_soon(_serve, served, service, caller)
-                return FramedStream(trio.SocketStream(ours), name=address)
-
-            scheme = "pulsar+ssl" if service.config.peers.tls else "pulsar"
-            addresses = parse(f"{scheme}://{HOST}:6650")
-            try:
-                async with open_client(addresses, _options(service.config), connector) as client:
-                    yield client
-            finally:
-                service.connections.sessions.pop(right, None)
-            nursery.cancel_scope.cancel()
-
-
-def _is_own(service: BrokerService, host: str, port: int) -> bool:
-    name = f"://{host}:{port}"
-    own = service.addresses
-    return host == HOST or own.broker_url.endswith(name) or own.broker_url_tls.endswith(name)
-
-
-def _options(config: BrokerConfig) -> ClientOptions:
-    """This broker's own credentials, and its TLS to other brokers."""
-    peers = config.peers
-    plugin = peers.auth_plugin
-    return ClientOptions(
-        operation_timeout_s=OPERATION_TIMEOUT_S,
-        authentication=from_config(plugin, peers.auth_parameters) if plugin else None,
-        tls_trust_certs_file_path=peers.trust_certs_file or None,
-        tls_certificate_file_path=peers.certificate_file or None,
-        tls_private_key_file_path=peers.key_file or None,
-        tls_validate_hostname=peers.verify_hostname,
-    )
-
-
-async def _serve(stream: FramedStream, service: BrokerService, caller: Caller) -> None:
-    try:
-        await handle_connection(stream, service, caller)
-    except* ConnectionLost as lost:
-        _log.debug("%s", lost.exceptions[0])
-    finally:
-        await stream.aclose()
+        try:
+            async with client_of(service, caller, address, elsewhere) as client:
+                yield client
+        finally:
+            service.connections.sessions.pop(right, None)

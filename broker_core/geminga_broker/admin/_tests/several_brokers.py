@@ -11,13 +11,16 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
+import trio
 from starlette.types import ASGIApp, Message
 
 from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.memory import MemoryBookie
+from geminga_broker._tests.wire import among
 from geminga_broker.admin.app import create_app
 from geminga_broker.admin.peers import PeerAnswer, PeerUnreachable
+from geminga_broker.change_events.reaching import reach_system_topics
 from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.config import BrokerConfig
 from geminga_broker.log.factory import ManagedLedgerFactory
@@ -145,7 +148,9 @@ async def cluster_of(
 ) -> AsyncIterator[Cluster]:
     """That many brokers; the first leads. The namespace public/default has its four bundles."""
     store, bookie, cluster = MemoryMetadataStore(), MemoryBookie(), Cluster()
+    services: list[BrokerService] = []
     async with AsyncExitStack() as stack:
+        connections = await stack.enter_async_context(trio.open_nursery())
         for number in range(count):
             own = store if number == 0 else store.another_session()
             settings = configs[number] if configs else config or BrokerConfig()
@@ -156,7 +161,10 @@ async def cluster_of(
             service = await stack.enter_async_context(open_service(settings, own, logs))
             broker = Broker(number, service, cluster)
             await service.start(broker.addresses, is_whole_cluster=number == 0)
+            services.append(service)
+            reach_system_topics(service, among(services, connections))
             load_manager = service.load_manager
             await stack.enter_async_context(load_manager.registered(broker.addresses))
             cluster.append(broker)
         yield cluster
+        connections.cancel_scope.cancel()

@@ -14,7 +14,6 @@ from geminga_runtime.metadata.api import BadVersion, StoreUnavailable
 
 NAMESPACE = "/admin/v2/namespaces/public/default"
 TOPIC = "/admin/v2/persistent/public/default/t"
-THERE = "/admin/v2/persistent/public/default/there"
 TENANT = {"allowedClusters": ["standalone"]}
 
 
@@ -30,7 +29,6 @@ TENANT = {"allowedClusters": ["standalone"]}
         ("PUT", TOPIC, None),
         ("PUT", f"{TOPIC}/partitions", 3),
         ("PUT", f"{TOPIC}/subscription/s", None),
-        ("POST", f"{THERE}/retention", {"retentionTimeInMinutes": 1, "retentionSizeInMB": 1}),
     ],
 )
 async def test_the_reason_is_told(
@@ -46,7 +44,6 @@ async def test_the_reason_is_told(
     async with open_broker() as broker:
         app = create_app(broker.service)
         await call(app, "PUT", "/admin/v2/tenants/empty", None, body=TENANT)
-        await call(app, "PUT", THERE, None)
         with monkeypatch.context() as patched:
             patched.setattr(broker.service.store, "put", refuse)
             patched.setattr(broker.service.store, "delete", refuse)

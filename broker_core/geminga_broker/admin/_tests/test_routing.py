@@ -10,6 +10,7 @@ from geminga_broker.admin.app import routes_of
 from geminga_broker.admin.bundle_rules import BUNDLES, OF_ANY_BROKER
 from geminga_broker.admin.joins import EACH
 from geminga_broker.admin.topic_rules import TOPICS, Where, is_of_topic, place_of
+from geminga_protocol.topic_name import TopicName
 
 TOPIC = "/admin/v2/persistent/public/default"
 
@@ -108,9 +109,28 @@ async def test_what_stands_in_the_store_is_answered_by_all() -> None:
         name = await cluster.topic_of(second)
         assert (await second.ask("PUT", f"{TOPIC}/{name}")).status == 204
         assert (await first.ask("GET", TOPIC)).json == [f"persistent://public/default/{name}"]
-        assert (await first.ask("POST", f"{TOPIC}/{name}/maxProducers", 5)).status == 204
-        assert (await second.ask("GET", f"{TOPIC}/{name}/maxProducers")).json == 5
         assert (await first.ask("GET", f"{TOPIC}/{name}/partitions")).status == 200
+
+
+async def test_policies_are_changed_by_one_broker_and_known_to_all() -> None:
+    async with cluster_of() as cluster:
+        first, second = cluster
+        await cluster.share()
+        name = await cluster.topic_of(second)
+        assert (await second.ask("PUT", f"{TOPIC}/{name}")).status == 204
+        path = f"{TOPIC}/{name}/maxProducers"
+        reply = await first.ask("POST", path, 5)
+        assert (reply.status, reply.location.partition("?")[0]) == (307, f"http://b1:8080{path}")
+        assert (await second.ask("POST", path, 5)).status == 204
+        assert (await second.ask("GET", path)).json == 5
+        topic = TopicName.parse(f"persistent://public/default/{name}")
+        assert await first.service.policies.store.get(topic) == {"maxProducerPerTopic": 5}
+        assert (await second.ask("PUT", f"{TOPIC}/{name}s/partitions", 3)).status == 204
+        path = f"{TOPIC}/{name}s/maxProducers"
+        owner = await cluster.owner(f"persistent://public/default/{name}s-partition-0")
+        other = first if owner is second else second
+        assert (await other.ask("POST", path, 5)).status == 307
+        assert (await owner.ask("POST", path, 5)).status == 204
 
 
 async def test_lookups_are_redirected_as_the_binary_ones() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 
 from starlette.requests import Request
@@ -13,7 +14,8 @@ from geminga_broker.admin import jackson, rest
 from geminga_broker.admin.calls import Answer, Call, Calls, each_of, raise_first
 from geminga_broker.admin.policy_values import namespace_policies
 from geminga_broker.admin.topics.partitioned import delete_partitioned
-from geminga_broker.admin.topics.routes import topic_names
+from geminga_broker.admin.topics.routes import listed, topic_names
+from geminga_broker.cluster.catalog import without_system
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.records import (
     BadName,
@@ -94,9 +96,10 @@ async def delete_namespace(
     try:
         async with service.namespaces.being_deleted(namespace):
             if force:
-                await _delete_topics(service, calls, namespace)
+                await _delete_topics(service, calls, namespace, without_system)
             # Once more: until the mark was set, topics could be made.
             await _require_empty(service, calls, namespace)
+            await _delete_topics(service, calls, namespace, list)
             await _release_bundles(service, calls, namespace)
             await service.namespaces.delete(namespace)
     except ResourceMissing:
@@ -108,23 +111,30 @@ async def delete_namespace(
 
 async def _require_empty(service: BrokerService, calls: Calls, namespace: str) -> None:
     for domain in ("persistent", "non-persistent"):
-        if await service.catalog.partitioned(namespace, domain) or await topic_names(
-            service, calls, namespace, domain
+        if without_system(await service.catalog.partitioned(namespace, domain)) or without_system(
+            await topic_names(service, calls, namespace, domain)
         ):
             raise rest.RestError(409, NOT_EMPTY)
 
 
-async def _delete_topics(service: BrokerService, calls: Calls, namespace: str) -> None:
-    """Delete all topics, despite connected clients."""
+async def _delete_topics(
+    service: BrokerService,
+    calls: Calls,
+    namespace: str,
+    among: Callable[[list[str]], list[str]],
+) -> None:
+    """Delete the topics that `among` chooses, despite connected clients. Policies go before the
+    system topic that holds them.
+    """
 
     async def delete(text: str) -> Answer:
         return await calls.on_topic(TopicName.parse(text), Call("DELETE", "", query="force=true"))
 
     for domain in ("persistent", "non-persistent"):
-        for text in await service.catalog.partitioned(namespace, domain):
+        for text in among(await service.catalog.partitioned(namespace, domain)):
             with suppress(ResourceMissing):
                 await delete_partitioned(service, calls, TopicName.parse(text), force=True)
-        names = await topic_names(service, calls, namespace, domain)
+        names = among(await topic_names(service, calls, namespace, domain))
         raise_first(await each_of(delete, names), but=404)
 
 
@@ -178,7 +188,7 @@ def routes(service: BrokerService, calls: Calls) -> list[Route]:
             raise rest.RestError(404, f"mode: none of PERSISTENT, {', '.join(domains)}")
         for domain in domains.get(mode, ("persistent",)):
             names += await topic_names(service, calls, namespace, domain)
-        return rest.ok(names)
+        return rest.ok(listed(request, names))
 
     base = "/admin/v2/namespaces"
     one = base + "/{tenant}/{namespace}"

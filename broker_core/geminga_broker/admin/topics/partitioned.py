@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from geminga_broker.admin import rest
 from geminga_broker.admin.calls import Call, Calls, raise_first
-from geminga_broker.admin.topics.routes import require_writable_namespace
+from geminga_broker.admin.topics.routes import listed, require_writable_namespace
 from geminga_broker.cluster.records import ResourceExists, ResourceMissing
 from geminga_broker.service import BrokerService
 from geminga_protocol.topic_name import TopicName
@@ -46,7 +46,7 @@ def routes(service: BrokerService, calls: Calls, domain: str) -> list[Route]:
         namespace = rest.namespace_of(request)
         if not await service.namespaces.exists(namespace):
             raise rest.RestError(404, "Namespace does not exist")
-        return rest.ok(await catalog.partitioned(namespace, domain))
+        return rest.ok(listed(request, await catalog.partitioned(namespace, domain)))
 
     async def create(request: Request) -> Response:
         name = rest.topic_of(request, domain)

@@ -26,10 +26,14 @@ from geminga_broker.cluster.records import JsonObject
 from geminga_broker.service import BrokerService
 from geminga_protocol.topic_name import TopicName
 
+DISABLED = "Topic level policies is disabled, to enable the topic level policy and retry."
+
 
 async def _require(service: BrokerService, request: Request, domain: str) -> TopicName:
     """The requested policies' topic. Raises RestError 404 and, for partitions, 412."""
     name = rest.topic_of(request, domain)
+    if not service.config.topics.topic_policies:
+        raise rest.RestError(405, DISABLED)
     if not await service.namespaces.exists(name.namespace):
         raise rest.RestError(404, "Namespace not found")
     if name.is_partition:
@@ -39,9 +43,17 @@ async def _require(service: BrokerService, request: Request, domain: str) -> Top
     return name
 
 
+def _is_global(request: Request) -> bool:
+    """Whether the call is about the policies that hold in all clusters."""
+    return rest.flag(request, "isGlobal")
+
+
 async def topic_record(service: BrokerService, request: Request, domain: str) -> JsonObject:
-    """The policies of the request's topic. Raises RestError 404, 412."""
-    return await service.policies.store.get(await _require(service, request, domain))
+    """The policies set for the request's topic, at the level that it asks for. Raises RestError
+    404, 405, 412.
+    """
+    name = await _require(service, request, domain)
+    return await service.policies.store.at(name, is_global=_is_global(request))
 
 
 async def change_topic(
@@ -50,9 +62,9 @@ async def change_topic(
     domain: str,
     how: Callable[[JsonObject], JsonObject],
 ) -> Response:
-    """Change the policies of the request's topic and apply them. Raises RestError 404, 412."""
+    """Change the policies of the request's topic and apply them. Raises RestError 404, 405, 412."""
     name = await _require(service, request, domain)
-    await service.policies.store.update(name, how)
+    await service.policies.store.update(name, how, is_global=_is_global(request))
     await service.topics.topic_policies_changed(name)
     return rest.no_content()
 
@@ -70,11 +82,10 @@ def _path(domain: str, tail: str) -> str:
 
 def _routes_of(service: BrokerService, domain: str, policy: TopicPolicy) -> list[Route]:
     async def get(request: Request) -> Response:
-        name = await _require(service, request, domain)
-        record = await service.policies.store.get(name)
-        found = policy.of(record)
+        found = policy.of(await topic_record(service, request, domain))
         if found is None and policy.applied is not None and rest.flag(request, "applied"):
-            found = policy.applied(await service.policies.effective(name, record))
+            name = rest.topic_of(request, domain)
+            found = policy.applied(await service.policies.resolve(name))
         found = policy.unset if found is None else found
         return Response(status_code=policy.absent) if found is None else rest.ok(found)
 
@@ -135,7 +146,7 @@ def _subscription_routes(service: BrokerService, domain: str) -> list[Route]:
         name = rest.subscription_of(request)
         found = of(record, name)
         if found is None and rest.flag(request, "applied"):
-            effective = await service.policies.effective(rest.topic_of(request, domain), record)
+            effective = await service.policies.resolve(rest.topic_of(request, domain))
             found = rate_json(effective.policies.subscription_dispatch_rate)
         return Response() if found is None else rest.ok(found)
 

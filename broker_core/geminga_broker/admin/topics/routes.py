@@ -8,6 +8,7 @@ from starlette.routing import Route
 
 from geminga_broker.admin import rest
 from geminga_broker.admin.calls import Call, Calls, raise_first
+from geminga_broker.cluster.catalog import without_system
 from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.service import BrokerService
 from geminga_broker.topic.topic import Topic
@@ -76,6 +77,11 @@ async def topic_names(
     return await non_persistent_names(service, calls, namespace)
 
 
+def listed(request: Request, names: list[str]) -> list[str]:
+    """The names without system topics, unless the request wants those, too."""
+    return names if rest.flag(request, "includeSystemTopic") else without_system(names)
+
+
 def routes(service: BrokerService, calls: Calls, domain: str) -> list[Route]:
     """All routes of the family for one domain."""
 
@@ -85,7 +91,7 @@ def routes(service: BrokerService, calls: Calls, domain: str) -> list[Route]:
             raise rest.RestError(404, "Namespace does not exist")
         if domain == "non-persistent" and (range_name := request.query_params.get("bundle")):
             return rest.ok(await non_persistent_names(service, calls, namespace, range_name))
-        return rest.ok(await topic_names(service, calls, namespace, domain))
+        return rest.ok(listed(request, await topic_names(service, calls, namespace, domain)))
 
     async def create(request: Request) -> Response:
         name = rest.topic_of(request, domain)

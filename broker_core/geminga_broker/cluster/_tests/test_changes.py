@@ -27,7 +27,6 @@ from geminga_runtime.metadata.api import Change, Notification, StoreUnavailable
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 POLICIES = "/admin/policies"
-OF_TOPICS = "/admin/topic-policies"
 
 
 def told(path: str, kind: Change = Change.MODIFIED) -> tuple[str, str]:
@@ -41,21 +40,12 @@ def test_what_a_record_decides(kind: Change) -> None:
     assert told(f"{POLICIES}/t", kind) == ("", "t")
     assert told(f"{POLICIES}/t/n", kind) == ("t/n", "t/n")
     assert told(f"{POLICIES}/t/c/n", kind) == ("t/c/n", "t/c/n")
-    topic = f"{OF_TOPICS}/t/n/persistent/a%2Fb+%C3%A4"
-    assert told(topic, kind) == ("persistent://t/n/a/b ä", "")
-    assert told(f"{OF_TOPICS}/t/c/n/non-persistent/a", kind) == ("non-persistent://t/c/n/a", "")
 
 
 @pytest.mark.parametrize(
     "path",
     [
         POLICIES,
-        OF_TOPICS,
-        f"{OF_TOPICS}/t",
-        f"{OF_TOPICS}/t/n",
-        f"{OF_TOPICS}/t/n/persistent",
-        f"{OF_TOPICS}/t/n/unheard-of/x",
-        f"{OF_TOPICS}//n/persistent/x",
         "/admin/policies-of-others/t/n",
         "/",
     ],
@@ -70,7 +60,6 @@ def test_lists_of_children_decide_nothing() -> None:
 
 def test_missed_changes_are_everything() -> None:
     assert told(POLICIES, Change.LOST) == ("everything", "everything")
-    assert told(OF_TOPICS, Change.LOST) == ("everything", "")
 
 
 def test_names_are_bounded() -> None:
@@ -303,11 +292,9 @@ async def test_whom_a_change_concerns(autojump_clock: trio.testing.MockClock) ->
         assert await broker.settle() == ([], ["t/n", "t/m"])
         await store.put(f"{POLICIES}/t/c/n", b"{}")
         assert (await broker.settle())[0] == [old]
-        await store.put(f"{OF_TOPICS}/t/n/persistent/x", b"{}")
+        broker.changes.topics_changed(["persistent://t/n/x"])
         assert await broker.settle() == ([x, part], [])
-        await store.delete(f"{OF_TOPICS}/t/n/persistent/x")
-        assert await broker.settle() == ([x, part], [])
-        await store.put(f"{OF_TOPICS}/t/m/non-persistent/x", b"{}")
+        broker.changes.topics_changed(["non-persistent://t/m/x", "persistent://t/m/unloaded"])
         assert await broker.settle() == ([other], [])
         await store.put("/admin/local-policies/t/n", b"{}")
         await store.put("/admin/clusters/c", b"{}")
@@ -353,7 +340,7 @@ async def test_own_changes_are_applied_at_once_and_once(
         await broker.changes.grants_changed("t", "t/n")
         assert (broker.applied, broker.checked) == ([x, part], ["t/n"])
         assert await broker.settle() == ([x, part], ["t/n"])
-        await store.put(f"{OF_TOPICS}/t/n/persistent/x", b"{}")
+        broker.changes.topics_changed(["persistent://t/n/x"])
         await broker.changes.topic_changed(TopicName.parse(part))
         assert broker.applied == [x, part]
         assert await broker.settle() == ([x, part], [])

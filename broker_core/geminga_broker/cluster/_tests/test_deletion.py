@@ -17,6 +17,7 @@ from geminga_broker._tests.wire import Type, WireClient, open_broker
 from geminga_broker.admin._tests.test_guard import call
 from geminga_broker.admin.app import create_app
 from geminga_broker.authz import granting
+from geminga_broker.change_events.reaching import reach_system_topics
 from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.cluster.loader import TopicLoader
 from geminga_broker.cluster.records import JsonObject
@@ -25,6 +26,7 @@ from geminga_broker.config import BrokerConfig, TopicConfig
 from geminga_broker.errors import BrokerError
 from geminga_broker.log._tests.leftovers import Clock, Trouble, TroubledStore
 from geminga_broker.log.api import LogError
+from geminga_broker.log.catalog import begun_deletions
 from geminga_broker.log.factory import ManagedLedgerFactory
 from geminga_broker.process import log_options
 from geminga_broker.schema.model import SchemaData, SchemaStorageFailed, SchemaType
@@ -233,6 +235,9 @@ async def opened(store: TroubledStore, bookie: MemoryBookie) -> AsyncIterator[Br
         open_service(config, store, logs) as service,
     ):
         await service.start(Addresses("pulsar://here:1", "http://here:2"))
+        reach_system_topics(service)
+        while await begun_deletions(store):  # noqa: ASYNC110 - a deletion has no event
+            await trio.sleep(1)
         yield service
 
 
@@ -255,7 +260,7 @@ async def killed_deletion(trouble: Trouble, at: int) -> int:
             topic = await service.topics.create(NAME)
             await topic.create_subscription("s", EARLIEST)
             await service.schemas.register(NAME, SchemaData(SchemaType.STRING, b""))
-            await service.policies.store.update(NAME, lambda old: old | {"maxConsumers": 3})
+            await service.policies.store.update(NAME, lambda old: old | {"maxConsumerPerTopic": 3})
             await service.namespaces.tenants.update(
                 NAME.namespace,
                 lambda old: granting.grant_on_topic(old, str(NAME), "role", ["produce"]),

@@ -21,7 +21,7 @@ from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import LogError, ManagedLedger
 from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.policies.broker_options import broker_options
-from geminga_broker.policies.resolve import MetadataTopicPolicies, PolicyResolver
+from geminga_broker.policies.resolve import NoTopicPolicies, PolicyResolver
 from geminga_broker.topic.api import TopicEnvironment
 from geminga_broker.topic.topic import Topic
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
@@ -81,9 +81,7 @@ async def loader(**settings: object) -> AsyncIterator[tuple[TopicLoader, SlowLog
     async with trio.open_nursery() as nursery:
         catalog = TopicCatalog(store, namespaces, config.topics)
         environment = TopicEnvironment(nursery)
-        policies = PolicyResolver(
-            MetadataTopicPolicies(store), namespaces, config, broker_options(config)
-        )
+        policies = PolicyResolver(NoTopicPolicies(), namespaces, config, broker_options(config))
         gate = OpenGate(namespaces)
         yield TopicLoader(config, catalog, namespaces, logs, environment, policies, gate), logs
         nursery.cancel_scope.cancel()

@@ -20,6 +20,8 @@ from geminga_broker._tests.fake_client import (
     subscribe_request,
 )
 from geminga_broker._tests.topic_world import World
+from geminga_broker.change_events.reaching import reach_system_topics
+from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.cluster.records import JsonObject
 from geminga_broker.config import BrokerConfig, PolicyConfig, TopicConfig
 from geminga_broker.errors import BrokerError
@@ -30,7 +32,6 @@ from geminga_broker.policies.apply import admission, apply_policies
 from geminga_broker.policies.model import Inactivity, TopicPolicies
 from geminga_broker.policies.quota import QuotaType
 from geminga_broker.policies.rate_limit import Rate, SubscribeLimit
-from geminga_broker.policies.resolve import MetadataTopicPolicies
 from geminga_broker.process import log_options
 from geminga_broker.service import BrokerService, open_service
 from geminga_broker.topic.api import SubType
@@ -61,37 +62,14 @@ class Disk:
             ManagedLedgerFactory(client, self.store, log_options(config)) as logs,
             open_service(config, self.store, logs) as service,
         ):
-            await service.namespaces.bootstrap("standalone", {}, 4)
+            await service.start(Addresses("pulsar://here:1", "http://here:2"))
+            reach_system_topics(service)
             yield service
 
 
 async def set_policies(service: BrokerService, name: TopicName, **fields: object) -> None:
     await service.policies.store.update(name, lambda old: old | fields)
     await service.topics.topic_policies_changed(name)
-
-
-async def test_records_come_and_go() -> None:
-    store = MetadataTopicPolicies(MemoryMetadataStore())
-    assert await store.get(T) == {}
-    await store.delete(T)
-    await store.update(T, lambda old: old | {"a": 1})
-    await store.update(PART, lambda old: old | {"b": 2})
-    assert await store.get(PART) == await store.get(T) == {"a": 1, "b": 2}
-    assert await store.get(NP) == {}
-    await store.delete(T)
-    assert await store.get(T) == {}
-
-
-async def test_two_writers_at_once_lose_nothing() -> None:
-    store = MetadataTopicPolicies(MemoryMetadataStore())
-
-    async def add(number: int) -> None:
-        await store.update(T, lambda old: old | {str(number): number})
-
-    async with trio.open_nursery() as nursery:
-        for number in range(20):
-            nursery.start_soon(add, number)
-    assert len(await store.get(T)) == 20
 
 
 async def test_policies_apply_on_change_and_on_load() -> None:

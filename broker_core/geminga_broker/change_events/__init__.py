@@ -1,0 +1,1 @@
+"""Policies of single topics in the system topic `__change_events` of their namespace."""

@@ -1,0 +1,1 @@
+"""Tests of geminga_broker.change_events."""
