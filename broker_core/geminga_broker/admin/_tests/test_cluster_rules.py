@@ -235,7 +235,9 @@ class TestBrokers:
             assert list(bundle) == ["persistent"]
             assert bundle["persistent"][topic]["producerCount"] == 0
             assert list(bundle["persistent"][topic]["subscriptions"]) == ["s"]
-            (figures,) = (await first.ask("GET", "/admin/v2/broker-stats/metrics")).json  # type: ignore[misc]
+            found = (await first.ask("GET", "/admin/v2/broker-stats/metrics")).json
+            assert isinstance(found, list)
+            (figures,) = found
             assert figures["dimensions"] == {"namespace": "public/default"}
             assert figures["metrics"]["brk_no_of_subscriptions"] == 1
             report = (await first.ask("GET", "/admin/v2/broker-stats/load-report")).json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import msgspec
@@ -85,15 +85,15 @@ async def register(store: MemoryMetadataStore, web: Web, **record: object) -> No
     await store.put(f"{BROKERS_PATH}/{web.broker_id}", msgspec.json.encode(found))
 
 
-def peers(store: MemoryMetadataStore, **settings: object) -> Peers:
-    return Peers(store, PeerSettings(**settings))  # type: ignore[arg-type]
+def peers(store: MemoryMetadataStore, settings: PeerSettings = PeerSettings()) -> Peers:
+    return Peers(store, settings)
 
 
 async def test_a_call_and_its_answer() -> None:
     store, web = MemoryMetadataStore(), Web([HELLO])
     async with serving(web):
         await register(store, web)
-        ours = peers(store, auth_plugin=TOKEN, auth_parameters="token:a.b.c")
+        ours = peers(store, PeerSettings(auth_plugin=TOKEN, auth_parameters="token:a.b.c"))
         assert await ours.call(web.broker_id, "PUT", "/admin/v2/a%2Fb?c=d", b'{"x":1}') == (
             PeerAnswer(200, b"hello")
         )
@@ -118,7 +118,7 @@ async def test_the_reason_of_an_error() -> None:
 async def test_brokers_that_are_not_registered_get_no_credential() -> None:
     store, web = MemoryMetadataStore(), Web([HELLO])
     async with serving(web):
-        ours = peers(store, auth_plugin=TOKEN, auth_parameters="token:a.b.c")
+        ours = peers(store, PeerSettings(auth_plugin=TOKEN, auth_parameters="token:a.b.c"))
         for broker_id in (web.broker_id, "", "../admin/clusters", f"x/../{web.broker_id}"):
             with pytest.raises(PeerUnreachable):
                 await ours.call(broker_id, "GET", "/")
@@ -178,12 +178,12 @@ async def test_with_tls_and_a_certificate(tmp_path_factory: pytest.TempPathFacto
         listeners = await nursery.start(listen)
         web.port = listeners[0].transport_listener.socket.getsockname()[1]
         await register(store, web, webServiceUrlTls=f"https://127.0.0.1:{web.port}")
-        settings = {"tls": True, "trust_certs_file": str(authority.certificate)}
+        without = PeerSettings(tls=True, trust_certs_file=str(authority.certificate))
         files = f"tlsCertFile:{client.certificate},tlsKeyFile:{client.key}"
-        ours = peers(store, auth_plugin="tls", auth_parameters=files, **settings)
+        ours = peers(store, replace(without, auth_plugin="tls", auth_parameters=files))
         assert (await ours.call(web.broker_id, "GET", "/")).body == b"hello"
         with pytest.raises(PeerUnreachable):  # without a certificate
-            await peers(store, **settings).call(web.broker_id, "GET", "/")
+            await peers(store, without).call(web.broker_id, "GET", "/")
         nursery.cancel_scope.cancel()
 
 

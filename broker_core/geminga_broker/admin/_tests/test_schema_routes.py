@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from starlette.types import ASGIApp
 
 from geminga_broker._tests.wire import open_broker
 from geminga_broker.admin._tests.test_guard import call, secured
@@ -19,12 +20,12 @@ SPACE = "/admin/v2/namespaces/public/default"
 class Admin:
     """Requests to one broker."""
 
-    def __init__(self, app: object) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def ask(self, method: str, path: str, body: object = None, query: str = "") -> object:
         """The status and the answer's JSON, its text where it is none, None for nothing."""
-        answer = await call(self._app, method, path, None, body=body, query=query)  # type: ignore[arg-type]
+        answer = await call(self._app, method, path, None, body=body, query=query)
         if not answer.body:
             return answer.status, None
         try:
