@@ -50,7 +50,6 @@ _CACHES = {
     "journalMaxSizeMB": "2048",
     "journalPreAllocSizeMB": "16",
 }
-_LEAN = ["-XX:TieredStopAtLevel=1", "-XX:MaxDirectMemorySize=256m"]
 
 
 @dataclass
@@ -162,9 +161,9 @@ def launch_bookie(
     }
     config = folder / "bookie.conf"
     config.write_text("".join(f"{key}={value}\n" for key, value in every.items()))
-    command = java_command(_MAIN, ["--conf", str(config)], heap_mb=256 if lean else 512)
+    command = java_command(_MAIN, ["--conf", str(config)], heap_mb=256 if lean else 512, lean=lean)
     at = command.index("-cp")
-    command[at:at] = _LEAN if lean else ["-XX:MaxDirectMemorySize=1g"]
+    command[at:at] = [f"-XX:MaxDirectMemorySize={256 if lean else 1024}m"]
     process = spawn(command, log_path=folder / "log", cwd=folder)
     return ApacheBookie(folder, port, process, zookeeper)
 

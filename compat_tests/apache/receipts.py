@@ -136,7 +136,6 @@ def ledger_entries(zookeeper: str, log: Path) -> Iterator[LedgerEntries]:
     """Its process runs until the block ends. Raises PeerMissing."""
     url = f"zk+hierarchical://{zookeeper}/ledgers"
     command = java_command("LedgerEntries", [url], heap_mb=256)
-    command.insert(1, "-XX:TieredStopAtLevel=1")
     with (
         log.open("ab") as errors,
         subprocess.Popen(

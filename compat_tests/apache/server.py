@@ -48,6 +48,7 @@ def start_apache(
     heap_mb: int = 1024,
     timeout_s: float = 200.0,
     wait_ready: bool = True,
+    lean: bool = True,
 ) -> ServerProcess:
     """Start Apache's standalone in a folder (its data stay there) and wait until it is healthy.
 
@@ -64,7 +65,8 @@ def start_apache(
     config = work_dir / "standalone.conf"
     config.write_text("".join(f"{key}={value}\n" for key, value in every.items()))
     arguments = ["--config", str(config), "--no-functions-worker", "--no-stream-storage"]
-    command = java_command("org.apache.pulsar.PulsarStandaloneStarter", arguments, heap_mb=heap_mb)
+    starter = "org.apache.pulsar.PulsarStandaloneStarter"
+    command = java_command(starter, arguments, heap_mb=heap_mb, lean=lean)
     began = time.monotonic()
     server = _spawned(command, work_dir, broker_port, web_port)
     if wait_ready:
@@ -105,9 +107,8 @@ def start_apache_broker(
     config.write_text("".join(f"{key}={value}\n" for key, value in every.items()))
     arguments = ["--broker-conf", str(config)]
     heap_mb = 512 if lean else 1024
-    command = java_command("org.apache.pulsar.PulsarBrokerStarter", arguments, heap_mb=heap_mb)
-    if lean:
-        command.insert(1, "-XX:TieredStopAtLevel=1")  # it starts sooner
+    starter = "org.apache.pulsar.PulsarBrokerStarter"
+    command = java_command(starter, arguments, heap_mb=heap_mb, lean=lean)
     server = _spawned(command, work_dir, broker_port, web_port, place)
     _wait_healthy(server, timeout_s)
     return server

@@ -88,8 +88,6 @@ class Mixed:
     def apaches(self, *what: str) -> Iterator[subprocess.Popen[bytes]]:
         """Apache's auditor or worker."""
         command = java_command("Recovery", [str(self.config), *what], heap_mb=256)
-        at = command.index("-cp")
-        command[at:at] = ("-XX:TieredStopAtLevel=1",)
         process = spawn(command, log_path=self.apache.folder / what[0], cwd=self.apache.folder)
         try:
             yield process

@@ -46,7 +46,6 @@ def arguments(server: ZooKeeperServer, root: str, local: str, options: str) -> l
 
 def apache(given: Sequence[str]) -> None:
     command = java_command("org.apache.pulsar.PulsarClusterMetadataSetup", given)
-    command.insert(1, "-XX:TieredStopAtLevel=1")  # it starts sooner
     done = subprocess.run(
         command,
         capture_output=True, text=True, check=False, timeout=200,

@@ -81,8 +81,7 @@ class Cluster:
 
     def run(self, *arguments: str, flags: Sequence[str] = ()) -> str:
         """What a Java program of the tests prints."""
-        quick = ("-XX:TieredStopAtLevel=1", *flags)
-        return run_java(arguments[0], arguments[1:], flags=quick, timeout_s=120)
+        return run_java(arguments[0], arguments[1:], flags=flags, timeout_s=120)
 
     def shell(self, *commands: str) -> list[str]:
         """What each command of `bookkeeper shell` prints."""

@@ -43,7 +43,7 @@ class Pair:
         config = self.apache.folder / "bookie.conf"
         logging = self.apache.folder / "log4j2.xml"
         logging.write_text(SHELL_LOGGING)
-        flags = ["-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={logging}"]
+        flags = [f"-Dlog4j2.configurationFile={logging}"]
         said = run_java("Shell", [str(config), *commands], flags=flags, timeout_s=120)
         parts = re.split(r"^== ", said, flags=re.MULTILINE)[1:]
         return [part.partition("\n")[2] for part in parts]

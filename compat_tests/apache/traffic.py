@@ -72,7 +72,6 @@ def java_traffic(url: str, log: Path, topics: int = 4) -> Iterator[JavaTraffic]:
     prefix = f"java-{next(_prefixes)}"
     arguments = [url, prefix, str(topics)]
     command = java_command("Traffic", arguments, heap_mb=128)
-    command.insert(1, "-XX:TieredStopAtLevel=1")
     with (
         log.open("ab") as errors,
         subprocess.Popen(

@@ -107,7 +107,7 @@ def start_zookeeper(folder: Path, place: Place = LOOPBACK) -> ZooKeeperServer:
 
 def _spawn(folder: Path, place: Place) -> subprocess.Popen[bytes]:
     command = java_command(_MAIN, [str(folder / "zoo.cfg")], heap_mb=256)
-    flags = ("-Dzookeeper.forceSync=no", "-XX:TieredStopAtLevel=1", "-Djute.maxbuffer=1048575")
+    flags = ("-Dzookeeper.forceSync=no", "-Djute.maxbuffer=1048575")
     at = command.index("-cp")
     command[at:at] = flags
     return spawn([*place.enter, *command], log_path=folder / "log", cwd=folder)

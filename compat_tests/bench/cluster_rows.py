@@ -119,7 +119,7 @@ class _Load:
         in_flight = 20_000 if "rate" in options else 1000
         for name, value in {"in_flight": in_flight, **options}.items():
             arguments += [f"--{name.replace('_', '-')}", str(value)]
-        return run_program(java_command("Load", arguments, heap_mb=512))
+        return run_program(java_command("Load", arguments, heap_mb=512, lean=False))
 
 
 def _bookies(cluster: Cluster) -> list[int]:

@@ -121,7 +121,7 @@ def _paced(side: Side, server: ServerProcess) -> dict[str, float]:
         "duration-s": side.seconds(15, 3),
     }
     arguments = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    return run_program(java_command("Load", ["produce", *arguments], heap_mb=512))
+    return run_program(java_command("Load", ["produce", *arguments], heap_mb=512, lean=False))
 
 
 def idle_tunnels(side: Side) -> Mapping[str, float]:

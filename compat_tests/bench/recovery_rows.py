@@ -44,7 +44,9 @@ def _recovery(side: Side, *, client: str, bookies: str) -> Mapping[str, float]:
         else:
             uri = f"zk+hierarchical://127.0.0.1:{cluster.zookeeper.port}/ledgers"
             found = run_program(
-                java_command("Ledgers", [uri, "recover", *map(str, ledgers)], heap_mb=512)
+                java_command(
+                    "Ledgers", [uri, "recover", *map(str, ledgers)], heap_mb=512, lean=False
+                )
             )
     if found["last"] != entries - 1:
         raise LoadFailed(f"recovery ended at {found['last']:g} of {entries}")
@@ -106,7 +108,7 @@ def _auto_recovery(side: Side, cluster: Cluster) -> Iterator[None]:
     else:
         config = str(one.folder / "bookie.conf")
         commands = [
-            java_command("Recovery", [config, *what], heap_mb=512)
+            java_command("Recovery", [config, *what], heap_mb=512, lean=False)
             for what in (["auditor", "auditor:3181"], ["worker"])
         ]
     with ExitStack() as stack:

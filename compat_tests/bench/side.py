@@ -52,7 +52,7 @@ class Side:
             raise RuntimeError("one server at a time, or they share the two cores")
         folder = self.work_dir / f"{self.kind}-{name}"
         if self.kind == APACHE:
-            self._server = start_apache(folder, timeout_s=300)
+            self._server = start_apache(folder, timeout_s=300, lean=False)
         else:
             folder.mkdir(parents=True, exist_ok=True)
             self._server = start_geminga(folder / "data", options=options, timeout_s=60)
@@ -89,7 +89,7 @@ class Side:
         arguments = [mode, "--url", self.server.service_url]
         for name, value in options.items():
             arguments += [f"--{name.replace('_', '-')}", str(value)]
-        return self._watched(java_command("Load", arguments, heap_mb=512))
+        return self._watched(java_command("Load", arguments, heap_mb=512, lean=False))
 
     def python(self, mode: str, **options: object) -> dict[str, float]:
         """Run the load program for the official Python client."""

@@ -27,7 +27,7 @@ def seconds_to_first_receipt(side: Side, number: int) -> float:
     if side.kind == APACHE:
         # The command line is made (and our programs are compiled) before the clock runs.
         began = time.monotonic()
-        server = start_apache(folder, broker_port=port, wait_ready=False)
+        server = start_apache(folder, broker_port=port, wait_ready=False, lean=False)
         process = server.process
     else:
         command = standalone_command(folder / "data", broker_port=port)

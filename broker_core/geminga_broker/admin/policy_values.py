@@ -197,6 +197,15 @@ def as_record(value: object) -> object:
     return record
 
 
+def in_order(value: object, kind: type) -> object:
+    """A stored value with its fields in the kind's order, as Jackson writes them: those of a system
+    topic come in Avro's.
+    """
+    if not (isinstance(value, dict) and isinstance(kind, type) and issubclass(kind, Struct)):
+        return value
+    return {name: value[name] for name in kind.__struct_encode_fields__ if name in value} | value
+
+
 def quota_of(body: QuotaBody | None, owner: str) -> BacklogQuota:
     """The quota in a body. Raises RestError 400 without a policy."""
     if body is not None and isinstance(body.policy, int) and 0 <= body.policy < len(QuotaPolicy):

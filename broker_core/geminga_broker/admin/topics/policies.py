@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin import rest
-from geminga_broker.admin.policy_values import DispatchRate, as_record
+from geminga_broker.admin.policy_values import DispatchRate, as_record, in_order
 from geminga_broker.admin.topics.policy_table import (
     RETENTION,
     TTL,
@@ -133,7 +133,7 @@ def _subscription_routes(service: BrokerService, domain: str) -> list[Route]:
     def of(record: JsonObject, name: str) -> object:
         every = record.get(field)
         own = every.get(name) if isinstance(every, dict) else None
-        return own.get("dispatchRate") if isinstance(own, dict) else None
+        return in_order(own.get("dispatchRate"), DispatchRate) if isinstance(own, dict) else None
 
     def put(record: JsonObject, name: str, value: object) -> JsonObject:
         known = record.get(field)

@@ -48,7 +48,8 @@ class TopicPolicy:
 
     def of(self, record: JsonObject) -> object:
         """The record's value."""
-        return record.get(self.field) if self.read is None else self.read(record)
+        found = record.get(self.field) if self.read is None else self.read(record)
+        return values.in_order(found, self.kind)
 
     def put(self, record: JsonObject, value: object) -> JsonObject:
         """The record with the value, or (None) without."""
