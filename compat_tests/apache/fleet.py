@@ -43,6 +43,7 @@ def ask(
             if error.code != 307:
                 raise
             url = error.headers["Location"]
+            error.close()
     raise AssertionError(f"sent from broker to broker: {url}")
 
 

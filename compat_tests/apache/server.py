@@ -146,5 +146,8 @@ def is_healthy(server: ServerProcess) -> bool:
     try:
         with urllib.request.urlopen(f"{server.web_url}/admin/v2/brokers/health", timeout=10) as r:
             return bool(r.status == 200)
-    except (urllib.error.URLError, OSError):
+    except urllib.error.HTTPError as error:
+        error.close()
+        return False
+    except OSError:
         return False

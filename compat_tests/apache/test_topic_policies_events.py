@@ -143,6 +143,7 @@ def test_a_namespace_with_policies_is_deleted_as_an_empty_one(fleet: Fleet) -> N
     with pytest.raises(urllib.error.HTTPError) as refused:
         fleet.rest(APACHES, "DELETE", f"/admin/v2/namespaces/{namespace}")
     assert refused.value.code == 409
+    refused.value.close()
     for each in topics.values():
         fleet.rest(APACHES, "DELETE", f"{at(each)}?force=true")
     fleet.rest(APACHES, "DELETE", f"/admin/v2/namespaces/{namespace}")
