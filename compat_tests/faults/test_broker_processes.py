@@ -103,6 +103,7 @@ def test_both_brokers_serve_behind_one_address(start: Starter) -> None:
                 message = consumer.receive(WAIT_MS)
                 assert message.data() == b"%d" % number
                 consumer.acknowledge(message)
+            consumer.close()  # sends the acknowledgements that it has gathered
         owners = Counter(owner_of(server, topic) for topic in TOPICS)
         assert len(owners) == 2, owners
         assert set(owners) < own
