@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import trio
 
@@ -18,13 +18,14 @@ from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.records import JsonObject
 from geminga_broker.policies.resolve import Change as ChangeRecord
 from geminga_protocol.topic_name import TopicName
-from geminga_runtime.metadata.api import Change, MetadataStore
+from geminga_runtime.metadata.api import Change, MetadataError, MetadataStore
 
 _log = logging.getLogger(__name__)
 
 WRITE_S = 30.0
 """A change is written and read again within this time (the time-out of Apache's client)."""
 
+_NAMESPACES = "/admin/policies"
 _PARTITIONED = "/admin/partitioned-topics"
 _SUFFIX = f"/persistent/{POLICIES_TOPIC}"
 
@@ -151,7 +152,28 @@ class SystemTopicPolicies:
         return await self._catalog.is_stored(topic) or await self._catalog.partitions(topic) > 0
 
     async def run(self) -> None:
-        """Hear of system topics with partitions, until cancelled."""
+        """Hear of system topics with partitions and of deleted namespaces, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._hear_of_partitions)
+            nursery.start_soon(self._hear_of_namespaces)
+
+    async def _hear_of_namespaces(self) -> None:
+        """Who made and deleted namespaces without end would leave a follower for each."""
+        async with self._store.watch(_NAMESPACES) as told:
+            async for each in told:
+                if each.kind is Change.LOST:
+                    for namespace in list(self._followers):
+                        with suppress(MetadataError):
+                            if not await self._namespaces.exists(namespace):
+                                self._forget(namespace)
+                elif each.kind is Change.DELETED:
+                    self._forget(each.path.removeprefix(f"{_NAMESPACES}/"))
+
+    def _forget(self, namespace: str) -> None:
+        if (follower := self._followers.pop(namespace, None)) is not None:
+            follower.scope.cancel()
+
+    async def _hear_of_partitions(self) -> None:
         async with self._store.watch(_PARTITIONED) as told:
             async for each in told:
                 name = each.path.removeprefix(f"{_PARTITIONED}/")

@@ -253,6 +253,26 @@ async def test_the_policies_go_when_their_topic_is_deleted() -> None:
         assert await service.policies.store.get(T) == {"maxConsumerPerTopic": 2}
 
 
+async def test_deleted_namespaces_are_followed_no_more() -> None:
+    """One that is made again under the name begins anew."""
+    async with brokers() as (service,):
+        store, namespaces = service.policies.store, service.namespaces
+        assert isinstance(store, SystemTopicPolicies)
+        topic = TopicName.parse("persistent://public/brief/t")
+        for _ in range(3):
+            await namespaces.create("public/brief", bundles=1, clusters=("standalone",))
+            await store.update(topic, having(maxMessageSize=7))
+            assert await store.get(topic) == {"maxMessageSize": 7}
+            assert list(store._followers) == ["public/brief"]
+            (events,) = [name for name in service.topics.loaded if "public/brief" in name]
+            await service.topics.delete(TopicName.parse(events), force=True)
+            await namespaces.delete("public/brief")
+            await trio.testing.wait_all_tasks_blocked()
+            assert not store._followers
+            assert await store.get(topic) == {}
+            assert not store._followers
+
+
 async def test_topics_wait_for_policies_that_can_not_be_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
