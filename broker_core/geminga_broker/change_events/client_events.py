@@ -87,7 +87,7 @@ class ClientEvents:
                 str(topic), schema=schema, batching_enabled=False
             ) as producer:
                 return await producer.send(
-                    payload,  # type: ignore[arg-type]  # None is a null message
+                    payload,
                     partition_key=key,
                     replication_clusters=() if cluster is None else (cluster,),
                 )

@@ -5,6 +5,7 @@ Java client).
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 from geminga.errors import (
     InvalidArgumentError,
@@ -151,7 +152,7 @@ def _pair_reader(info: SchemaInfo, version: bytes | None) -> Reader[object]:
     return read
 
 
-class AlreadyEncoded(Schema[bytes]):
+class AlreadyEncoded(Schema["bytes | None"]):
     """Bytes encoded by the schema of `info`, which is registered with the topic; None is a null
     message. For programs that encode many values at once: unlike with `AutoProduce`, the bytes are
     not checked.
@@ -168,9 +169,11 @@ class AlreadyEncoded(Schema[bytes]):
             raise InvalidArgumentError(f"info: {info.type.name} is not a topic's schema")
         super().__init__(info)
 
-    def encode(self, value: bytes) -> bytes:
-        """The same bytes. Raises InvalidValueError for another type."""
-        return primitives.Bytes().encode(value)
+    def encode(self, value: bytes | None) -> bytes:
+        """The same bytes. Raises InvalidValueError for another type, also for None, which is sent
+        without being encoded.
+        """
+        return primitives.Bytes().encode(cast("bytes", value))
 
     def decode(self, data: bytes) -> bytes:
         """The same bytes."""

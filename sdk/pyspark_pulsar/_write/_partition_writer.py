@@ -47,7 +47,7 @@ class PartitionWriter:
         self._who = who
         self._sent = 0
         self._receipts: deque[Receipt] = deque()
-        self._producer: Producer[bytes] | None = None
+        self._producer: Producer[bytes | None] | None = None
         self._known_up_to = -1
         self._is_numbering = False
         """Whether the producer numbers messages itself."""
@@ -88,8 +88,7 @@ class PartitionWriter:
             at = self._send_numbered(producer, payloads, message_options, first)
         send = producer.submit
         keep = self._receipts.append
-        # AlreadyEncoded takes None for a null message.
-        rest: Any = payloads[at:] if at else payloads
+        rest = payloads[at:] if at else payloads
         if message_options is None:
             for payload in rest:
                 keep(send(payload))
@@ -99,8 +98,8 @@ class PartitionWriter:
 
     def _send_numbered(
         self,
-        producer: Producer[bytes],
-        payloads: Sequence[Any],
+        producer: Producer[bytes | None],
+        payloads: Sequence[bytes | None],
         message_options: Iterator[MessageOptions] | None,
         first: int,
     ) -> int:
@@ -130,9 +129,9 @@ class PartitionWriter:
 
     def _compare(
         self,
-        producer: Producer[bytes],
+        producer: Producer[bytes | None],
         receipts: Sequence[Receipt],
-        payloads: Sequence[Any],
+        payloads: Sequence[bytes | None],
         told: Sequence[MessageOptions],
         number: int,
     ) -> None:
