@@ -6,8 +6,7 @@ confirmed is lost (CL-04, CL-13, CL-16).
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from urllib.error import HTTPError
 
@@ -37,8 +36,6 @@ SECOND = 1_000_000
 ACKED, LATE = 10, 30
 """So many messages are acknowledged before the stop, and while the broker is stopped."""
 WAIT_MS = 30_000
-STORED_S = 2.0
-"""Either broker stores an acknowledgement within one second, and doesn't show that it has."""
 
 
 @pytest.fixture(scope="module")
@@ -71,17 +68,19 @@ def test_it_goes_on_when_the_other_one_has_its_topic(fleet: Fleet, stopped: int)
             initial_position=pulsar.InitialPosition.Earliest,
         )
         taken = [consumer.receive(WAIT_MS) for _ in range(LATE)]
+        before = cursor(fleet, topic, stopped)
         consumer.acknowledge_cumulative(taken[ACKED - 1])
         last = taken[ACKED - 1].message_id()
         place = f"{last.ledger_id()}:{last.entry_id()}"
         fleet.until(lambda: acknowledged(fleet, topic, stopped) == place)
-        time.sleep(STORED_S)
+        # Either broker stores it within a second, as an entry of the cursor's ledger.
+        fleet.until(lambda: stored(cursor(fleet, topic, stopped)) != stored(before))
         fleet.pause(stopped)
         try:
             consumer.acknowledge_cumulative(taken[-1])  # waits in the broker's buffers, with a SEND
             fleet.until(lambda: gone not in fleet.registered())
             fleet.until(lambda: not fleet.record(f"/namespace/{bundle}"))
-            subscribe_once_served(fresh, topic)
+            fleet.until(lambda: is_served(fresh, topic))
             confirmed = len(publisher.receipts)
             successor = Publisher(fleet.seats[other].url, topic, begin=SECOND)
             successor.wait_more()
@@ -112,26 +111,33 @@ def moved_to(fleet: Fleet, topic: str, number: int) -> str:
 
 def acknowledged(fleet: Fleet, topic: str, asked: int) -> str:
     """Up to where the subscription's messages are, as ledger:entry."""
-    path = f"/admin/v2/{topic.replace('://', '/')}/internalStats"
     try:
-        found = fleet.rest(asked, "GET", path)
+        return str(cursor(fleet, topic, asked)["markDeletePosition"])
     except HTTPError as error:
+        error.close()
         return str(error)  # it is being loaded
+
+
+def cursor(fleet: Fleet, topic: str, asked: int) -> Mapping[str, object]:
+    """What the broker says of the subscription's cursor. Raises HTTPError."""
+    found = fleet.rest(asked, "GET", f"/admin/v2/{topic.replace('://', '/')}/internalStats")
     assert isinstance(found, dict)
-    return str(found["cursors"]["acks"]["markDeletePosition"])
+    told: Mapping[str, object] = found["cursors"]["acks"]
+    return told
 
 
-def subscribe_once_served(client: pulsar.Client, topic: str) -> None:
+def stored(told: Mapping[str, object]) -> tuple[object, object]:
+    """The last entry that a cursor has written."""
+    return told["cursorLedger"], told["cursorLedgerLastEntry"]
+
+
+def is_served(client: pulsar.Client, topic: str) -> bool:
     """The next owner refuses, until it knows that the last one has gone."""
-    deadline = time.monotonic() + WAIT_MS / 1000
-    while True:
-        try:
-            client.subscribe(topic, "s").close()
-        except pulsar.PulsarException:
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
-        else:
-            return
+    try:
+        client.subscribe(topic, "s").close()
+    except pulsar.PulsarException:
+        return False
+    return True
 
 
 def check_log(client: pulsar.Client, *publishers: Publisher) -> None:

@@ -145,6 +145,8 @@ class CursorStatistics(NamedTuple):
     holes: int
     backlog_entries: int
     cursor_properties: Mapping[str, str]
+    written: Position | None = None
+    """The last entry that its state is in; None without an open ledger."""
 
 
 class LedgerStatistics(NamedTuple):

@@ -289,6 +289,7 @@ class LogCursor:
             self.state.holes,
             self.backlog_entries(),
             self.cursor_properties,
+            self.writer.written,
         )
 
     def _changed(self) -> None:

@@ -164,6 +164,12 @@ class CursorStore:
         )
 
     @property
+    def written(self) -> Position | None:
+        """The last confirmed entry of the open ledger; None without one."""
+        writer = self._writer
+        return None if writer is None else Position(writer.ledger_id, writer.last_add_confirmed)
+
+    @property
     def ledger_ids(self) -> list[int]:
         """All ledgers of the cursor."""
         state = (self._ledger_id,) if self.has_ledger else ()

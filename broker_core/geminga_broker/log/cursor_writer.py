@@ -23,6 +23,7 @@ from geminga_broker.log.cursor_use import CursorUse
 from geminga_broker.log.options import CursorOptions
 from geminga_broker.log.position_info import closed_cursor_info, position_infos
 from geminga_broker.log.state import CURSOR_TRANSITIONS, CursorEvent, CursorState
+from geminga_protocol.ids import Position
 from geminga_protocol.pb.managed_ledger_pb2 import PositionInfo
 from geminga_runtime.metadata.api import MetadataError
 from geminga_runtime.waiters import Promise
@@ -77,6 +78,11 @@ class CursorWriter:
         """Properties of the subscription, as stored."""
         store = self._kept
         return store.cursor_properties if store is not None else {}
+
+    @property
+    def written(self) -> Position | None:
+        """See `CursorStatistics.written`."""
+        return None if self._store is None else self._store.written
 
     @property
     def is_dirty(self) -> bool:

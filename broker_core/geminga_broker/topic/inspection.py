@@ -89,6 +89,7 @@ def _cursor_stats(log: ManagedLedger, subscription: Subscription) -> CursorStats
     cursor = subscription.cursor
     found = cursor.statistics()
     since = log.entries_between(found.mark_delete, log.last_position)
+    ledger_id, entry_id = found.written or Position(-1, -1)
     return CursorStats(
         mark_delete_position=str(found.mark_delete),
         read_position=str(found.read_position),
@@ -96,5 +97,7 @@ def _cursor_stats(log: ManagedLedger, subscription: Subscription) -> CursorStats
         active=bool(subscription.consumers),
         number_of_entries_since_first_not_acked_message=max(0, since),
         total_non_contiguous_deleted_messages_range=found.holes,
+        cursor_ledger=ledger_id,
+        cursor_ledger_last_entry=entry_id,
         properties=dict(cursor.properties),
     )

@@ -64,6 +64,21 @@ async def test_the_timer_persists_acks(world: World, autojump_clock: MockClock) 
         assert (await broker.open(NAME)).cursors["s"].backlog_entries() == 0
 
 
+async def test_it_tells_where_its_state_is_written(world: World, autojump_clock: MockClock) -> None:
+    async with world.broker() as broker:
+        log = await broker.open(NAME)
+        cursor = await log.open_cursor("s", initial=EARLIEST)
+        positions = await publish(log, numbered(3))
+        cursor.ack_cumulative(positions[0])
+        await cursor.persist()
+        first = cursor.statistics().written
+        assert first is not None
+        cursor.ack_cumulative(positions[1])
+        assert cursor.statistics().written == first, "not yet"
+        await cursor.persist()
+        assert cursor.statistics().written == (first.ledger_id, first.entry_id + 1)
+
+
 async def test_seek_forgets_holes_and_reads_from_there(
     world: World, autojump_clock: MockClock
 ) -> None:
