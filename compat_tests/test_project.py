@@ -12,6 +12,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
 
 from compat_tests.test_tidy import sources, text_of, tree_of
 from tools import public_names
@@ -33,6 +36,26 @@ def test_licence_is_the_one_that_the_package_names() -> None:
     text = (ROOT / "LICENSE").read_text()
     assert "Apache License\n                           Version 2.0, January 2004" in text
     assert "9. Accepting Warranty or Additional Liability" in text
+
+
+def test_what_a_server_needs_is_locked() -> None:
+    """Tests run with more packages than `make run` installs."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    wanted, left = set(), [*project["dependencies"], *extras["server"]]
+    while left:
+        needed = Requirement(left.pop())
+        if needed.name == project["name"]:
+            left += [each for extra in needed.extras for each in extras[extra]]
+        else:
+            wanted.add((canonicalize_name(needed.name), str(needed.specifier)))
+    lines = (ROOT / "requirements" / "run.lock").read_text().splitlines()[1:]
+    locked = {canonicalize_name(name): version for name, _, version in (
+        line.partition("==") for line in lines
+    )}  # fmt: skip
+    assert ("fastavro", "<2,>=1.9") in wanted
+    for name, specifier in sorted(wanted):
+        assert locked.get(name) in SpecifierSet(specifier), name
 
 
 def test_changelog_names_each_change() -> None:
