@@ -45,6 +45,21 @@ async def test_headers_that_are_too_large_are_refused() -> None:
     assert caught.value.status == 500
 
 
+async def test_megabytes_of_metadata_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each character of a header passes the interpreter: 4 MiB would take half a second."""
+    looked: list[object] = []
+    monkeypatch.setattr(message_answer, "_headers", lambda *about: looked.append(about) or [])
+    await message_response(entry(metadata()))
+    assert len(looked) == 1
+    for about in (
+        metadata(properties=[KeyValue(key="a", value="x" * (1 << 20))]),
+        metadata(replicate_to=["c"] * 10_000),
+    ):
+        with pytest.raises(RestError, match="headers"):
+            await message_response(entry(about))
+    assert len(looked) == 1
+
+
 @pytest.mark.parametrize("inline_max", [0, 1 << 20])
 async def test_payloads_are_unpacked(inline_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_answer, "INLINE_BYTES_MAX", inline_max)

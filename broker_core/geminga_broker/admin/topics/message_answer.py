@@ -47,20 +47,24 @@ async def message_response(entry: Entry) -> Response:
     """
     try:
         metadata, parts = entry.metadata, payload.split(entry.data)
+        if len(parts.metadata) > HEADERS_BYTES_MAX:
+            raise _too_long(entry)  # before megabytes of them are made to text
         body = await _uncompressed(metadata, parts.payload)
         found = _headers(entry, metadata, len(parts.metadata))
         headers = [(name.encode("ascii"), _value(value)) for name, value in found]
     except (RemoteProtocolError, LocalProtocolError) as error:
         raise RestError(500, f"The entry {entry.position} can't be read: {error}") from None
     if sum(len(name) + len(value) + 4 for name, value in headers) > HEADERS_BYTES_MAX:
-        reason = (
-            f"The metadata of {entry.position} don't fit in {HEADERS_BYTES_MAX} bytes of headers"
-        )
-        raise RestError(500, reason)
+        raise _too_long(entry)
     response = Response(body, media_type="application/json")
     # Java's admin client looks for names in this case.
     response.raw_headers += headers
     return response
+
+
+def _too_long(entry: Entry) -> RestError:
+    text = f"The metadata of {entry.position} don't fit in {HEADERS_BYTES_MAX} bytes of headers"
+    return RestError(500, text)
 
 
 async def _uncompressed(metadata: MessageMetadata, packed: memoryview) -> bytes:
