@@ -12,6 +12,10 @@ from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.records import JsonObject, decode
 from geminga_protocol.topic_name import TopicName
 
+DECODED_MAX = 1000
+DECODED_BYTES_MAX = 32 * 1024
+"""Records of tenants and namespaces that stay decoded; larger ones are decoded in a task each."""
+
 _Rule = Generator[str, "JsonObject | None", bool]
 """Decides: yields the name of a tenant's or namespace's record, gets it, returns the verdict."""
 
@@ -42,6 +46,7 @@ class Authorizer:
         self._namespaces = namespaces
         self._super_users = settings.super_users
         self._proxies = settings.proxies
+        self._records: dict[str, tuple[bytes, JsonObject]] = {}
 
     def reload(self) -> None:
         """The settings have changed."""
@@ -83,7 +88,21 @@ class Authorizer:
             known = self._namespaces.tenants.known(name)
             if known is None:
                 return None
-            record = None if known[0] is None else decode(known[0])
+            (value,) = known
+            if value is not None and len(value) > DECODED_BYTES_MAX:
+                return None
+            record = None if value is None else self._decoded(name, value)
+
+    def _decoded(self, name: str, value: bytes) -> JsonObject:
+        """The record, which stays decoded: each lookup asks for it, and nobody changes it."""
+        kept = self._records.get(name)
+        if kept is not None and kept[0] == value:
+            return kept[1]
+        if len(self._records) >= DECODED_MAX:
+            self._records.clear()
+        record = decode(value)
+        self._records[name] = value, record
+        return record
 
     def _rule(self, caller: Caller, need: Need, place: Place) -> _Rule:
         if not self.enabled or need.scope in (Scope.PUBLIC, Scope.HELD) or caller is THIS_BROKER:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from geminga_broker._tests.wire import Type, WireBroker, WireClient, open_broker
+from geminga_broker.authz.authorizer import DECODED_BYTES_MAX
 from geminga_broker.session._tests.test_authentication import login, secured
 from geminga_broker.session.session import Refuse, Session
 from geminga_protocol.commands import lookup
@@ -115,3 +116,22 @@ async def test_rights_are_asked_for_each(tasks: list[str]) -> None:
             "acme/app", lambda old: old | {"auth_policies": {"namespace_auth": {}}}
         )
         assert (await ask(writer, topic)).error == ServerError.AuthorizationError
+
+
+async def test_large_policies_are_not_decoded_for_each_at_once(tasks: list[str]) -> None:
+    topic = "persistent://acme/app/t"
+    async with secured() as broker:
+        writer = await login(broker, "writer")
+        for _ in range(3):
+            await ask(writer, topic)
+        assert tasks.count("CommandLookupTopic") == 1
+        grants = {f"role-{number}": ["consume"] for number in range(DECODED_BYTES_MAX // 10)}
+        await broker.service.namespaces.tenants.update(
+            "acme/app",
+            lambda old: (
+                old | {"auth_policies": {"namespace_auth": grants | {"writer": ["produce"]}}}
+            ),
+        )
+        for _ in range(3):
+            assert (await ask(writer, topic)).brokerServiceUrl == "pulsar://here:1"
+        assert tasks.count("CommandLookupTopic") == 4
