@@ -82,6 +82,7 @@ def _options(config: BrokerConfig) -> ClientOptions:
     plugin = peers.auth_plugin
     return ClientOptions(
         operation_timeout_s=OPERATION_TIMEOUT_S,
+        stats_interval_s=0,  # nobody asked for lines about the broker's own clients
         authentication=from_config(plugin, peers.auth_parameters) if plugin else None,
         tls_trust_certs_file_path=peers.trust_certs_file or None,
         tls_certificate_file_path=peers.certificate_file or None,
@@ -95,5 +96,7 @@ async def _serve(stream: FramedStream, service: BrokerService, caller: Caller) -
         await handle_connection(stream, service, caller)
     except* ConnectionLost as lost:
         _log.debug("%s", lost.exceptions[0])
+    except* Exception:  # as of a connection over TCP: it ends alone
+        _log.exception("%s: defect", stream.name)
     finally:
         await stream.aclose()

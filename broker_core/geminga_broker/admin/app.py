@@ -29,7 +29,7 @@ from geminga_broker.admin.namespaces import policies as policy_routes
 from geminga_broker.admin.namespaces import quotas as quota_routes
 from geminga_broker.admin.namespaces import routes as namespace_routes
 from geminga_broker.admin.namespaces import schema_policies as schema_policy_routes
-from geminga_broker.admin.rest import EXCEPTION_HANDLERS
+from geminga_broker.admin.rest import EXCEPTION_HANDLERS, on_defect
 from geminga_broker.admin.routing import brought_to_owners
 from geminga_broker.admin.topics import backlog as backlog_routes
 from geminga_broker.admin.topics import compaction as compaction_routes
@@ -51,7 +51,7 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 def create_app(service: BrokerService) -> ASGIApp:
     """All routes of a broker, guarded."""
-    handlers = EXCEPTION_HANDLERS | {HTTPException: unknown_to(service)}
+    handlers = EXCEPTION_HANDLERS | {HTTPException: unknown_to(service), Exception: on_defect}
     app = Starlette(routes=guard(service, routes_of(service)), exception_handlers=handlers)
     app.router.redirect_slashes = False
     return _by_kind(service, app)

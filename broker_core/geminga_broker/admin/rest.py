@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from geminga_bookie.errors import BookkeeperError
 from geminga_broker.admin import jackson
-from geminga_broker.change_events.api import EventsUnavailable
+from geminga_broker.change_events.api import EventsUnavailable, UnfitPolicy
 from geminga_broker.errors import BrokerError
 from geminga_broker.limits import check_properties, check_topic
 from geminga_broker.log.api import LogClosed, LogError, LogFenced
@@ -244,6 +244,13 @@ async def on_bad_body(_request: Request, error: Exception) -> Response:
     return Response(str(error), status_code=400, media_type="text/plain")
 
 
+async def on_defect(request: Request, error: Exception) -> Response:
+    """500 for what no handler expects, which is logged with its place."""
+    _log.error("defect: %s %s", request.method, shown(request.url.path), exc_info=error)
+    body = msgspec.json.encode({"reason": f"Internal error: {type(error).__name__}"})
+    return Response(body, status_code=500, media_type="application/json")
+
+
 async def on_redirect(_request: Request, error: Exception) -> Response:
     """307 without a body, as Apache's."""
     assert isinstance(error, Redirect)
@@ -253,6 +260,7 @@ async def on_redirect(_request: Request, error: Exception) -> Response:
 EXCEPTION_HANDLERS: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
     RestError: on_rest_error,
     Redirect: on_redirect,
+    UnfitPolicy: on_bad_body,
     BrokerError: on_rest_error,
     LogError: on_rest_error,
     BookkeeperError: on_rest_error,

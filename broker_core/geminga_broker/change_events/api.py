@@ -22,6 +22,13 @@ class EventsUnavailable(BrokerError):
         super().__init__(ServerError.ServiceNotReady, message)
 
 
+class UnfitPolicy(BrokerError):
+    """A policy that an event can't hold."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ServerError.NotAllowedError, message)
+
+
 class Told(NamedTuple):
     """A message and what it says; None for one that says nothing of policies."""
 

@@ -17,7 +17,7 @@ from geminga.errors import GemingaError
 from geminga.schema import AlreadyEncoded, SchemaInfo, SchemaType
 from geminga_broker.change_events.api import EventReader, EventsUnavailable, Told
 from geminga_broker.change_events.avro_schema import EVENT_TEXT, PROPERTIES
-from geminga_broker.change_events.codec import BadEvent, decode, deletion
+from geminga_broker.change_events.codec import BadEvent, PolicyEvent, decode, deletion, weight
 from geminga_broker.schema.model import SchemaStorageFailed
 from geminga_protocol.message_id import MessageId
 from geminga_protocol.topic_name import TopicName
@@ -32,11 +32,11 @@ _log = logging.getLogger(__name__)
 READER_PREFIX = "__system_reader"
 """Of the names of readers that are no user's (`SystemTopicNames.SYSTEM_READER_PREFIX`)."""
 
-SCHEMAS_MAX = 64
-"""Schemas that are kept for each reader."""
+SCHEMAS_MAX = 8
+"""Texts of schemas that are kept for each reader."""
 
-IN_A_THREAD_BYTES = 64 * 1024
-"""Larger messages are decoded beside the loop."""
+IN_A_THREAD_VALUES = 20_000
+"""Messages that can become more are decoded beside the loop."""
 
 CLOSE_S = 5.0
 
@@ -99,10 +99,20 @@ class ClientEvents:
         return await self._client.wait()
 
     async def _hold(self, promise: Promise[geminga.Client]) -> None:
-        """Keep the client open until the broker stops."""
-        async with self._opening() as client:
-            promise.resolve(client)
-            await trio.sleep_forever()
+        """Keep the client open until the broker stops; whoever needs one after it has failed opens
+        another.
+        """
+        try:
+            async with self._opening() as client:
+                promise.resolve(client)
+                await trio.sleep_forever()
+        except Exception as error:
+            _log.exception("the broker's own client has ended")
+            promise.reject(EventsUnavailable(f"the broker's own client has ended: {error}"))
+        finally:
+            promise.reject(EventsUnavailable("the broker stops"))
+            if self._client is promise:
+                self._client = None
 
 
 class _Reader:
@@ -113,6 +123,8 @@ class _Reader:
         self._reader = reader
         self._schema_of = schema_of
         self._schemas: dict[bytes, bytes | None] = {}
+        self._values = 0
+        """Decoded since other tasks had a turn."""
 
     async def at_end(self) -> bool:
         """See `EventReader.at_end`."""
@@ -141,14 +153,28 @@ class _Reader:
             try:
                 if is_null:
                     event = deletion(key or "")
-                elif len(payload) < IN_A_THREAD_BYTES:
-                    event = decode(payload, schema)
                 else:
-                    event = await trio.to_thread.run_sync(decode, payload, schema)
+                    event = await self._decoded(payload, schema)
             except BadEvent as error:
                 self._skipped(message_id, error)
+            if event is not None and not self._is_ours(event.topic):
+                self._skipped(message_id, BadEvent("of a topic of another namespace"))
+                event = None
             found.append(Told(message_id, event))
         return found
+
+    def _is_ours(self, topic: str) -> bool:
+        return topic.partition("://")[2].startswith(f"{self._topic.namespace}/")
+
+    async def _decoded(self, payload: bytes, schema: bytes | None) -> PolicyEvent | None:
+        values = weight(payload, schema)
+        if values > IN_A_THREAD_VALUES:
+            return await trio.to_thread.run_sync(decode, payload, schema)
+        self._values += values
+        if self._values > IN_A_THREAD_VALUES:
+            self._values = 0
+            await trio.lowlevel.checkpoint()
+        return decode(payload, schema)
 
     def _skipped(self, message_id: MessageId, error: Exception) -> None:
         _log.warning("topic=%s message %r skipped: %s", self._topic, message_id, shown(str(error)))

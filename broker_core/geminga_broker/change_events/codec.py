@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import io
 import json
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from geminga_broker.change_events.alien import UnsafeSchema, check_schema
+from geminga_broker.change_events.alien import UnsafeSchema, values_per_byte
 from geminga_broker.change_events.avro_schema import EVENT_TEXT, TOPIC_POLICIES
 from geminga_broker.cluster.records import JsonObject
 from geminga_protocol.errors import ProtocolError
@@ -22,8 +22,17 @@ if TYPE_CHECKING:
 
 GLOBAL_PREFIX = "__G__"
 
-SCHEMA_BYTES_MAX = 256 * 1024
+SCHEMA_BYTES_MAX = 32 * 1024
 """Of a schema that somebody has registered; Apache's takes 9 KiB."""
+
+SCHEMAS_MAX = 32
+"""Schemas of others that stay parsed."""
+
+EVENT_BYTES_MAX = 256 * 1024
+"""Of an event; Apache's takes some hundred bytes, and some 40 for each subscription."""
+
+VALUES_MAX = 200_000
+"""What an event may become when it is decoded; some ten milliseconds for each 10 000."""
 
 _EMPTY: JsonObject = {
     "backLogQuotaMap": {},
@@ -73,8 +82,24 @@ def encode(topic: TopicName, record: JsonObject, *, is_global: bool, cluster: st
         },
     }
     out = io.BytesIO()
-    _avro().schemaless_writer(out, _own_schema(), event)
+    _avro().schemaless_writer(out, _own_schema().parsed, event)
     return out.getvalue()
+
+
+def out_of_range(record: JsonObject) -> str | None:
+    """A number of the record that is larger than Apache's type for it takes: its name and value;
+    None without one.
+    """
+    return _cut(record, _fitting(record))
+
+
+def _cut(given: object, fitting: object, member: str = "") -> str | None:
+    if isinstance(given, dict) and isinstance(fitting, dict):
+        parts = (_cut(given.get(name), each, f"{member}.{name}") for name, each in fitting.items())
+        return next((each for each in parts if each is not None), None)
+    if type(given) is int and type(fitting) is int and given != fitting:
+        return f"{member.removeprefix('.')}: number {str(given)[:40]}"
+    return None
 
 
 def deletion(key: str) -> PolicyEvent:
@@ -83,12 +108,23 @@ def deletion(key: str) -> PolicyEvent:
     return PolicyEvent(_topic(key.removeprefix(GLOBAL_PREFIX)), is_global, None)
 
 
+def weight(payload: bytes, writer: bytes | None = None) -> int:
+    """The most values that the message can become by this schema, about. Raises BadEvent if it is
+    too much, or the schema is not safe.
+    """
+    schema = _schema(writer)
+    values = len(payload) * schema.values_per_byte
+    if len(payload) > EVENT_BYTES_MAX or (schema is not _own_schema() and values > VALUES_MAX):
+        raise BadEvent(f"{len(payload)} bytes are too many for an event")
+    return values
+
+
 def decode(payload: bytes, writer: bytes | None = None) -> PolicyEvent | None:
     """The event of a message that was written with this schema; None for events of other kinds.
-    Raises BadEvent.
+    Raises BadEvent. See `weight` first.
     """
+    schema = _schema(writer).parsed
     try:
-        schema = _own_schema() if writer is None else _schema_of(writer)
         found = _avro().schemaless_reader(io.BytesIO(payload), schema, None)
     except Exception as error:  # the decoder raises whatever the bytes lead it to
         raise BadEvent(f"{type(error).__name__}: {error}") from error
@@ -194,8 +230,9 @@ _LIMITS = {"int": 1 << 31, "long": 1 << 63}
 
 
 def _fit_primitive(value: object, kind: str) -> object:
-    if kind in _LIMITS and type(value) is int and -_LIMITS[kind] <= value < _LIMITS[kind]:
-        return value
+    if kind in _LIMITS and type(value) is int:
+        # To the nearest: an older version took larger ones, and zero may mean to keep nothing.
+        return max(-_LIMITS[kind], min(value, _LIMITS[kind] - 1))
     if kind == "double" and type(value) in (int, float):
         return float(cast(float, value))
     if (kind == "boolean" and type(value) is bool) or (kind == "string" and type(value) is str):
@@ -210,17 +247,37 @@ def _avro() -> ModuleType:
     return fastavro
 
 
+class _Schema(NamedTuple):
+    """A schema that is read by."""
+
+    parsed: object
+    values_per_byte: int
+
+
 @cache
-def _own_schema() -> object:
-    return _avro().parse_schema(json.loads(EVENT_TEXT))
+def _own_schema() -> _Schema:
+    found = json.loads(EVENT_TEXT)
+    return _Schema(_avro().parse_schema(found), values_per_byte(found))
 
 
-def _schema_of(text: bytes) -> object:
-    """Raises UnsafeSchema, and what the parsers raise."""
-    if text == EVENT_TEXT:
+def _schema(writer: bytes | None) -> _Schema:
+    """Raises BadEvent."""
+    if writer is None or writer == EVENT_TEXT:
         return _own_schema()
-    if len(text) > SCHEMA_BYTES_MAX:
-        raise UnsafeSchema("too large")
-    found = json.loads(text)
-    check_schema(found)
-    return _avro().parse_schema(found)
+    found = _schema_of(writer)
+    if isinstance(found, str):
+        raise BadEvent(found)
+    return found
+
+
+@lru_cache(maxsize=SCHEMAS_MAX)
+def _schema_of(text: bytes) -> _Schema | str:
+    """The schema, or why nothing is read by it."""
+    try:
+        if len(text) > SCHEMA_BYTES_MAX:
+            raise UnsafeSchema("too large")
+        found = json.loads(text)
+        ratio = values_per_byte(found)  # before the parser, which follows it into itself
+        return _Schema(_avro().parse_schema(found), ratio)
+    except Exception as error:  # the parsers raise whatever the text leads them to
+        return f"{type(error).__name__}: {error}"[:200]

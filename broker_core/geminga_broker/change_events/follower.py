@@ -12,8 +12,14 @@ from dataclasses import dataclass
 
 import trio
 
-from geminga_broker.change_events.api import EventReader, Events, EventsUnavailable, Told
-from geminga_broker.change_events.codec import encode, key_of
+from geminga_broker.change_events.api import (
+    EventReader,
+    Events,
+    EventsUnavailable,
+    Told,
+    UnfitPolicy,
+)
+from geminga_broker.change_events.codec import EVENT_BYTES_MAX, encode, key_of, out_of_range
 from geminga_broker.change_events.older_records import OlderRecords
 from geminga_broker.change_events.policies import Policies
 from geminga_broker.cluster.catalog import MANAGED_LEDGERS, POLICIES_TOPIC
@@ -198,6 +204,8 @@ class Follower:
         payload = None
         if record is not None:
             payload = encode(topic, record, is_global=is_global, cluster=cluster)
+            if len(payload) > EVENT_BYTES_MAX:  # nobody would read it
+                raise UnfitPolicy(f"the policies of {topic} take {len(payload)} bytes")
         return await self._around.events().publish(
             self.topic,
             key_of(topic, is_global=is_global),
@@ -212,19 +220,29 @@ class Follower:
         interrupted before, at any step, or another broker does the same.
         """
         older = self._around.older
-        async with older.claimed(self.namespace):
+        async with older.claimed(self.namespace) as claim:
             await _to_end(reader, found, applied)
             records = await older.of(self.namespace)
+            taken = 0
             for each in records:
                 topic = each.topic
                 if topic is None or not each.record:
                     continue
-                if found.of(str(topic), is_global=False) is None:
+                if (newer := found.of(str(topic), is_global=False)) is None:
+                    self._warn_of_cuts(topic, each.record)
+                    await claim.check(each)
                     await self.publish(topic, each.record, is_global=False)
+                    taken += 1
+                elif newer != each.record:
+                    _log.warning("topic=%s keeps its policies: an older record is dropped", topic)
             await _to_end(reader, found, applied)
             await older.forget(self.namespace, records)
-        if records:
-            _log.info("namespace=%s policies of %d topics taken over", self.namespace, len(records))
+        if taken:
+            _log.info("namespace=%s policies of %d topics taken over", self.namespace, taken)
+
+    def _warn_of_cuts(self, topic: TopicName, record: JsonObject) -> None:
+        if (cut := out_of_range(record)) is not None:
+            _log.warning("topic=%s policy %s is taken over as the largest possible", topic, cut)
 
 
 async def _to_end(reader: EventReader, found: Policies, applied: dict[int, Position]) -> None:

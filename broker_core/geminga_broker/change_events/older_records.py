@@ -21,7 +21,9 @@ from geminga_runtime.metadata.api import (
     MetadataStore,
     NoNode,
     NotEmpty,
+    StoreUnavailable,
 )
+from geminga_runtime.metadata.own_nodes import delete_own, is_own
 
 BASE = "/admin/topic-policies"
 CLAIMS = "/topic-policies-takeover"
@@ -36,6 +38,23 @@ class OlderRecord(NamedTuple):
     topic: TopicName | None
     """None if nothing of it can be used."""
     record: JsonObject
+
+
+class Claim(NamedTuple):
+    """The right to take over a namespace's records, until its session ends."""
+
+    store: MetadataStore
+    path: str
+
+    async def check(self, record: OlderRecord) -> None:
+        """Raises StoreUnavailable if the claim is gone or the record was taken over meanwhile: this
+        broker may have stood still since it read it.
+        """
+        node = await self.store.get(record.path)
+        if node is None or node.stat.version != record.version:
+            raise StoreUnavailable(f"{record.path} was changed or taken over meanwhile")
+        if not await is_own(self.store, self.path):
+            raise StoreUnavailable(f"{self.path}: the claim is gone")
 
 
 class OlderRecords:
@@ -76,8 +95,10 @@ class OlderRecords:
             await self._store.delete(folder)
 
     @asynccontextmanager
-    async def claimed(self, namespace: str) -> AsyncIterator[None]:
-        """In the block no other broker takes over the namespace's records."""
+    async def claimed(self, namespace: str) -> AsyncIterator[Claim]:
+        """In the block no other broker takes over the namespace's records, as long as the claim
+        says so.
+        """
         path = f"{CLAIMS}/{namespace}"
         while True:
             try:
@@ -85,12 +106,11 @@ class OlderRecords:
                 await self._store.put(path, b"", MUST_NOT_EXIST, epoch=epoch)
                 break
             except BadVersion:
-                node = await self._store.get(path)
-                if node is not None and node.stat.created_by_self:
+                if await is_own(self._store, path):
                     break  # of an attempt whose end was not heard of
                 await trio.sleep(_WAIT_S)  # another broker has it
         try:
-            yield
+            yield Claim(self._store, path)
         finally:
             with trio.move_on_after(1, shield=True), suppress(MetadataError):
-                await self._store.delete(path)
+                await delete_own(self._store, path)

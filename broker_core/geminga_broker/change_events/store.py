@@ -10,7 +10,8 @@ from contextlib import contextmanager, suppress
 
 import trio
 
-from geminga_broker.change_events.api import Events, EventsUnavailable
+from geminga_broker.change_events.api import Events, EventsUnavailable, UnfitPolicy
+from geminga_broker.change_events.codec import out_of_range
 from geminga_broker.change_events.follower import Follower, Surroundings
 from geminga_broker.change_events.older_records import OlderRecords
 from geminga_broker.cluster.catalog import POLICIES_TOPIC, TopicCatalog, is_policies_topic
@@ -78,15 +79,19 @@ class SystemTopicPolicies:
     async def update(
         self, topic: TopicName, change: ChangeRecord, *, is_global: bool = False
     ) -> None:
-        """See `TopicPoliciesStore.update`. Raises EventsUnavailable: it may be changed, too."""
+        """See `TopicPoliciesStore.update`. Raises UnfitPolicy; EventsUnavailable: it may be
+        changed, too.
+        """
         base = topic.partitioned_base
         follower = await self._follower_of(base)
         if follower is None:
-            raise EventsUnavailable(f"there are no policies for {topic}")
+            raise UnfitPolicy(f"{topic} has no policies of its own")
         with _in_time(base):
             async with follower.writing:
                 old = follower.policies.of(str(base), is_global=is_global)
                 record = change(dict(old or {}))
+                if (wrong := out_of_range(record)) is not None:
+                    raise UnfitPolicy(f"{wrong} is out of range")
                 if record != (old or {}):
                     await self._write(follower, base, record, is_global=is_global)
 

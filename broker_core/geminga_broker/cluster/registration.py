@@ -17,6 +17,7 @@ from geminga_runtime.metadata.api import (
     NoNode,
     StoreUnavailable,
 )
+from geminga_runtime.metadata.own_nodes import delete_own
 
 REMOVE_S = 2.0
 
@@ -90,6 +91,4 @@ class Registration:
         cancelled.
         """
         with trio.move_on_after(REMOVE_S, shield=True), suppress(MetadataError):
-            node = await self._store.get(self.path)
-            if node is not None and node.stat.created_by_self:
-                await self._store.delete(self.path, node.stat.version)
+            await delete_own(self._store, self.path)

@@ -56,7 +56,9 @@ class NoTopicPolicies:
 
     async def update(self, topic: TopicName, change: Change, *, is_global: bool = False) -> None:
         """Raises BrokerError UnknownError: they can't be changed."""
-        raise BrokerError(ServerError.UnknownError, "Topic policies service is disabled.")
+        raise BrokerError(
+            ServerError.UnknownError, "Topic policies service is disabled (systemTopicEnabled)."
+        )
 
     async def delete(self, topic: TopicName) -> None:
         """See `TopicPoliciesStore.delete`."""

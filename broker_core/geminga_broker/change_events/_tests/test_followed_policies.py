@@ -3,70 +3,37 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import suppress
 
 import pytest
 import trio
 import trio.testing
 
-from geminga_bookie.client.client import BookkeeperClient
-from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.memory import MemoryBookie
-from geminga_broker._tests.wire import among
 from geminga_broker.change_events import follower
+from geminga_broker.change_events._tests.followed import (
+    EVENTS,
+    NP,
+    OLDER,
+    PART,
+    T,
+    U,
+    brokers,
+    having,
+)
 from geminga_broker.change_events.api import EventsUnavailable
-from geminga_broker.change_events.reaching import reach_system_topics
 from geminga_broker.change_events.store import SystemTopicPolicies
-from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.cluster.records import JsonObject
 from geminga_broker.config import BrokerConfig, TopicConfig
 from geminga_broker.errors import BrokerError
 from geminga_broker.inner_client import client_of_broker
 from geminga_broker.log._tests.leftovers import Clock, Trouble, TroubledStore
-from geminga_broker.log.factory import ManagedLedgerFactory
 from geminga_broker.policies.resolve import NoTopicPolicies
-from geminga_broker.process import log_options
-from geminga_broker.service import BrokerService, open_service
+from geminga_broker.service import BrokerService
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.metadata.api import MetadataError, MetadataStore
 from geminga_runtime.metadata.memory import MemoryMetadataStore
-
-T = TopicName.parse("persistent://public/default/t")
-U = TopicName.parse("persistent://public/default/u")
-PART = TopicName.parse("persistent://public/default/t-partition-1")
-NP = TopicName.parse("non-persistent://public/default/t")
-EVENTS = TopicName.parse("persistent://public/default/__change_events")
-OLDER = "/admin/topic-policies/public/default/persistent"
-
-
-@asynccontextmanager
-async def brokers(
-    count: int = 1,
-    config: BrokerConfig | None = None,
-    *,
-    store: MemoryMetadataStore | None = None,
-    bookie: MemoryBookie | None = None,
-) -> AsyncIterator[list[BrokerService]]:
-    """That many brokers of one cluster."""
-    config = config or BrokerConfig()
-    store, bookie = store or MemoryMetadataStore(), bookie or MemoryBookie()
-    found: list[BrokerService] = []
-    async with AsyncExitStack() as stack:
-        nursery = await stack.enter_async_context(trio.open_nursery())
-        for number in range(count):
-            session: MetadataStore = store.another_session() if number else store
-            client = BookkeeperClient(KnownBookies([bookie]), session)
-            factory = ManagedLedgerFactory(client, session, log_options(config))
-            logs = await stack.enter_async_context(factory)
-            service = await stack.enter_async_context(open_service(config, session, logs))
-            addresses = Addresses(f"pulsar://b{number}:1", f"http://b{number}:2")
-            await service.start(addresses, is_whole_cluster=not number)
-            found.append(service)
-            reach_system_topics(service, among(found, nursery))
-        yield found
-        nursery.cancel_scope.cancel()
 
 
 async def test_records_come_and_go() -> None:
@@ -94,11 +61,6 @@ async def test_reading_makes_nothing() -> None:
         await service.topics.delete(T)
         assert await service.catalog.persistent("public/default") == []
         assert await store.get(TopicName.parse("persistent://no/namespace/t")) == {}
-
-
-def having(**fields: object) -> Callable[[JsonObject], JsonObject]:
-    """The change that sets these fields."""
-    return lambda old: old | fields
 
 
 async def test_writers_at_once_lose_nothing() -> None:
@@ -251,26 +213,6 @@ async def test_the_policies_go_when_their_topic_is_deleted() -> None:
         assert not await service.topics.exists(EVENTS)
         await service.policies.store.update(T, lambda old: old | {"maxConsumerPerTopic": 2})
         assert await service.policies.store.get(T) == {"maxConsumerPerTopic": 2}
-
-
-async def test_deleted_namespaces_are_followed_no_more() -> None:
-    """One that is made again under the name begins anew."""
-    async with brokers() as (service,):
-        store, namespaces = service.policies.store, service.namespaces
-        assert isinstance(store, SystemTopicPolicies)
-        topic = TopicName.parse("persistent://public/brief/t")
-        for _ in range(3):
-            await namespaces.create("public/brief", bundles=1, clusters=("standalone",))
-            await store.update(topic, having(maxMessageSize=7))
-            assert await store.get(topic) == {"maxMessageSize": 7}
-            assert list(store._followers) == ["public/brief"]
-            (events,) = [name for name in service.topics.loaded if "public/brief" in name]
-            await service.topics.delete(TopicName.parse(events), force=True)
-            await namespaces.delete("public/brief")
-            await trio.testing.wait_all_tasks_blocked()
-            assert not store._followers
-            assert await store.get(topic) == {}
-            assert not store._followers
 
 
 async def test_topics_wait_for_policies_that_can_not_be_read(

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geminga_broker.change_events.alien import UnsafeSchema, check_schema
+from geminga_broker.change_events.alien import UnsafeSchema, values_per_byte
 from geminga_broker.change_events.avro_schema import EVENT, EVENT_TEXT
 from geminga_broker.change_events.codec import (
     BadEvent,
@@ -20,6 +20,8 @@ from geminga_broker.change_events.codec import (
     deletion,
     encode,
     key_of,
+    out_of_range,
+    weight,
 )
 from geminga_broker.cluster.records import JsonObject
 from geminga_protocol.topic_name import TopicName
@@ -76,7 +78,11 @@ def test_what_does_not_fit_is_left_out() -> None:
         "ratePeriodInSecond": 0,
     }
     of_subscriptions = rate | {"dispatchThrottlingRateInMsg": 0, "relativeToPublishRate": True}
-    assert event.record == {"dispatchRate": rate, "subscriptionDispatchRate": of_subscriptions}
+    assert event.record == {
+        "maxMessageSize": (1 << 31) - 1,
+        "dispatchRate": rate,
+        "subscriptionDispatchRate": of_subscriptions,
+    }
 
 
 def written(event: JsonObject) -> bytes:
@@ -130,6 +136,14 @@ RECURSIVE = {"type": "record", "name": "R", "fields": [{"name": "r", "type": "R"
 DEEP: object = "int"
 for _ in range(100):
     DEEP = {"type": "array", "items": DEEP}
+DOUBLING: JsonObject = {"type": "record", "name": "R0", "fields": []}
+"""Of no bytes, two to the 40th values."""
+for _number in range(1, 41):
+    DOUBLING = {
+        "type": "record",
+        "name": f"R{_number}",
+        "fields": [{"name": "a", "type": DOUBLING}, {"name": "b", "type": f"R{_number - 1}"}],
+    }
 
 
 @pytest.mark.parametrize(
@@ -141,20 +155,59 @@ for _ in range(100):
         {"type": "array", "items": {"type": "record", "name": "E", "fields": []}},
         {"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}},
         {"type": "record", "name": "E", "fields": [{"name": "x", "type": "Unknown"}]},
+        {"type": "array", "items": {"type": "fixed", "name": "F", "size": -1}},
         DEEP,
+        DOUBLING,
         5,
         {"type": "record", "fields": []},
     ],
 )
 def test_schemas_that_nothing_is_read_by(schema: object) -> None:
     with pytest.raises(UnsafeSchema):
-        check_schema(schema)
+        values_per_byte(schema)
     with pytest.raises(BadEvent):
         decode(BY_JAVA, msgspec.json.encode(schema))
 
 
+def test_a_message_may_become_so_much() -> None:
+    """A byte of a list may become a record of many values that take none."""
+    fields = [{"name": "b", "type": "boolean"}]
+    fields += [{"name": f"n{number}", "type": "null"} for number in range(999)]
+    item = {"type": "record", "name": "R", "fields": fields}
+    schema = {"type": "record", "name": "E", "fields": [{"name": "a", "type": _array(item)}]}
+    text = msgspec.json.encode(schema)
+    assert weight(bytes(100), text) >= 100_000
+    with pytest.raises(BadEvent, match="too many"):
+        weight(bytes(1000), text)
+    assert weight(bytes(1000)) < 10_000
+    with pytest.raises(BadEvent, match="too many"):
+        weight(bytes(1 << 20))
+
+
+def _array(items: object) -> JsonObject:
+    return {"type": "array", "items": items}
+
+
+def test_numbers_beyond_their_type_become_the_nearest() -> None:
+    """Retention for 5000 years must not become none."""
+    minutes = 5000 * 365 * 24 * 60
+    record: JsonObject = {
+        "retentionPolicies": {"retentionTimeInMinutes": minutes, "retentionSizeInMB": -1},
+        "maxProducerPerTopic": 3,
+    }
+    assert out_of_range(record) == f"retentionPolicies.retentionTimeInMinutes: number {minutes}"
+    event = decode(encode(T, record, is_global=False, cluster="c"))
+    assert event is not None
+    assert event.record == {
+        "retentionPolicies": {"retentionTimeInMinutes": (1 << 31) - 1, "retentionSizeInMB": -1},
+        "maxProducerPerTopic": 3,
+    }
+    assert out_of_range(event.record) is None
+    assert out_of_range({"maxProducerPerTopic": -(1 << 40)}) is not None
+
+
 def test_schemas_of_other_versions_are_read_by() -> None:
-    check_schema(EVENT)
+    assert values_per_byte(EVENT) < 10
     fields = [
         {"name": "eventType", "type": "string"},
         {"name": "actionType", "type": "string"},
