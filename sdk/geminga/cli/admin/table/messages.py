@@ -122,7 +122,9 @@ def _id_at(calls: Calls, values: Values) -> object:
 
 COMMANDS = (
     Command(
-        "peek-messages", "Show messages of a backlog; nothing is acknowledged.", None, T,
+        "peek-messages",
+        "Show messages of a backlog; nothing is acknowledged, a missing subscription is made.",
+        None, T,
         (
             SUBSCRIPTION,
             number("-n --count", "count", "Number of messages.", default=1),
