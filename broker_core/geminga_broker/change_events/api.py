@@ -48,6 +48,15 @@ class EventReader(Protocol):
         """The next messages, at least one. What can't be understood is logged and left out."""
 
 
+class EventWriter(Protocol):
+    """Writes to a topic."""
+
+    async def publish(self, key: str, payload: bytes | None, *, cluster: str | None) -> MessageId:
+        """Write a message, None to delete its key; `cluster`: for that one only. Durable on return.
+        Raises EventsUnavailable: it may be written then, too, unless another writes alone now.
+        """
+
+
 class Events(Protocol):
     """The system topics of all namespaces."""
 
@@ -56,9 +65,9 @@ class Events(Protocol):
     ) -> AbstractAsyncContextManager[EventReader]:
         """A reader for the block; `create`: the topic may be made. Raises EventsUnavailable."""
 
-    async def publish(
-        self, topic: TopicName, key: str, payload: bytes | None, *, cluster: str | None
-    ) -> MessageId:
-        """Write a message, None to delete its key; `cluster`: for that one only. Durable on return.
-        Raises EventsUnavailable: it may be written then, too.
+    def writing(
+        self, topic: TopicName, *, alone: bool = False
+    ) -> AbstractAsyncContextManager[EventWriter]:
+        """A writer for the block. One that writes `alone` ends all that were opened before, and
+        while it is there others are refused. Raises EventsUnavailable.
         """

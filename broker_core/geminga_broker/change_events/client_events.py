@@ -6,7 +6,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
 from typing import TYPE_CHECKING
 
 import trio
@@ -15,7 +20,7 @@ import geminga
 from geminga.entry_batch import EntryBatch
 from geminga.errors import GemingaError
 from geminga.schema import AlreadyEncoded, SchemaInfo, SchemaType
-from geminga_broker.change_events.api import EventReader, EventsUnavailable, Told
+from geminga_broker.change_events.api import EventReader, EventsUnavailable, EventWriter, Told
 from geminga_broker.change_events.avro_schema import EVENT_TEXT, PROPERTIES
 from geminga_broker.change_events.codec import BadEvent, PolicyEvent, decode, deletion, weight
 from geminga_broker.schema.model import SchemaStorageFailed
@@ -76,21 +81,24 @@ class ClientEvents:
             with trio.move_on_after(CLOSE_S, shield=True):
                 await reader.aclose()
 
-    async def publish(
-        self, topic: TopicName, key: str, payload: bytes | None, *, cluster: str | None
-    ) -> MessageId:
-        """See `Events.publish`."""
+    @asynccontextmanager
+    async def writing(self, topic: TopicName, *, alone: bool = False) -> AsyncIterator[EventWriter]:
+        """See `Events.writing`."""
+        modes = geminga.ProducerAccessMode
         schema = AlreadyEncoded(SchemaInfo("", SchemaType.AVRO, EVENT_TEXT, PROPERTIES))
         with _unavailable(topic):
             client = await self._opened()
-            async with client.create_producer(
-                str(topic), schema=schema, batching_enabled=False
-            ) as producer:
-                return await producer.send(
-                    payload,
-                    partition_key=key,
-                    replication_clusters=() if cluster is None else (cluster,),
-                )
+            producer = await client.create_producer(
+                str(topic),
+                schema=schema,
+                batching_enabled=False,
+                access_mode=modes.EXCLUSIVE_WITH_FENCING if alone else modes.SHARED,
+            )
+        try:
+            yield _Writer(topic, producer)
+        finally:
+            with trio.move_on_after(CLOSE_S, shield=True), suppress(GemingaError):
+                await producer.aclose()
 
     async def _opened(self) -> geminga.Client:
         if self._client is None:
@@ -113,6 +121,21 @@ class ClientEvents:
             promise.reject(EventsUnavailable("the broker stops"))
             if self._client is promise:
                 self._client = None
+
+
+class _Writer:
+    def __init__(self, topic: TopicName, producer: geminga.Producer[bytes | None]) -> None:
+        self._topic = topic
+        self._producer = producer
+
+    async def publish(self, key: str, payload: bytes | None, *, cluster: str | None) -> MessageId:
+        """See `EventWriter.publish`."""
+        with _unavailable(self._topic):
+            return await self._producer.send(
+                payload,
+                partition_key=key,
+                replication_clusters=() if cluster is None else (cluster,),
+            )
 
 
 class _Reader:

@@ -16,10 +16,11 @@ from geminga_broker.change_events.api import (
     EventReader,
     Events,
     EventsUnavailable,
+    EventWriter,
     Told,
     UnfitPolicy,
 )
-from geminga_broker.change_events.codec import EVENT_BYTES_MAX, encode, key_of, out_of_range
+from geminga_broker.change_events.codec import encode, is_read, key_of, out_of_range
 from geminga_broker.change_events.older_records import OlderRecords
 from geminga_broker.change_events.policies import Policies
 from geminga_broker.cluster.catalog import MANAGED_LEDGERS, POLICIES_TOPIC
@@ -199,19 +200,21 @@ class Follower:
     async def publish(
         self, topic: TopicName, record: JsonObject | None, *, is_global: bool
     ) -> MessageId:
-        """Write a topic's policies, None to delete them. Raises EventsUnavailable."""
+        """Write a topic's policies, None to delete them. Raises EventsUnavailable, UnfitPolicy."""
+        async with self._around.events().writing(self.topic) as writer:
+            return await self._write(writer, topic, record, is_global=is_global)
+
+    async def _write(
+        self, writer: EventWriter, topic: TopicName, record: JsonObject | None, *, is_global: bool
+    ) -> MessageId:
         cluster = self._around.cluster
         payload = None
         if record is not None:
             payload = encode(topic, record, is_global=is_global, cluster=cluster)
-            if len(payload) > EVENT_BYTES_MAX:  # nobody would read it
-                raise UnfitPolicy(f"the policies of {topic} take {len(payload)} bytes")
-        return await self._around.events().publish(
-            self.topic,
-            key_of(topic, is_global=is_global),
-            payload,
-            cluster=None if is_global else cluster,
-        )
+            if not is_read(payload):
+                raise UnfitPolicy(f"the policies of {topic} take {len(payload)} bytes: too many")
+        key = key_of(topic, is_global=is_global)
+        return await writer.publish(key, payload, cluster=None if is_global else cluster)
 
     async def _take_over(
         self, reader: EventReader, found: Policies, applied: dict[int, Position]
@@ -220,7 +223,9 @@ class Follower:
         interrupted before, at any step, or another broker does the same.
         """
         older = self._around.older
-        async with older.claimed(self.namespace) as claim:
+        # Who stood still meanwhile is not heard any more: what it would write may be outdated.
+        writing = self._around.events().writing(self.topic, alone=True)
+        async with older.claimed(self.namespace), writing as writer:
             await _to_end(reader, found, applied)
             records = await older.of(self.namespace)
             taken = 0
@@ -230,8 +235,7 @@ class Follower:
                     continue
                 if (newer := found.of(str(topic), is_global=False)) is None:
                     self._warn_of_cuts(topic, each.record)
-                    await claim.check(each)
-                    await self.publish(topic, each.record, is_global=False)
+                    await self._write(writer, topic, each.record, is_global=False)
                     taken += 1
                 elif newer != each.record:
                     _log.warning("topic=%s keeps its policies: an older record is dropped", topic)

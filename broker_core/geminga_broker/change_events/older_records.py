@@ -21,7 +21,6 @@ from geminga_runtime.metadata.api import (
     MetadataStore,
     NoNode,
     NotEmpty,
-    StoreUnavailable,
 )
 from geminga_runtime.metadata.own_nodes import delete_own, is_own
 
@@ -38,23 +37,6 @@ class OlderRecord(NamedTuple):
     topic: TopicName | None
     """None if nothing of it can be used."""
     record: JsonObject
-
-
-class Claim(NamedTuple):
-    """The right to take over a namespace's records, until its session ends."""
-
-    store: MetadataStore
-    path: str
-
-    async def check(self, record: OlderRecord) -> None:
-        """Raises StoreUnavailable if the claim is gone or the record was taken over meanwhile: this
-        broker may have stood still since it read it.
-        """
-        node = await self.store.get(record.path)
-        if node is None or node.stat.version != record.version:
-            raise StoreUnavailable(f"{record.path} was changed or taken over meanwhile")
-        if not await is_own(self.store, self.path):
-            raise StoreUnavailable(f"{self.path}: the claim is gone")
 
 
 class OlderRecords:
@@ -95,9 +77,9 @@ class OlderRecords:
             await self._store.delete(folder)
 
     @asynccontextmanager
-    async def claimed(self, namespace: str) -> AsyncIterator[Claim]:
-        """In the block no other broker takes over the namespace's records, as long as the claim
-        says so.
+    async def claimed(self, namespace: str) -> AsyncIterator[None]:
+        """In the block no other broker takes over the namespace's records, as long as the session
+        lasts.
         """
         path = f"{CLAIMS}/{namespace}"
         while True:
@@ -110,7 +92,7 @@ class OlderRecords:
                     break  # of an attempt whose end was not heard of
                 await trio.sleep(_WAIT_S)  # another broker has it
         try:
-            yield Claim(self._store, path)
+            yield
         finally:
             with trio.move_on_after(1, shield=True), suppress(MetadataError):
                 await delete_own(self._store, path)

@@ -11,7 +11,6 @@ import trio.testing
 
 import geminga
 from geminga.schema import AlreadyEncoded, SchemaInfo, SchemaType
-from geminga_bookie.memory import MemoryBookie
 from geminga_broker.change_events._tests.followed import (
     EVENTS,
     OLDER,
@@ -19,17 +18,18 @@ from geminga_broker.change_events._tests.followed import (
     brokers,
     having,
 )
-from geminga_broker.change_events.api import EventsUnavailable, UnfitPolicy
+from geminga_broker.change_events.api import EventsUnavailable, EventWriter, UnfitPolicy
 from geminga_broker.change_events.avro_schema import EVENT_TEXT, PROPERTIES
 from geminga_broker.change_events.client_events import ClientEvents
 from geminga_broker.change_events.codec import encode
+from geminga_broker.change_events.follower import Follower
 from geminga_broker.change_events.older_records import CLAIMS, OlderRecords
 from geminga_broker.change_events.store import SystemTopicPolicies
+from geminga_broker.cluster.records import JsonObject
 from geminga_broker.inner_client import client_of_broker
+from geminga_protocol.message_id import MessageId
 from geminga_protocol.topic_name import TopicName
-from geminga_runtime.metadata.api import StoreUnavailable
 from geminga_runtime.metadata.memory import MemoryMetadataStore
-from geminga_runtime.metadata.own_nodes import delete_own
 
 
 async def test_numbers_that_an_event_can_not_hold_are_refused() -> None:
@@ -75,31 +75,56 @@ async def test_a_client_that_fails_ends_no_broker(
         assert await store.get(T) == {"maxProducerPerTopic": 6}
 
 
-async def test_a_takeover_that_stood_still_changes_nothing() -> None:
-    """Another broker has taken over meanwhile, and the policies were changed since."""
-    store, bookie = MemoryMetadataStore(), MemoryBookie()
-    older = OlderRecords(store)
+async def test_a_takeover_that_stood_still_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its claim has gone, another broker has taken over, and the policies were changed since."""
+    store = MemoryMetadataStore()
     await store.put(f"{OLDER}/t", b'{"maxMessageSize": 1}')
-    (record,) = await older.of("public/default")
-    async with older.claimed("public/default") as claim:
-        await claim.check(record)
+    write, held, go = Follower._write, trio.Event(), trio.Event()
+
+    async def late(
+        self: Follower,
+        writer: EventWriter,
+        topic: TopicName,
+        record: JsonObject | None,
+        **how: bool,
+    ) -> MessageId:
+        if not held.is_set():
+            held.set()
+            await go.wait()
+        return await write(self, writer, topic, record, **how)
+
+    monkeypatch.setattr(Follower, "_write", late)
+    async with brokers(2, store=store) as (here, there), trio.open_nursery() as nursery:
+        refused = trio.Event()
+
+        async def follow() -> None:
+            with pytest.raises(EventsUnavailable, match="epoch has already moved"):
+                await there.policies.store.get(T)
+            refused.set()
+
+        nursery.start_soon(follow)
+        with trio.fail_after(10):
+            await held.wait()
+            await store.delete(f"{CLAIMS}/public/default")  # as its session's end does
+            assert await here.policies.store.get(T) == {"maxMessageSize": 1}
+            await here.policies.store.update(T, having(maxMessageSize=2))
+            go.set()
+            await refused.wait()
+        for service in (here, there):
+            assert await service.policies.store.get(T) == {"maxMessageSize": 2}
+        assert not await store.children("/admin/topic-policies/public/default")
+
+
+async def test_a_claim_that_ended_takes_none_away() -> None:
+    store = MemoryMetadataStore()
+    path = f"{CLAIMS}/public/default"
+    async with OlderRecords(store).claimed("public/default"):
+        await store.delete(path)
         other = store.another_session()
-        await store.delete(f"{CLAIMS}/public/default")
-        async with OlderRecords(other).claimed("public/default"):
-            with pytest.raises(StoreUnavailable, match="the claim is gone"):
-                await claim.check(record)
-            await older.forget("public/default", [record])
-            with pytest.raises(StoreUnavailable, match="taken over meanwhile"):
-                await claim.check(record)
-            await claim_end(older)
-            assert await other.exists(f"{CLAIMS}/public/default"), "it is the other one's"
-    async with brokers(store=store, bookie=bookie) as (service,):
-        assert await service.policies.store.get(T) == {}
-
-
-async def claim_end(older: OlderRecords) -> None:
-    """What the end of a claim does whose session has ended."""
-    await delete_own(older._store, f"{CLAIMS}/public/default")
+        await other.put(path, b"", epoch=other.session.epoch)
+    assert await store.exists(path), "it is the other one's"
 
 
 async def test_events_of_other_namespaces_are_skipped(caplog: pytest.LogCaptureFixture) -> None:
