@@ -301,6 +301,7 @@ ADMIN_NAMES: dict[str, tuple[str, ...]] = {
         "ConsumerStats",
         "CursorStats",
         "DrainingHash",
+        "Finding",
         "LedgerInfo",
         "LongRunningProcessStatus",
         "OffloadProcessStatus",

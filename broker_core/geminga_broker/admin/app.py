@@ -39,6 +39,7 @@ from geminga_broker.admin.topics import policies as topic_policy_routes
 from geminga_broker.admin.topics import routes as topic_routes
 from geminga_broker.admin.topics import stats as stats_routes
 from geminga_broker.admin.topics import subscriptions as subscription_routes
+from geminga_broker.admin.topics import why as why_routes
 from geminga_broker.health import SharedCheck
 from geminga_broker.metrics.exposition import SharedPage
 from geminga_broker.metrics.scrape import scrape
@@ -72,7 +73,10 @@ def routes_of(service: BrokerService) -> list[Route]:
         routes += subscription_routes.routes(service, domain)
         routes += topic_routes.routes(service, calls, domain)
         routes += [*message_routes.routes(service, domain), *backlog_routes.routes(service, domain)]
-        routes += topic_policy_routes.routes(service, domain)
+        routes += [
+            *why_routes.routes(service, domain),
+            *topic_policy_routes.routes(service, domain),
+        ]
         routes += permission_routes.topic_routes(service, domain)
         routes += schema_policy_routes.topic_routes(service, domain)
     routes += [*permission_routes.routes(service), *compaction_routes.routes(service)]

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from geminga_broker.admin import rest
 from geminga_broker.admin.calls import Answer, raise_first
+from geminga_broker.diagnosis.answer import missing_on, worst_first
 from geminga_protocol.topic_name import TopicName
 
 
@@ -103,6 +104,19 @@ def properties_of_all(answers: Sequence[Answer], asked: Asked) -> Response:
     return rest.ok(found)
 
 
+def findings_of_all(answers: Sequence[Answer], asked: Asked) -> Response:
+    """Why a subscription gets nothing, on each partition that has it; the worst first."""
+    raise_first(answers, but=404)
+    known = [answer for answer in answers if not answer.is_error]
+    if not known:
+        raise rest.RestError(404, asked.no_subscription)
+    found = [each for answer in known for each in answer.json(list[dict[str, str]])]
+    for number, answer in enumerate(answers):
+        if answer.is_error:
+            found.append(missing_on(str(asked.name.partition(number))))
+    return rest.ok(worst_first(found))
+
+
 def _require_subscription(answers: Sequence[Answer], asked: Asked) -> None:
     if any(answer.status == 404 for answer in answers):
         raise rest.RestError(404, asked.no_subscription)
@@ -121,6 +135,7 @@ EACH: dict[str, Each] = {
     f"PUT {_SUBSCRIPTION}/properties": Each(all_have_subscription),
     f"POST {_SUBSCRIPTION}/skip_all": Each(all_have_subscription),
     f"POST {_SUBSCRIPTION}/resetcursor/{{timestamp}}": Each(moved_somewhere),
+    f"GET {_SUBSCRIPTION}/why": Each(findings_of_all),
     "POST /trim": Each(all_trimmed),
     "POST /all_subscription/expireMessages/{seconds}": Each(all_done),
     f"POST {_SUBSCRIPTION}/expireMessages/{{seconds}}": Each(all_have_subscription),

@@ -68,6 +68,7 @@ TOPICS: dict[str, Where] = {
     f"POST {_SUBSCRIPTION}/expireMessages": Where.OWNER,
     f"POST {_SUBSCRIPTION}/analyzeBacklog": Where.OWNER,
     f"GET {_SUBSCRIPTION}/position/{{position}}": Where.OWNER,
+    f"GET {_SUBSCRIPTION}/why": Where.PARTITIONS,
     "GET /ledger/{ledger}/entry/{entry}": Where.OWNER,
     "GET /examinemessage": Where.OWNER,
     "GET /messageid/{timestamp}": Where.OWNER,

@@ -222,6 +222,7 @@ SUBSCRIPTIONS: dict[str, Need] = {
     "POST /expireMessages": Need(Scope.TOPIC, "EXPIRE_MESSAGES"),
     "GET /position/{position}": Need(Scope.TOPIC, "PEEK_MESSAGES"),
     "POST /analyzeBacklog": Need(Scope.TOPIC, "CONSUME"),
+    "GET /why": Need(Scope.TOPIC, "GET_STATS"),
 }
 """By method and the path after a subscription of a topic."""
 

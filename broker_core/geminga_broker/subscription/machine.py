@@ -29,7 +29,8 @@ class OrderedMachine(Generic[M]):
         self.state = state
         self.sub_type = strategy.sub_type
         self._strategy = strategy
-        self._not_before_s = 0.0
+        self.pauses_until_s = 0.0
+        """When a new active member is first sent to, by the loop's clock."""
 
     @property
     def active(self) -> M | None:
@@ -87,7 +88,7 @@ class OrderedMachine(Generic[M]):
             return effects
         if before is not None and before.sent and active is not None:
             # A short pause avoids duplicates: the old one may still acknowledge its entries.
-            self._not_before_s = now_s + self.state.options.failover_delay_s
+            self.pauses_until_s = now_s + self.state.options.failover_delay_s
         if active is not None:
             effects.append(fx.ReadFor(active))
         return [*effects, *self._reset()]
@@ -122,8 +123,8 @@ class OrderedMachine(Generic[M]):
         """Send unsent entries, or read for the active member."""
         state = self.state
         member = self._strategy.active
-        if event.now_s < self._not_before_s:
-            return [fx.PauseUntil(self._not_before_s)]
+        if event.now_s < self.pauses_until_s:
+            return [fx.PauseUntil(self.pauses_until_s)]
         if member is None or not member.ready:
             return []
         state.allowance, state.paced = event.allowance, event.paced

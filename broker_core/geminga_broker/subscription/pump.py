@@ -69,6 +69,8 @@ class Pump:
         """Messages and bytes sent in this round."""
         self._pause: fx.Order | fx.WakeAt | fx.PauseUntil | None = None
         """The round's last effect; None: wait to be woken."""
+        self.read_error = ""
+        """Why the last read failed; empty since one succeeded."""
 
     def use(self, machine: Machine, delays: DelayedDelivery | None, cursor: EntryCursor) -> None:
         """Run `machine` from now on."""
@@ -84,6 +86,26 @@ class Pump:
             self._running = True
             self._environment.nursery.start_soon(self._run, name=f"pump of {self._name}")
         self.wake()
+
+    @property
+    def running(self) -> bool:
+        """Whether the task runs."""
+        return self._running
+
+    @property
+    def has_more(self) -> bool:
+        """Whether the log has entries that were not read yet."""
+        upto = self.machine.state.readable_upto if self.machine is not None else None
+        return self._cursor.available(upto)
+
+    def throttled(self, now_s: float) -> list[tuple[Rate, bool, float]]:
+        """The rate limits that are used up: each rate, whether other subscriptions share it, and
+        the seconds until it allows a message.
+        """
+        waits = [(limit, limit.take(0, 0, now_s)) for limit in self._limits]
+        return [
+            (limit.rate, limit not in self._own_limit, wait_s) for limit, wait_s in waits if wait_s
+        ]
 
     def paused_by_broker(self) -> bool:
         """Whether the broker's limit of unacknowledged messages pauses this subscription."""
@@ -217,9 +239,11 @@ class Pump:
                 try:
                     async with self.lock:
                         await self._round(machine)
+                        self.read_error = ""
                 except (LogFenced, LogClosed):
                     return
                 except LogError as error:
+                    self.read_error = str(error) or type(error).__name__
                     _log.warning("%s: read failed, retrying: %s", self._name, error)
                     await trio.sleep(RETRY_S)
                     continue

@@ -127,6 +127,16 @@ class Subscription:
         return self.machine.active if self.machine is not None else None
 
     @property
+    def is_fenced(self) -> bool:
+        """Whether it takes no consumers, as it is being deleted or its topic closed."""
+        return self._fenced
+
+    @property
+    def is_seeking(self) -> bool:
+        """Whether its cursor is being moved."""
+        return self._seeking > 0
+
+    @property
     def properties(self) -> Mapping[str, str]:
         """The properties, as created or set since."""
         return self.cursor.cursor_properties

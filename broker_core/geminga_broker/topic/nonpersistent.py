@@ -80,6 +80,12 @@ class NonPersistentSubscription:
             return ByKey(self.consumers, self._policy, options)
         return SingleActive(self.consumers, sub_type, self.topic_name, self.partition)
 
+    @property
+    def active(self) -> Consumer | None:
+        """The active consumer of Exclusive and Failover."""
+        strategy = self._strategy
+        return strategy.active if isinstance(strategy, SingleActive) else None
+
     async def set_properties(self, properties: Mapping[str, str]) -> None:
         """Replace the properties."""
         await trio.lowlevel.checkpoint()
@@ -167,8 +173,7 @@ class NonPersistentSubscription:
     def stats(self) -> SubscriptionStats:
         """Statistics for `/stats`."""
         consumers = [consumer.stats() for consumer in self.consumers]
-        strategy = self._strategy
-        active = strategy.active if isinstance(strategy, SingleActive) else None
+        active = self.active
         return SubscriptionStats(
             msg_rate_out=sum(c.msg_rate_out for c in consumers),
             msg_throughput_out=sum(c.msg_throughput_out for c in consumers),

@@ -123,6 +123,7 @@ if TYPE_CHECKING:
     from geminga._admin.model.stats import ConsumerStats as ConsumerStats
     from geminga._admin.model.stats import CursorStats as CursorStats
     from geminga._admin.model.stats import DrainingHash as DrainingHash
+    from geminga._admin.model.stats import Finding as Finding
     from geminga._admin.model.stats import LedgerInfo as LedgerInfo
     from geminga._admin.model.stats import LongRunningProcessStatus as LongRunningProcessStatus
     from geminga._admin.model.stats import OffloadProcessStatus as OffloadProcessStatus
@@ -188,6 +189,7 @@ __all__ = [
     "EARLIEST",
     "EntryFilters",
     "FailureDomain",
+    "Finding",
     "GetAllVersionsSchemaResponse",
     "GetSchemaResponse",
     "GrantTopicPermission",
@@ -363,6 +365,7 @@ _HOMES = {
         "ConsumerStats",
         "CursorStats",
         "DrainingHash",
+        "Finding",
         "LedgerInfo",
         "LongRunningProcessStatus",
         "OffloadProcessStatus",

@@ -285,6 +285,24 @@ class AnalyzeSubscriptionBacklogResult(Model):
     last_message_id: str | None = None
 
 
+class Finding(Model):
+    """A reason why a subscription gets nothing, or that it is fine.
+
+    `code` is for programs. `level` is "fail" (it gets nothing because of this), "warn" (a part of
+    it, or soon) or "ok". `topic` is the partition's name on a partitioned topic.
+    """
+
+    topic: str = ""
+    code: str = ""
+    level: str = ""
+    sentence: str = ""
+    advice: str = ""
+
+
+Findings = list[Finding]
+"""Findings, the worst first."""
+
+
 class LongRunningProcessStatus(Model):
     """Of a compaction or an offload: NOT_RUN, RUNNING, SUCCESS or ERROR."""
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         SchemaMetadata,
         SchemaVersion,
     )
-    from geminga._admin.model.stats import AnalyzeSubscriptionBacklogResult, Position
+    from geminga._admin.model.stats import AnalyzeSubscriptionBacklogResult, Findings, Position
     from geminga._admin.model.topics import ResetCursorData
     from geminga_runtime.http_answers import HttpAnswer
 
@@ -107,6 +107,12 @@ class Subscriptions(rest.BlockingFamily):
         self, topic: str, subscription: str, position: ResetCursorData | None = None
     ) -> AnalyzeSubscriptionBacklogResult:
         """Read the backlog, and count what it has."""
+
+    @rest.get(f"{_SUBSCRIPTION}/why")
+    def why(self, topic: str, subscription: str) -> Findings:
+        """Why the subscription gets nothing, the worst reason first; on a fine one one that says
+        so. Only Geminga's brokers can tell. Raises NotFoundError on Apache's.
+        """
 
     @rest.get(f"{_SUBSCRIPTION}/replicatedSubscriptionStatus")
     def get_replicated(self, topic: str, subscription: str) -> dict[str, bool]:

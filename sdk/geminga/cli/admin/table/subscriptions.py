@@ -137,6 +137,7 @@ COMMANDS = (
         Subscriptions.analyze_backlog, T,
         (SUBSCRIPTION, Option("-p --position", "position", "place", help="Where to begin.")),
     ),
+    Command("why", "Say why a subscription gets nothing.", Subscriptions.why, T, (SUBSCRIPTION,)),
     Command("get-replicated-subscription-status", "Show whether it is replicated.",
             Subscriptions.get_replicated, T, (SUBSCRIPTION,)),
     Command("set-replicated-subscription-status", "Have it replicated, or not.",

@@ -1,0 +1,1 @@
+"""Why a subscription gets nothing (spec OP-12)."""

@@ -1,0 +1,222 @@
+"""Causes that no client can produce at will: with a log and connections that fail on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MethodType
+
+import pytest
+import trio
+
+from geminga_broker._tests.fake_client import (
+    FakeConnection,
+    item,
+    producer_request,
+    subscribe_request,
+)
+from geminga_broker._tests.topic_world import World
+from geminga_broker.diagnosis.answer import worst_first
+from geminga_broker.diagnosis.finding import Finding, Level
+from geminga_broker.diagnosis.look import explain, gaps
+from geminga_broker.diagnosis.reasons import why
+from geminga_broker.diagnosis.view import ConsumerView, Draining, SubscriptionView, TopicView
+from geminga_broker.log.api import Entry, LogReadFailed
+from geminga_broker.policies.quota import QuotaType
+from geminga_broker.subscription.entry_filters import FilterContext, FilterResult
+from geminga_broker.topic.api import InitialPosition, SubType
+from geminga_broker.topic.moving import Moving
+from geminga_broker.topic.persistent import PersistentTopic
+
+
+class Decides:
+    """A filter with one answer."""
+
+    def __init__(self, result: FilterResult) -> None:
+        self.result = result
+
+    def filter_entry(self, _entry: Entry, _context: FilterContext) -> FilterResult:
+        return self.result
+
+
+async def topic_with(
+    world: World,
+    permits: int = 100,
+    entries: int = 3,
+    sub_type: int = SubType.Shared,
+    **more: object,
+) -> tuple[PersistentTopic, FakeConnection]:
+    topic = world.topic(**more)
+    connection = FakeConnection()
+    request = subscribe_request(
+        connection, 1, sub_type=SubType.Shared, initial_position=InitialPosition.Earliest
+    )
+    consumer = await topic.subscribe(request)
+    if permits:
+        consumer.flow(permits)
+    producer = await topic.add_producer(producer_request(FakeConnection()))
+    producer.publish([item(number) for number in range(entries)])
+    await world.settle()
+    return topic, connection
+
+
+def codes(findings: list[Finding]) -> list[tuple[str, str]]:
+    return [(each.code, each.level.value) for each in findings]
+
+
+async def test_reads_that_fail(world: World) -> None:
+    topic, connection = await topic_with(world, permits=0)
+    subscription = topic.subscription("sub")
+
+    async def broken(_self: object, **_limits: object) -> list[Entry]:
+        await trio.lowlevel.checkpoint()
+        raise LogReadFailed("bookie b1:3181 is gone\x1b[2J")
+
+    subscription.cursor.read = MethodType(broken, subscription.cursor)  # type: ignore[method-assign]
+    subscription.consumers[0].flow(10)
+    await world.settle()
+    first = explain(topic, "sub")[0]
+    assert (first.code, first.level) == ("READ_FAILS", Level.FAIL)
+    assert "bookie b1:3181 is gone?[2J." in first.sentence
+    del subscription.cursor.read
+    await trio.sleep(2)
+    assert explain(topic, "sub")[0].code == "WAITS_FOR_ACKS"
+    assert connection.entries() == [0, 1, 2]
+
+
+async def test_a_read_that_takes_long(world: World) -> None:
+    topic, _ = await topic_with(world, permits=0)
+    subscription = topic.subscription("sub")
+
+    async def slow(_self: object, **_limits: object) -> list[Entry]:
+        await trio.sleep_forever()
+
+    subscription.cursor.read = MethodType(slow, subscription.cursor)  # type: ignore[method-assign]
+    subscription.consumers[0].flow(10)
+    await world.settle()
+    assert ("READING", "warn") in codes(explain(topic, "sub"))
+
+
+async def test_a_connection_that_takes_nothing(world: World) -> None:
+    topic, connection = await topic_with(world, entries=0)
+    connection.set_writable(False)
+    producer = next(iter(topic.producers.values()))
+    producer.publish([item(9)])
+    await world.settle()
+    assert codes(explain(topic, "sub"))[0] == ("CONNECTION_FULL", "fail")
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        (FilterResult.REJECT, "rejected 3 and put off 0"),
+        (FilterResult.RESCHEDULE, "rejected 0 and"),
+    ],
+)
+async def test_filters(world: World, result: FilterResult, words: str) -> None:
+    topic, _ = await topic_with(world, entry_filters=(Decides(result),))
+    found = next(each for each in explain(topic, "sub") if each.code == "FILTERED")
+    assert found.level is Level.FAIL
+    assert f"Decides {words}" in found.sentence
+
+
+async def test_delayed_by_the_clock_of_the_broker(world: World) -> None:
+    topic, _ = await topic_with(world, entries=0)
+    producer = next(iter(topic.producers.values()))
+    producer.publish([item(n, deliver_at=world.now_ms + 60_000) for n in range(5)])
+    await world.settle()
+    found = explain(topic, "sub")
+    assert codes(found)[0] == ("DELAYED", "fail")
+    assert "5 messages are delayed by the producer; the first is due in 60 s" in found[0].sentence
+
+
+def _fence(topic: PersistentTopic) -> None:
+    topic.fence()
+
+
+def _move(topic: PersistentTopic) -> None:
+    topic.moving = Moving()
+
+
+def _delete(topic: PersistentTopic) -> None:
+    topic.subscription("sub").fence()
+
+
+def _evict(topic: PersistentTopic) -> None:
+    topic.evictions[QuotaType.SIZE] = 2
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (_fence, ("TOPIC_FENCED", "fail")),
+        (_move, ("TOPIC_MOVES", "fail")),
+        (_delete, ("SUBSCRIPTION_FENCED", "fail")),
+        (_evict, ("QUOTA_EVICTS", "warn")),
+    ],
+)
+async def test_states_of_the_topic(
+    world: World, change: Callable[[PersistentTopic], None], code: tuple[str, str]
+) -> None:
+    topic, _ = await topic_with(world)
+    change(topic)
+    assert code in codes(explain(topic, "sub"))
+
+
+async def test_a_cursor_that_is_being_moved(world: World, nursery: trio.Nursery) -> None:
+    topic, _ = await topic_with(world)
+    subscription = topic.subscription("sub")
+    async with subscription.pump.lock:
+        nursery.start_soon(topic.reset, "sub", topic.log.last_position)
+        await world.settle()
+        assert codes(explain(topic, "sub")) == [("CURSOR_MOVES", "fail")]
+
+
+def view(**more: object) -> SubscriptionView:
+    topic = TopicView("persistent://public/default/t", producers=1)
+    defaults: dict[str, object] = {
+        "topic": topic, "name": "s", "kind": "Shared", "backlog": 5, "has_more": True,
+        "consumers": (ConsumerView("c", sent=1),),
+    }  # fmt: skip
+    return SubscriptionView(**{**defaults, **more})
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ({"running": False}, ("DISPATCH_STOPPED", "fail")),
+        ({"chunks_full": True}, ("CHUNKS_FULL", "fail")),
+        ({"draining": (Draining("old", 1, 2),)}, ("DRAINING_HASHES", "warn")),
+        ({"delayed": 1}, ("DELAYED", "warn")),
+        ({"delayed_full": True}, ("DELAYED_FULL", "fail")),
+        ({}, ("SERVED", "ok")),
+    ],
+)
+def test_what_a_view_says(more: dict[str, object], code: tuple[str, str]) -> None:
+    assert codes(why(view(**more)))[0] == code
+
+
+def test_a_part_that_gets_nothing_is_a_warning_beside_that_the_rest_is_served() -> None:
+    consumers = (ConsumerView("a", sent=1), ConsumerView("b", permits=0))
+    found = why(view(consumers=consumers))
+    assert codes(found) == [("NO_PERMITS", "warn"), ("SERVED", "ok")]
+    assert found[0].sentence == "No permits are left: consumer b asked for no more messages."
+
+
+def test_names_are_few_short_and_printable() -> None:
+    consumers = tuple(ConsumerView(f"\x1b]{n}" + "n" * 100, permits=0) for n in range(2000))
+    sentence = why(view(consumers=consumers))[0].sentence
+    assert len(sentence) < 400
+    assert sentence.isprintable()
+    assert "1997 more" in sentence
+    assert why(view(consumers=(ConsumerView("{0}{who}", permits=0),)))
+
+
+def test_gaps_between_ranges_of_hashes() -> None:
+    assert gaps([]) == ((0, 65535),)
+    assert gaps([(0, 65535)]) == ()
+    assert gaps([(10, 19), (0, 4), (15, 30)]) == ((5, 9), (31, 65535))
+
+
+def test_the_worst_comes_first() -> None:
+    levels = [{"level": level} for level in ("ok", "odd", "warn", "fail")]
+    assert [each["level"] for each in worst_first(levels)] == ["fail", "warn", "ok", "odd"]
