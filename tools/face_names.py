@@ -243,6 +243,7 @@ ADMIN_NAMES: dict[str, tuple[str, ...]] = {
         "AutoFailoverPolicy",
         "BookieId",
         "BookieInfo",
+        "BookieSpace",
         "BookiesClusterInfo",
         "BrokerInfo",
         "BrokerNamespaceIsolationData",

@@ -166,6 +166,10 @@ class BrokerService:
         """Finish deletions of topics that need what the broker reaches only while it serves."""
         await self._logs.finish_deletions()
 
+    async def bookie_space(self) -> dict[str, tuple[int, int] | None]:
+        """See `BookkeeperClient.space`."""
+        return await self._logs.client.space()
+
     def _topic_policies(self) -> TopicPoliciesStore:
         topics = self.config.topics
         if not (topics.system_topics and topics.topic_policies):

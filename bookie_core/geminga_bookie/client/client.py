@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 import trio
@@ -28,6 +29,9 @@ _ID_ATTEMPTS_MAX = 8
 """Attempts to find a free id; ids of ledgers that others put into the store are taken."""
 
 _DIGESTS_KEPT_MAX = 256
+
+SPACE_S = 5.0
+"""How long a bookie may take to tell the room on its disks."""
 
 Describe = Callable[[Mapping[str, bytes]], Awaitable[Mapping[str, bytes]]]
 """Gets a new ledger's custom metadata; returns what is added to it. Raises MetadataError."""
@@ -151,6 +155,22 @@ class BookkeeperClient:
         (Apache's RegistrationClient.getAllBookies).
         """
         return sorted({*await self._store.bookies(), *self._bookies.writable()})
+
+    async def space(self) -> dict[str, tuple[int, int] | None]:
+        """The (free, total) bytes of the ledger directories of each bookie that takes entries; None
+        for one that doesn't tell within SPACE_S. 0 of 0 is a bookie in memory.
+        """
+        found: dict[str, tuple[int, int] | None] = dict.fromkeys(self._bookies.writable())
+
+        async def ask(bookie_id: str) -> None:
+            with suppress(BookkeeperError), trio.move_on_after(SPACE_S):
+                info = await self._bookies.port(bookie_id).info()
+                found[bookie_id] = info.free_bytes, info.total_bytes
+
+        async with trio.open_nursery() as nursery:
+            for each in found:
+                nursery.start_soon(ask, each)
+        return found
 
     def _digest(self, metadata: LedgerMetadata) -> Digest:
         """A cached digest for all ledgers of a kind and password, of which there are few."""

@@ -57,6 +57,15 @@ def _rack_routes(service: BrokerService) -> list[Route]:
     async def every_bookie(_request: Request) -> Response:
         return rest.ok({"bookies": [{"bookieId": each} for each in await service.bookies()]})
 
+    async def space(_request: Request) -> Response:
+        """Geminga's own; Apache has no such path."""
+        return rest.ok(
+            {
+                bookie: None if found is None else {"freeBytes": found[0], "totalBytes": found[1]}
+                for bookie, found in (await service.bookie_space()).items()
+            }
+        )
+
     async def every_rack(_request: Request) -> Response:
         groups = await racks.groups()
         return rest.ok(
@@ -97,6 +106,7 @@ def _rack_routes(service: BrokerService) -> list[Route]:
     base = "/admin/v2/bookies"
     return [
         rest.route("GET", base + "/all", every_bookie),
+        rest.route("GET", base + "/space", space),
         rest.route("GET", base + "/racks-info", every_rack),
         *rest.at(base + "/racks-info/{bookie}", get=get, post=post, delete=delete),
     ]

@@ -58,6 +58,7 @@ PLAIN: dict[str, Need] = {
     "POST /admin/v2/namespaces/revokePermissionsOnTopics": Need(Scope.ROLE),
     "GET /admin/v2/namespaces/{tenant}": Need(Scope.TENANT, "LIST_NAMESPACES"),
     "GET /admin/v2/bookies/all": Need(Scope.SUPER_USER),
+    "GET /admin/v2/bookies/space": Need(Scope.SUPER_USER),
     "GET /admin/v2/bookies/racks-info": Need(Scope.SUPER_USER),
     "GET /admin/v2/bookies/racks-info/{bookie}": Need(Scope.SUPER_USER),
     "POST /admin/v2/bookies/racks-info/{bookie}": Need(Scope.SUPER_USER),

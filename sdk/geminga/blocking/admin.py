@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from geminga._admin.model.cluster import BookieId as BookieId
     from geminga._admin.model.cluster import BookieInfo as BookieInfo
     from geminga._admin.model.cluster import BookiesClusterInfo as BookiesClusterInfo
+    from geminga._admin.model.cluster import BookieSpace as BookieSpace
     from geminga._admin.model.cluster import BrokerInfo as BrokerInfo
     from geminga._admin.model.cluster import (
         BrokerNamespaceIsolationData as BrokerNamespaceIsolationData,
@@ -167,6 +168,7 @@ __all__ = [
     "BookieAffinityGroupData",
     "BookieId",
     "BookieInfo",
+    "BookieSpace",
     "Bookies",
     "BookiesClusterInfo",
     "BrokerInfo",
@@ -307,6 +309,7 @@ _HOMES = {
         "AutoFailoverPolicy",
         "BookieId",
         "BookieInfo",
+        "BookieSpace",
         "BookiesClusterInfo",
         "BrokerInfo",
         "BrokerNamespaceIsolationData",

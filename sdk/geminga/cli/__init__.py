@@ -53,6 +53,7 @@ OWN_COMMANDS = {
     "admin": "geminga.cli.admin:admin",
     "client": "geminga.cli.client:client",
     "completion": "geminga.cli.completion:completion",
+    "doctor": "geminga.cli.doctor:doctor",
     "perf": "geminga.cli.perf:perf",
     "tokens": "geminga.cli.tokens:tokens",
 }

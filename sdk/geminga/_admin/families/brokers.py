@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from geminga._admin.model.cluster import (
         BookieInfo,
         BookiesClusterInfo,
+        BookieSpace,
         BrokerInfo,
         InternalConfigurationData,
         Metrics,
@@ -135,6 +136,12 @@ class Bookies(rest.Family):
     @rest.get("/admin/v2/bookies/all")
     async def list(self) -> BookiesClusterInfo:
         """All registered bookies."""
+
+    @rest.get("/admin/v2/bookies/space")
+    async def space(self) -> dict[str, BookieSpace | None]:
+        """The room on the disks of each bookie that takes entries; None for one that doesn't tell.
+        Only Geminga's brokers can tell. Raises NotFoundError on Apache's.
+        """
 
     @rest.get("/admin/v2/bookies/racks-info")
     async def racks(self) -> dict[str, dict[str, BookieInfo]]:

@@ -156,6 +156,13 @@ class BookieId(Model):
     bookie_id: str = ""
 
 
+class BookieSpace(Model):
+    """Room on the disks of a bookie; 0 of 0 for one in memory."""
+
+    free_bytes: int = 0
+    total_bytes: int = 0
+
+
 class BookiesClusterInfo(Model):
     """All registered bookies."""
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from geminga._admin.model.cluster import (
         BookieInfo,
         BookiesClusterInfo,
+        BookieSpace,
         BrokerInfo,
         InternalConfigurationData,
         Metrics,
@@ -134,6 +135,12 @@ class Bookies(rest.BlockingFamily):
     @rest.get("/admin/v2/bookies/all")
     def list(self) -> BookiesClusterInfo:
         """All registered bookies."""
+
+    @rest.get("/admin/v2/bookies/space")
+    def space(self) -> dict[str, BookieSpace | None]:
+        """The room on the disks of each bookie that takes entries; None for one that doesn't tell.
+        Only Geminga's brokers can tell. Raises NotFoundError on Apache's.
+        """
 
     @rest.get("/admin/v2/bookies/racks-info")
     def racks(self) -> dict[str, dict[str, BookieInfo]]:

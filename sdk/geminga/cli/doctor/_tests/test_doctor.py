@@ -1,0 +1,169 @@
+"""`geminga doctor` at a running broker, and how it judges figures."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from email.utils import formatdate
+
+import pytest
+from click.testing import CliRunner, Result
+
+import geminga
+import geminga.blocking
+import geminga.testing
+from geminga.cli.doctor import doctor
+from geminga.cli.doctor.report import (
+    Backlog,
+    Line,
+    as_json,
+    as_text,
+    backlogs,
+    clock,
+    exit_code,
+    size,
+    space,
+    summary,
+)
+
+NOW_S = 1_800_000_000.0
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[geminga.testing.BrokerUrl]:
+    with geminga.testing.broker() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def client(url: str) -> Iterator[geminga.blocking.Client]:
+    with geminga.blocking.connect(url) as found:
+        yield found
+
+
+def ask(url: geminga.testing.BrokerUrl, *more: str) -> Result:
+    return CliRunner().invoke(doctor, ["--admin-url", url.web_url, *more], catch_exceptions=False)
+
+
+def told(result: Result) -> dict[str, dict[str, str]]:
+    return {line["check"]: line for line in json.loads(result.output)["findings"]}
+
+
+def test_a_server_that_is_well(url: geminga.testing.BrokerUrl) -> None:
+    result = ask(url, "--json")
+    found = told(result)
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.output)["ok"] is True
+    wanted = ("web", "version", "clock", "health", "brokers", "disk", "port", "backlog")
+    assert set(found) == set(wanted)
+    assert found["clock"]["sentence"] == "The clocks differ by less than 2 s."
+    assert "keeps everything in memory" in found["disk"]["sentence"]
+    assert url in found["port"]["sentence"]  # as the cluster's record names it
+    assert {line["level"] for line in found.values()} == {"ok"}
+
+
+def test_a_blocked_subscription_is_found_and_explained(
+    url: geminga.testing.BrokerUrl, client: geminga.blocking.Client
+) -> None:
+    with client.subscribe("blocked", "s", receiver_queue_size=1):
+        with client.create_producer("blocked", batching_enabled=False) as producer:
+            for _ in range(5):
+                producer.send(b"x")
+        result = ask(url)
+        assert result.exit_code == 1
+        wanted = "fail: s on persistent://public/default/blocked: No permits are left: consumer "
+        assert any(line.startswith(wanted) for line in result.output.splitlines())
+        assert "the largest is 5 of s on persistent://public/default/blocked" in result.output
+        for topic in ("blocked", "public/default/blocked", "persistent://public/default/blocked"):
+            found = told(ask(url, "--json", topic, "-s", "s"))
+            assert found["NO_PERMITS"]["level"] == "fail"
+            assert "backlog" not in found
+    with client.subscribe("blocked", "s") as consumer:
+        for _ in range(5):
+            consumer.acknowledge(consumer.receive(timeout_s=10))
+
+
+def test_topics_and_subscriptions_that_are_not_there(
+    url: geminga.testing.BrokerUrl, client: geminga.blocking.Client
+) -> None:
+    client.create_producer("lonely").close()
+    result = ask(url, "lonely")
+    assert result.exit_code == 0
+    assert "warn: persistent://public/default/lonely has no subscriptions" in result.output
+    result = ask(url, "lonely", "-s", "s")
+    assert result.exit_code == 1
+    assert "has no subscription s; it has: none." in result.output
+    result = ask(url, "missing")
+    assert result.exit_code == 1
+    assert "fail: persistent://public/default/missing: " in result.output
+
+
+def test_a_server_that_is_not_there() -> None:
+    where = ["--admin-url", "http://127.0.0.1:9", "-u", "pulsar://127.0.0.1:9"]
+    result = CliRunner().invoke(doctor, where)
+    assert result.exit_code == 1
+    lines = result.output.splitlines()
+    assert lines[0].startswith("fail: The web service can't be reached: ")
+    assert any(line.startswith("fail: The broker's port pulsar://127.0.0.1:9 ") for line in lines)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [["-s", "s"], ["--admin-url", "ftp://x"], ["a//b"], ["--no-such"], ["a", "b"]],
+)
+def test_wrong_usage(wrong: list[str]) -> None:
+    assert CliRunner().invoke(doctor, wrong).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "level", "words"),
+    [
+        (0, "ok", "less than 2 s"),
+        (10, "warn", "10 s ahead of"),
+        (-10, "warn", "10 s behind"),
+        (100, "fail", "100 s ahead of"),
+    ],
+)
+def test_clocks(ahead_s: int, level: str, words: str) -> None:
+    found = clock(formatdate(NOW_S + ahead_s, usegmt=True), NOW_S + 0.5)
+    assert (found.level, words in found.sentence) == (level, True)
+
+
+@pytest.mark.parametrize("date", [None, "", "yesterday", "99999"])
+def test_a_server_without_a_clock(date: str | None) -> None:
+    assert clock(date, NOW_S).level == "warn"
+
+
+@pytest.mark.parametrize(
+    ("free", "total", "level"),
+    [(50, 100, "ok"), (9, 100, "warn"), (4, 100, "fail"), (0, 0, "ok"), (None, None, "warn")],
+)
+def test_disks(free: int | None, total: int | None, level: str) -> None:
+    assert space("b:3181", free, total).level == level
+
+
+def test_sizes() -> None:
+    shown = [size(count) for count in (0, 999, 1000, 12_345_678, 10**12, 10**16)]
+    assert shown == ["0 B", "999 B", "1.0 kB", "12 MB", "1.0 TB", "10000.0 TB"]
+
+
+def test_backlogs_of_all_topics() -> None:
+    subscriptions = {
+        "a": {"msgBacklog": 1, "msgRateOut": 0.0},
+        "b": {"msgBacklog": 7, "msgRateOut": 2.5},
+        "c": {"msgBacklog": 0},
+        "d": "odd",
+    }
+    stats = {"t/n": {"0x0_0xf": {"persistent": {"p://t": {"subscriptions": subscriptions}}}}}
+    found = backlogs(stats)
+    assert found == [Backlog("p://t", "b", 7, still=False), Backlog("p://t", "a", 1, still=True)]
+    assert "backlog of 8 entries" in summary(found, 1).sentence
+    assert backlogs(None) == backlogs({"t/n": 3}) == []
+
+
+def test_lines() -> None:
+    lines = [Line("ok", "a", "Fine.", "unused"), Line("warn", "b", "Odd\x1b[2J.", "Do this.")]
+    assert as_text(lines) == "ok: Fine.\nwarn: Odd?[2J.\n      Do this."
+    assert exit_code(lines) == 0
+    assert exit_code([*lines, Line("fail", "c", "Bad.")]) == 1
+    assert json.loads(as_json(lines))["findings"][0]["check"] == "a"

@@ -1,0 +1,258 @@
+"""The looks of `geminga doctor` at a server: each makes calls and yields lines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+from geminga._admin.declared import declaration_of
+from geminga._admin.errors import AdminError, NotAuthorizedError, NotFoundError
+from geminga._admin.families.brokers import Bookies, Brokers, BrokerStats
+from geminga._admin.families.clusters import Clusters
+from geminga._admin.families.subscriptions import Subscriptions
+from geminga.cli.admin.calls import answered
+from geminga.cli.doctor.report import (
+    FAIL,
+    LEVELS,
+    OK,
+    WARN,
+    Backlog,
+    Line,
+    backlogs,
+    clock,
+    members,
+    space,
+    summary,
+    whole,
+)
+from geminga.errors import GemingaError, InvalidArgumentError, InvalidServiceUrlError
+
+if TYPE_CHECKING:
+    from geminga.cli._access import Access
+    from geminga.cli.admin.calls import Calls
+
+BLOCKED_MAX = 20
+"""Subscriptions that are explained, of all topics: those with the largest backlogs."""
+SUBSCRIPTIONS_MAX = 200
+"""Subscriptions of one topic that are explained."""
+PORT_S = 10.0
+
+RIGHTS = "Give credentials of a super-user to see this."
+
+
+def whole_server(calls: Calls) -> Iterator[Line]:
+    """Everything but the broker's port and single topics. Ends early if nobody answers."""
+    reached = False
+    for line in web(calls):
+        reached |= line.level == OK and line.check == "web"
+        yield line
+    if reached:
+        for look in (_health, _brokers, _bookies):
+            yield from guarded(look, calls)
+
+
+def web(calls: Calls) -> Iterator[Line]:
+    """The web service: reachable, its version and clock. Raises InvalidArgumentError,
+    InvalidServiceUrlError.
+    """
+    request = declaration_of(Brokers.version).request((), {})
+    began_s, began = time.time(), time.monotonic()
+    try:
+        answer = calls.ask(request)
+    except (InvalidArgumentError, InvalidServiceUrlError):
+        raise
+    except NotAuthorizedError as error:
+        yield Line(FAIL, "web", f"The web service refuses the credentials: {error}.")
+        return
+    except GemingaError as error:
+        yield Line(
+            FAIL,
+            "web",
+            f"The web service can't be reached: {error}.",
+            "Check --admin-url, and that the server runs.",
+        )
+        return
+    took_s = time.monotonic() - began
+    yield Line(OK, "web", f"The web service answers in {took_s * 1000:.0f} ms.")
+    found = answer.body.decode("utf-8", "replace").strip().strip('"')
+    ours = version("geminga")
+    yield Line(OK, "version", f"The server speaks Pulsar {found}; this is geminga {ours}.")
+    yield clock(answer.headers.get("date"), began_s + took_s / 2)
+
+
+def guarded(look: Callable[[Calls], Iterator[Line]], calls: Calls) -> Iterator[Line]:
+    """The look's lines; an error is one, too."""
+    name = look.__name__.strip("_")
+    try:
+        yield from look(calls)
+    except NotAuthorizedError:
+        yield Line(WARN, name, f"These credentials may not look at {name}.", RIGHTS)
+    except NotFoundError:
+        yield Line(WARN, name, f"The server has no such answer ({name}): it may be an older one.")
+    except GemingaError as error:
+        yield Line(FAIL, name, f"Looking at {name} failed: {error}.")
+
+
+def _health(calls: Calls) -> Iterator[Line]:
+    began = time.monotonic()
+    try:
+        calls.call(Brokers.healthcheck)
+    except NotAuthorizedError:
+        raise
+    except AdminError as error:
+        yield Line(
+            FAIL,
+            "health",
+            f"The broker could not publish a message and read it again: {error}.",
+            "Look in its log, and at the bookies.",
+        )
+        return
+    took_ms = (time.monotonic() - began) * 1000
+    yield Line(
+        OK, "health", f"The broker published a message and read it again in {took_ms:.0f} ms."
+    )
+
+
+def _brokers(calls: Calls) -> Iterator[Line]:
+    names = calls.call(Brokers.list)
+    found = [str(each) for each in names] if isinstance(names, list) else []
+    leader = calls.call(Brokers.leader)
+    leads = leader.get("brokerId") or leader.get("serviceUrl") if isinstance(leader, dict) else None
+    count = f"{len(found)} broker is" if len(found) == 1 else f"{len(found)} brokers are"
+    if leads is None:
+        yield Line(FAIL, "brokers", f"{count} active, and none of them leads.")
+    else:
+        yield Line(OK, "brokers", f"{count} active; {leads} is the leader.")
+
+
+def _bookies(calls: Calls) -> Iterator[Line]:
+    for bookie, found in _spaces(calls):
+        if found is None:
+            yield space(bookie, None, None)
+        else:
+            yield space(bookie, whole(found, "freeBytes"), whole(found, "totalBytes"))
+
+
+def _spaces(calls: Calls) -> list[tuple[str, dict[str, object] | None]]:
+    answer = calls.call(Bookies.space)
+    if not isinstance(answer, dict):
+        return []
+    return [(str(name), each if isinstance(each, dict) else None) for name, each in answer.items()]
+
+
+def all_topics(calls: Calls) -> Iterator[Line]:
+    """The backlogs of the loaded topics of the broker that answers, and why nothing is sent."""
+    return guarded(_topics, calls)
+
+
+def _topics(calls: Calls) -> Iterator[Line]:
+    stats = calls.call(BrokerStats.topics)
+    found = backlogs(stats)
+    topics = sum(
+        len(names)
+        for _, bundles in members(stats)
+        for _, domains in members(bundles)
+        for _, names in members(domains)
+    )
+    yield summary(found, topics)
+    still = [each for each in found if each.still]
+    for each in still[:BLOCKED_MAX]:
+        yield from _explained(calls, each)
+    if len(still) > BLOCKED_MAX:
+        left = len(still) - BLOCKED_MAX
+        text = f"{left} more subscriptions have a backlog, and get nothing."
+        yield Line(WARN, "blocked", text, "Name a topic to see why.")
+
+
+def _explained(calls: Calls, backlog: Backlog) -> Iterator[Line]:
+    try:
+        yield from reasons(calls, backlog.topic, backlog.subscription)
+    except GemingaError as error:
+        what = f"{backlog.subscription} on {backlog.topic}"
+        yield Line(WARN, "blocked", f"Why {what} gets nothing can't be asked: {error}.")
+
+
+def reasons(calls: Calls, topic: str, subscription: str) -> Iterator[Line]:
+    """Why a subscription gets nothing. Raises AdminError."""
+    found = calls.call(Subscriptions.why, topic=topic, subscription=subscription)
+    for each in found if isinstance(found, list) else []:
+        if not isinstance(each, dict):
+            continue
+        level = str(each.get("level"))
+        where = each.get("topic") or topic
+        yield Line(
+            level if level in LEVELS else WARN,
+            str(each.get("code", "why")),
+            f"{subscription} on {where}: {each.get('sentence')}",
+            str(each.get("advice") or ""),
+        )
+
+
+def one_topic(calls: Calls, topic: str, subscription: str | None) -> Iterator[Line]:
+    """One topic's subscriptions, or one of them."""
+
+    def topic_(calls: Calls) -> Iterator[Line]:
+        listed = calls.call(Subscriptions.list, topic=topic)
+        names = [str(each) for each in listed] if isinstance(listed, list) else []
+        if subscription is not None:
+            if subscription not in names:
+                known = ", ".join(sorted(names)[:5]) or "none"
+                text = f"{topic} has no subscription {subscription}; it has: {known}."
+                yield Line(FAIL, "topic", text, "Create it, or let a consumer subscribe.")
+                return
+            names = [subscription]
+        elif not names:
+            yield Line(WARN, "topic", f"{topic} has no subscriptions: its messages are not kept.")
+        for name in names[:SUBSCRIPTIONS_MAX]:
+            yield from reasons(calls, topic, name)
+        if len(names) > SUBSCRIPTIONS_MAX:
+            left = len(names) - SUBSCRIPTIONS_MAX
+            yield Line(WARN, "topic", f"{left} more subscriptions were not looked at.", "Use -s.")
+
+    try:
+        yield from topic_(calls)
+    except NotFoundError as error:
+        yield Line(FAIL, "topic", f"{topic}: {error}.")
+    except GemingaError as error:
+        yield Line(FAIL, "topic", f"Looking at {topic} failed: {error}.")
+
+
+def service_url_of(calls: Calls) -> str | None:
+    """The brokers' URL as the cluster's record has it; None if it can't be known."""
+    try:
+        names = calls.call(Clusters.list)
+        for name in names if isinstance(names, list) else []:
+            request = declaration_of(Clusters.get).request((), {"cluster": name})
+            record = answered(calls.ask(request))
+            if isinstance(record, dict) and record.get("brokerServiceUrl"):
+                return str(record["brokerServiceUrl"])
+    except GemingaError:
+        pass
+    return None
+
+
+async def port(access: Access, topic: str) -> Line:
+    """The broker's own port: an answered lookup shows that it speaks, whatever it answers."""
+    import trio
+
+    from geminga.errors import BrokerError
+
+    began = trio.current_time()
+    try:
+        with trio.fail_after(PORT_S):
+            async with access.connect(operation_timeout_s=PORT_S) as client:
+                await client.list_partitions(topic, auto_create=False)
+    except BrokerError:
+        pass
+    except (GemingaError, trio.TooSlowError) as error:
+        text = str(error) or f"no answer within {PORT_S:g} s"
+        return Line(
+            FAIL,
+            "port",
+            f"The broker's port {access.url} can't be used: {text}.",
+            "Check --service-url, its credentials, and the advertised addresses.",
+        )
+    took_ms = (trio.current_time() - began) * 1000
+    return Line(OK, "port", f"The broker's port {access.url} answers in {took_ms:.0f} ms.")

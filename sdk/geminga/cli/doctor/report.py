@@ -1,0 +1,166 @@
+"""What `geminga doctor` says: lines with a level, and how figures are judged. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from email.utils import parsedate_to_datetime
+from typing import NamedTuple
+
+OK, WARN, FAIL = LEVELS = ("ok", "warn", "fail")
+
+CLOCK_WARN_S = 2.0
+"""An HTTP date has whole seconds, and the answer takes a moment."""
+CLOCK_FAIL_S = 60.0
+FREE_WARN, FREE_FAIL = 0.10, 0.05
+"""Shares of a bookie's disks that are free: it takes no more entries below the lower one
+(`diskUsageThreshold`).
+"""
+
+
+class Line(NamedTuple):
+    """One thing that was looked at. `check` is stable, for programs."""
+
+    level: str
+    check: str
+    sentence: str
+    advice: str = ""
+
+
+def exit_code(lines: Iterable[Line]) -> int:
+    """1 if anything failed."""
+    return int(any(line.level == FAIL for line in lines))
+
+
+def as_text(lines: Iterable[Line]) -> str:
+    """`level: sentence`, with what to do beneath it."""
+    shown: list[str] = []
+    for line in lines:
+        shown.append(f"{line.level}: {printable(line.sentence)}")
+        if line.advice and line.level != OK:
+            shown.append(f"      {printable(line.advice)}")
+    return "\n".join(shown)
+
+
+def as_json(lines: Sequence[Line]) -> str:
+    """One object: whether nothing failed, and all lines."""
+    found = [line._asdict() for line in lines]
+    return json.dumps({"ok": not exit_code(lines), "findings": found}, ensure_ascii=False)
+
+
+def printable(text: str) -> str:
+    """Without characters that a terminal obeys: the server, and its clients, chose parts of it."""
+    return "".join(char if char.isprintable() else "?" for char in text)
+
+
+def clock(date: str | None, now_s: float) -> Line:
+    """By the Date header of an answer, and the time half-way between request and answer."""
+    try:
+        # In the middle of the second that it names.
+        ahead_s = parsedate_to_datetime(date or "").timestamp() + 0.5 - now_s
+    except ValueError:
+        return Line(WARN, "clock", "The server doesn't tell its time.")
+    if abs(ahead_s) < CLOCK_WARN_S:
+        return Line(OK, "clock", f"The clocks differ by less than {CLOCK_WARN_S:g} s.")
+    side = "ahead of" if ahead_s > 0 else "behind"
+    return Line(
+        FAIL if abs(ahead_s) >= CLOCK_FAIL_S else WARN,
+        "clock",
+        f"The server's clock is {abs(ahead_s):.0f} s {side} this machine's.",
+        "Set both by NTP: delayed messages, TTL, retention and tokens depend on them.",
+    )
+
+
+def space(bookie: str, free: int | None, total: int | None) -> Line:
+    """Room on a bookie's disks, None if it doesn't tell."""
+    if free is None or total is None:
+        return Line(
+            WARN, "disk", f"Bookie {bookie} doesn't tell its free space.", "Check that it runs."
+        )
+    if not total:
+        return Line(OK, "disk", f"Bookie {bookie} keeps everything in memory.")
+    share = free / total
+    level = FAIL if share < FREE_FAIL else WARN if share < FREE_WARN else OK
+    return Line(
+        level,
+        "disk",
+        f"Bookie {bookie} has {size(free)} of {size(total)} free ({share:.0%}).",
+        "Free some: shorten retention, consume backlogs, or add disks or bookies.",
+    )
+
+
+def size(count: int) -> str:
+    """Bytes as text."""
+    amount = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if amount >= 10 or unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"
+
+
+class Backlog(NamedTuple):
+    """A subscription that has unacknowledged entries."""
+
+    topic: str
+    subscription: str
+    entries: int
+    still: bool
+    """Whether nothing is sent now."""
+
+
+def backlogs(stats: object) -> list[Backlog]:
+    """The subscriptions with a backlog, the largest first, of an answer of broker-stats/topics:
+    statistics by namespace, bundle, domain and topic.
+    """
+    found = [
+        backlog
+        for _, bundles in members(stats)
+        for _, domains in members(bundles)
+        for _, topics in members(domains)
+        for name, topic in members(topics)
+        for backlog in backlogs_of(name, topic)
+    ]
+    return sorted(found, key=lambda backlog: backlog.entries, reverse=True)
+
+
+def backlogs_of(topic: str, stats: object) -> list[Backlog]:
+    """Those of one topic's statistics."""
+    listed = stats.get("subscriptions") if isinstance(stats, Mapping) else None
+    return [
+        Backlog(topic, name, whole(each, "msgBacklog"), not number(each, "msgRateOut"))
+        for name, each in members(listed)
+        if whole(each, "msgBacklog")
+    ]
+
+
+def members(value: object) -> list[tuple[str, Mapping[str, object]]]:
+    """The members of an object that are objects."""
+    if not isinstance(value, Mapping):
+        return []
+    return [(str(name), each) for name, each in value.items() if isinstance(each, Mapping)]
+
+
+def number(value: Mapping[str, object], name: str) -> float:
+    """A member that is a number, else 0."""
+    found = value.get(name)
+    return float(found) if isinstance(found, int | float) else 0.0
+
+
+def whole(value: Mapping[str, object], name: str) -> int:
+    """The same as a whole number."""
+    return int(number(value, name))
+
+
+def summary(found: Sequence[Backlog], topics: int) -> Line:
+    """All backlogs together."""
+    if not found:
+        return Line(OK, "backlog", f"No subscription of the {topics} loaded topics has a backlog.")
+    entries = sum(each.entries for each in found)
+    worst = found[0]
+    return Line(
+        OK,
+        "backlog",
+        f"{len(found)} subscriptions of {topics} loaded topics have a backlog of {entries} entries "
+        f"together; the largest is {worst.entries} of {worst.subscription} on {worst.topic}.",
+    )
