@@ -23,7 +23,7 @@ from geminga_broker.cluster.policy_applier import PolicyApplier
 from geminga_broker.config import MIB, BrokerConfig
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import LogFenced, LogNotFound, ManagedLedger
-from geminga_broker.log.options import Retention
+from geminga_broker.log.options import Persistence, Retention
 from geminga_broker.log.topic_log import TopicLog
 from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.policies.apply import apply_common_policies, apply_policies, broker_limits
@@ -56,7 +56,9 @@ UNLOADS_MAX = 64
 class Logs(Protocol):
     """Opens managed ledgers; `log.factory.ManagedLedgerFactory`."""
 
-    async def open(self, name: str, *, create: bool = True) -> ManagedLedger:
+    async def open(
+        self, name: str, *, create: bool = True, persistence: Persistence | None = None
+    ) -> ManagedLedger:
         """The log with that name (`tenant/ns/persistent/topic`)."""
 
 
@@ -228,12 +230,18 @@ class TopicLoader:
             return passing
         key = name.persistence_naming_encoding
         try:
-            log = await self._logs.open(key, create=create is not Creation.NEVER or not stored)
+            log = await self._logs.open(
+                key,
+                create=create is not Creation.NEVER or not stored,
+                persistence=effective.policies.persistence,
+            )
         except LogNotFound:  # `open` has finished an interrupted deletion
             raise BrokerError(ServerError.TopicNotFound, f"Topic {name} does not exist") from None
-        if isinstance(log, TopicLog) and effective.policies.retention != self._retention:
-            # Setting it trims the log, which a load must not do without need.
-            log.set_retention(effective.policies.retention)
+        if isinstance(log, TopicLog):
+            log.set_persistence(effective.policies.persistence)
+            if effective.policies.retention != self._retention:
+                # Setting it trims the log, which a load must not do without need.
+                log.set_retention(effective.policies.retention)
         topic = PersistentTopic(name, log, self._environment, effective.options)
         await topic.compaction.recover()
         await apply_policies(topic, effective.policies, self.applier.limits_of(name))

@@ -92,6 +92,7 @@ class PolicyApplier:
         if isinstance(topic, PersistentTopic):
             if isinstance(topic.log, TopicLog):
                 topic.log.set_retention(policies.retention)
+                topic.log.set_persistence(policies.persistence)
             await apply_policies(topic, policies, limits)
         else:
             apply_common_policies(topic, policies, limits)

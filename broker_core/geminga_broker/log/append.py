@@ -347,7 +347,7 @@ class LogAppender:
         context = self._context
         options = context.options
         writer = await context.client.create(
-            options.durability.ledger_options(context.name), unnamed=True
+            context.durability.ledger_options(context.name), unnamed=True
         )
         ledger = LedgerInfo(writer.ledger_id)
         # If it can't be named, or perhaps is, it is deleted with the others.

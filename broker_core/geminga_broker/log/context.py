@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -16,7 +17,7 @@ from geminga_broker.log.cache import LogCache
 from geminga_broker.log.catalog import LogCatalog
 from geminga_broker.log.chain import LedgerChain
 from geminga_broker.log.deletion import LogEraser
-from geminga_broker.log.options import LogOptions
+from geminga_broker.log.options import LogOptions, Persistence
 from geminga_broker.log.state import LogState, check_transition
 from geminga_runtime.background import side_by_side
 from geminga_runtime.metadata.api import MetadataError, MetadataStore
@@ -55,6 +56,11 @@ class LogContext:
         self.cache = cache
         self.spawn = spawn
         self.eraser = eraser
+        self.durability = options.durability
+        """Of the log's next ledgers; those of cursors keep to the options, as in Apache's broker.
+        """
+        self.flush_interval_s = options.cursors.flush_interval_s
+        """Minimal interval of persisting a cursor's acknowledgements."""
         self.state = LogState.ROLLING
         self.writer: LedgerWriter | None = None
         """The open ledger's writer."""
@@ -70,6 +76,20 @@ class LogContext:
         must not raise.
         """
         self.fence_cause = ""
+
+    def persist_by(self, chosen: Persistence | None) -> None:
+        """Follow this from now on; None: the options. Ledgers that are there stay as they are."""
+        options = self.options
+        self.durability = options.durability
+        self.flush_interval_s = options.cursors.flush_interval_s
+        if chosen is not None:
+            self.durability = replace(
+                options.durability,
+                ensemble_size=chosen.ensemble_size,
+                write_quorum=chosen.write_quorum,
+                ack_quorum=chosen.ack_quorum,
+            )
+            self.flush_interval_s = chosen.flush_interval_s
 
     def fence(self, why: str) -> None:
         """Another broker owns the log, whoever found out: from now on nothing is acknowledged,

@@ -90,7 +90,7 @@ class LogCursor:
         self.use = CursorUse(context.options.now_ms, last_active_ms)
         self.trim = TrimHold(context.chain, state, access.passed)
         self.writer = CursorWriter(
-            self, store, context.options.cursors, context.spawn, context.fence
+            self, store, context.options.cursors, context, context.spawn, context.fence
         )
         self.snapshot_log: SnapshotLog | None = None
         """Records beside the cursor; None if it is not durable."""

@@ -7,6 +7,7 @@ one write runs at a time; it has the state of its beginning.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -43,6 +44,12 @@ class _Persisted(Protocol):
     use: CursorUse
 
 
+class _Paced(Protocol):
+    """Says how often a cursor may be written."""
+
+    flush_interval_s: float
+
+
 class CursorWriter:
     """Writes one cursor's state; for a cursor without a store it does nothing."""
 
@@ -51,6 +58,7 @@ class CursorWriter:
         cursor: _Persisted,
         store: CursorStore | None,
         options: CursorOptions,
+        pace: _Paced,
         spawn: Spawn,
         fence: Callable[[str], None],
     ) -> None:
@@ -60,6 +68,7 @@ class CursorWriter:
         self._cursor = cursor
         self._store = store
         self._options = options
+        self._pace = pace
         self._spawn = spawn
         self._fence = fence
         self._fenced: LogFenced | None = None
@@ -72,6 +81,7 @@ class CursorWriter:
         self._turn = trio.Lock()
         """Held during writes of the node: of properties, or of the whole state."""
         self._next_write_s = 0.0
+        self._flushed_s = -math.inf
 
     @property
     def cursor_properties(self) -> Mapping[str, str]:
@@ -89,9 +99,17 @@ class CursorWriter:
         """Whether something is not persisted."""
         return self._state is CursorState.KEPT and self._persisted < self.changes
 
-    def flush(self) -> None:
-        """Start to persist changes, unless it is too early or a write is running."""
-        if self.is_dirty and self._writing is None and trio.current_time() >= self._next_write_s:
+    def flush(self, tick_s: float) -> None:
+        """Start to persist changes, unless it is too early or a write is running. The caller comes
+        each `tick_s`.
+        """
+        if not self.is_dirty or self._writing is not None:
+            return
+        now_s, interval_s = trio.current_time(), self._pace.flush_interval_s
+        # The tick that is nearest to the interval's end; with the timer's own interval each one.
+        is_early = interval_s > tick_s and now_s - self._flushed_s < interval_s - tick_s / 2
+        if now_s >= self._next_write_s and not is_early:
+            self._flushed_s = now_s
             self._start()
 
     async def persist(self) -> None:

@@ -25,7 +25,7 @@ from geminga_broker.log.chain import LedgerChain
 from geminga_broker.log.context import LogContext, check_claims
 from geminga_broker.log.cursors import DirtyCursors
 from geminga_broker.log.deletion import LogEraser
-from geminga_broker.log.options import LogOptions
+from geminga_broker.log.options import LogOptions, Persistence
 from geminga_broker.log.state import LogState
 from geminga_broker.log.topic_log import TopicLog
 from geminga_broker.log.unnamed import UNNAMED_S_MAX, clean, log_ledgers
@@ -60,6 +60,8 @@ class ManagedLedgerFactory:
         """Open logs by name. Don't change it."""
         self._opening: dict[str, Promise[TopicLog]] = {}
         self._dirty: DirtyCursors = {}
+        self._tick_s = self.options.cursors.flush_interval_s
+        """Between two rounds of writing cursors: the shortest interval of any log."""
         self._nursery: trio.Nursery | None = None
         self._stack = AsyncExitStack()
 
@@ -87,9 +89,12 @@ class ManagedLedgerFactory:
             await self._stack.aclose()
         return None
 
-    async def open(self, name: str, *, create: bool = True) -> TopicLog:
-        """The open log with that name; concurrent callers share one opening. Raises LogNotFound,
-        LogFenced, LogReadFailed (with the cause, storage or metadata), LogClosed.
+    async def open(
+        self, name: str, *, create: bool = True, persistence: Persistence | None = None
+    ) -> TopicLog:
+        """The open log with that name; concurrent callers share one opening. With `persistence` its
+        ledgers are made by that. Raises LogNotFound, LogFenced, LogReadFailed (with the cause,
+        storage or metadata), LogClosed.
         """
         log = self.logs.get(name)
         usable = log is not None and log.context.state not in (LogState.CLOSED, LogState.FENCED)
@@ -100,13 +105,13 @@ class ManagedLedgerFactory:
             if self._nursery is None:
                 raise LogClosed("the factory is closed")
             promise = self._opening[name] = Promise()
-            self._nursery.start_soon(self._open, name, create, promise)
+            self._nursery.start_soon(self._open, name, create, persistence, promise)
         try:
             return await promise.wait()
         except LogNotFound:
             if create:
                 # The caller that started this opening did not allow to create it.
-                return await self.open(name)  # noqa: ASYNC120
+                return await self.open(name, persistence=persistence)  # noqa: ASYNC120
             raise
 
     async def delete(self, name: str) -> None:
@@ -161,10 +166,16 @@ class ManagedLedgerFactory:
                 nursery.start_soon(log.close)
         self.logs.clear()
 
-    async def _open(self, name: str, create: bool, promise: Promise[TopicLog]) -> None:
+    async def _open(
+        self,
+        name: str,
+        create: bool,
+        persistence: Persistence | None,
+        promise: Promise[TopicLog],
+    ) -> None:
         try:
             with trio.fail_after(self.options.open_deadline_s):
-                log = await self._load(name, create)
+                log = await self._load(name, create, persistence)
         except LogError as error:
             promise.reject(error)
         except (BookkeeperError, MetadataError, RemoteProtocolError, trio.TooSlowError) as error:
@@ -186,7 +197,7 @@ class ManagedLedgerFactory:
         finally:
             del self._opening[name]
 
-    async def _load(self, name: str, create: bool) -> TopicLog:
+    async def _load(self, name: str, create: bool, persistence: Persistence | None) -> TopicLog:
         old = self.logs.pop(name, None)
         if old is not None:
             await old.close()
@@ -199,10 +210,14 @@ class ManagedLedgerFactory:
             catalog, info = LogCatalog(self._store, name), None
         if info is None and not create:
             raise LogNotFound(f"no log {name}")
-        return await self._load_stored(name, catalog, info or ManagedLedgerInfo())
+        return await self._load_stored(name, catalog, info or ManagedLedgerInfo(), persistence)
 
     async def _load_stored(
-        self, name: str, catalog: LogCatalog, info: ManagedLedgerInfo
+        self,
+        name: str,
+        catalog: LogCatalog,
+        info: ManagedLedgerInfo,
+        persistence: Persistence | None,
     ) -> TopicLog:
         chain = chain_of(info)
         index = await self._recover(catalog, chain)
@@ -210,7 +225,8 @@ class ManagedLedgerFactory:
         context = LogContext(
             name, self.options, self.client, catalog, chain, cache, self._spawn, self.eraser
         )
-        log = TopicLog(context, self._store, self._dirty, index)
+        log = TopicLog(context, self._store, self._dirty, index, self._paced)
+        log.set_persistence(persistence)
         try:
             await log.start()
         except BaseException:
@@ -245,6 +261,10 @@ class ManagedLedgerFactory:
             index = await index_at(reader, ledger.entries - 1, index, options)
         return index
 
+    def _paced(self, interval_s: float) -> None:
+        """A log wants its cursors written as often as this."""
+        self._tick_s = min(self._tick_s, interval_s)
+
     def _spawn(self, job: Callable[[], Awaitable[None]]) -> None:
         """Run a job in the background; not after the factory's exit."""
         if self._nursery is not None:
@@ -253,14 +273,15 @@ class ManagedLedgerFactory:
     async def _run_flushes(self) -> None:
         """Persist acknowledgements (BR-05)."""
         while True:
-            await trio.sleep(max(self.options.cursors.flush_interval_s, FLUSH_INTERVAL_MIN_S))
+            tick_s = max(self._tick_s, FLUSH_INTERVAL_MIN_S)
+            await trio.sleep(tick_s)
             turns = Turns()
             for cursor in list(self._dirty):
                 await turns.spend()
                 if cursor not in self._dirty:
                     continue  # its log was closed meanwhile
                 try:
-                    cursor.writer.flush()
+                    cursor.writer.flush(tick_s)
                 except Exception:
                     # Retried after the next acknowledgement.
                     _log.exception("a defect: cursor=%s is not persisted", cursor.name)
@@ -273,6 +294,9 @@ class ManagedLedgerFactory:
         while True:
             await trio.sleep(self.options.roll_check_interval_s)
             turns = Turns()
+            self._tick_s = self.options.cursors.flush_interval_s
+            for log in self.logs.values():
+                self._paced(log.context.flush_interval_s)
             for name, log in list(self.logs.items()):
                 await turns.spend()
                 if log.context.state is LogState.CLOSED:

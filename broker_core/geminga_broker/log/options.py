@@ -55,6 +55,25 @@ class LedgerDurability:
 
 
 @dataclass(frozen=True, slots=True)
+class Persistence:
+    """What a topic or namespace may choose of its logs (Apache's `PersistencePolicies`): copies of
+    the ledgers that are made afterwards, and how often a cursor is written.
+    """
+
+    ensemble_size: int
+    write_quorum: int
+    ack_quorum: int
+    mark_delete_rate_per_s: float
+    """Most writes of one cursor's acknowledgements; 0 or less: no bound."""
+
+    @property
+    def flush_interval_s(self) -> float:
+        """Time between two writes of one cursor."""
+        rate = self.mark_delete_rate_per_s
+        return 1 / rate if rate > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Rollover:
     """When an open ledger is closed and the next one opened (BR-02)."""
 

@@ -21,7 +21,7 @@ from geminga_broker.log.context import LogClaim, LogContext
 from geminga_broker.log.cursor import LogCursor
 from geminga_broker.log.cursors import DirtyCursors, LogCursors
 from geminga_broker.log.entry import LogEntry
-from geminga_broker.log.options import Retention
+from geminga_broker.log.options import Persistence, Retention
 from geminga_broker.log.reading import LogReads
 from geminga_broker.log.state import LogState
 from geminga_broker.log.trim import LogTrimmer
@@ -35,12 +35,19 @@ class TopicLog:
     """A chain of ledgers and its cursors. Created by `ManagedLedgerFactory.open`."""
 
     def __init__(
-        self, context: LogContext, store: MetadataStore, dirty: DirtyCursors, index: int
+        self,
+        context: LogContext,
+        store: MetadataStore,
+        dirty: DirtyCursors,
+        index: int,
+        paced: Callable[[float], None],
     ) -> None:
+        """`paced` is told how often cursors are to be written."""
         self.name = context.name
         self.context = context
         """The state shared by its parts, for parts that others add."""
         self.claim = LogClaim(context)
+        self._paced = paced
         self.closing = False
         """Whether closing has begun: the log must not be used any more."""
         self._reads = LogReads(context)
@@ -108,6 +115,11 @@ class TopicLog:
             tell(self.context.fence_cause)
         else:
             self.context.when_fenced.append(tell)
+
+    def set_persistence(self, chosen: Persistence | None) -> None:
+        """Have the next ledgers made by it, and cursors written as often; None: by the options."""
+        self.context.persist_by(chosen)
+        self._paced(self.context.flush_interval_s)
 
     def set_retention(self, retention: Retention) -> None:
         """Set the retention of consumed ledgers, and trim by it soon."""

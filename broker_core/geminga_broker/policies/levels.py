@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from geminga_broker.cluster.records import JsonObject
 from geminga_broker.config import BrokerConfig, PolicyConfig
-from geminga_broker.log.options import MIB, Retention
+from geminga_broker.log.options import MIB, Persistence, Retention
 from geminga_broker.policies.model import (
     CompactionPolicy,
     DeduplicationOptions,
@@ -112,6 +112,7 @@ def topic_policies(levels: Levels, config: BrokerConfig) -> TopicPolicies:
             "", "subscription_expiration_time_minutes", broker.subscription_expiration_minutes
         ),
         retention=_retention(levels, config),
+        persistence=_persistence(levels),
         quotas=Quotas(
             levels.quota(QuotaType.SIZE, default_quota(broker)),
             levels.quota(QuotaType.AGE, default_quota(broker)),
@@ -221,6 +222,19 @@ def _retention(levels: Levels, config: BrokerConfig) -> Retention:
     if not isinstance(minutes, int) or not isinstance(size_mb, int):
         return default
     return Retention(minutes * 60, size_mb * MIB)
+
+
+def _persistence(levels: Levels) -> Persistence | None:
+    """None where there is none, or none that ledgers could be made by."""
+    record = levels.record("persistence", "persistence") or {}
+    ensemble, write, ack = (
+        _of_type(record.get(name), 0)
+        for name in ("bookkeeperEnsemble", "bookkeeperWriteQuorum", "bookkeeperAckQuorum")
+    )
+    rate = record.get("managedLedgerMaxMarkDeleteRate")
+    if not 0 < ack <= write <= ensemble:
+        return None
+    return Persistence(ensemble, write, ack, rate if isinstance(rate, int | float) else 0.0)
 
 
 def _inactivity(levels: Levels, config: BrokerConfig) -> Inactivity:

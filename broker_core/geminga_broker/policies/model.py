@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from geminga_broker.log.options import Retention
+from geminga_broker.log.options import Persistence, Retention
 from geminga_broker.policies.quota import Quotas
 from geminga_broker.policies.rate_limit import Rate
 from geminga_broker.subscription.entry_filters import EntryFilter
@@ -86,6 +86,9 @@ class TopicPolicies:
     subscription_expiration_s: int = 0
     """A durable subscription is deleted after this time without consumers; 0: never."""
     retention: Retention = Retention()
+    persistence: Persistence | None = None
+    """Copies of ledgers that are made afterwards, and how often cursors are written; None: by the
+    broker's configuration."""
     quotas: Quotas = Quotas()
     inactivity: Inactivity = Inactivity()
     publish_rate: Rate = Rate()

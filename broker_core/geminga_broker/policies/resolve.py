@@ -78,6 +78,7 @@ def of_system_topic(found: Effective) -> Effective:
     policies, options = found
     return Effective(
         TopicPolicies(
+            persistence=policies.persistence,
             inactivity=Inactivity(delete=False),
             compaction=policies.compaction._replace(
                 threshold_bytes=max(policies.compaction.threshold_bytes, 1)

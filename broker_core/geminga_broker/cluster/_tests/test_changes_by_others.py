@@ -22,6 +22,7 @@ from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.cluster.records import JsonObject
 from geminga_broker.config import BrokerConfig, load_config
 from geminga_broker.log.factory import ManagedLedgerFactory
+from geminga_broker.log.options import Persistence
 from geminga_broker.policies.rate_limit import Rate
 from geminga_broker.process import log_options
 from geminga_broker.service import BrokerService, open_service
@@ -224,10 +225,12 @@ async def test_policies_set_while_a_topic_loads_count(
         loader = brokers.there.service.topics._loader
         open_log = loader._logs.open
 
-        async def slowly(name: str, *, create: bool = True) -> object:
+        async def slowly(
+            name: str, *, create: bool = True, persistence: Persistence | None = None
+        ) -> object:
             opening.set()
             await go.wait()
-            return await open_log(name, create=create)
+            return await open_log(name, create=create, persistence=persistence)
 
         monkeypatch.setattr(loader._logs, "open", slowly)
         found: list[Topic] = []

@@ -19,6 +19,7 @@ from geminga_broker.cluster.records import ResourceMissing
 from geminga_broker.config import BrokerConfig, TopicConfig
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import LogError, ManagedLedger
+from geminga_broker.log.options import Persistence
 from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.policies.broker_options import broker_options
 from geminga_broker.policies.resolve import NoTopicPolicies, PolicyResolver
@@ -41,7 +42,9 @@ class SlowLogs:
         self.opened: list[str] = []
         self.error: Exception | None = None
 
-    async def open(self, name: str, *, create: bool = True) -> ManagedLedger:
+    async def open(
+        self, name: str, *, create: bool = True, persistence: Persistence | None = None
+    ) -> ManagedLedger:
         self.opened.append(name)
         await self.gate.wait()
         if self.error is not None:

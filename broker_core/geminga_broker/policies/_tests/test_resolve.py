@@ -6,7 +6,7 @@ import pytest
 
 from geminga_broker.cluster.records import JsonObject
 from geminga_broker.config import BrokerConfig, ClientLimits, LogConfig, PolicyConfig, TopicConfig
-from geminga_broker.log.options import Retention
+from geminga_broker.log.options import Persistence, Retention
 from geminga_broker.policies.levels import Levels, topic_options, topic_policies
 from geminga_broker.policies.model import Inactivity, TopicOptions
 from geminga_broker.policies.quota import BacklogQuota, QuotaPolicy
@@ -121,3 +121,35 @@ def test_values_of_a_wrong_type_count_as_not_set(record: JsonObject) -> None:
     assert topic_policies(Levels({}, record, "here"), CONFIG) == topic_policies(
         Levels({}, {}, "here"), CONFIG
     )
+
+
+def persistence(ensemble: int, write: int, ack: int, rate: object = 1.5) -> JsonObject:
+    return {
+        "persistence": {
+            "bookkeeperEnsemble": ensemble,
+            "bookkeeperWriteQuorum": write,
+            "bookkeeperAckQuorum": ack,
+            "managedLedgerMaxMarkDeleteRate": rate,
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    ("topic", "namespace", "found"),
+    [
+        (None, None, None),
+        (None, persistence(3, 2, 1), Persistence(3, 2, 1, 1.5)),
+        (persistence(1, 1, 1, 0), persistence(3, 2, 1), Persistence(1, 1, 1, 0.0)),
+        (persistence(2, 2, 2, None), None, Persistence(2, 2, 2, 0.0)),
+        # What no ledger could be made by counts as not set.
+        (None, persistence(1, 2, 1), None),
+        (None, persistence(2, 1, 2), None),
+        (None, persistence(1, 1, 0), None),
+        (None, {"persistence": "3"}, None),
+        (None, {"persistence": {}}, None),
+    ],
+)
+def test_persistence(
+    topic: JsonObject | None, namespace: JsonObject | None, found: Persistence | None
+) -> None:
+    assert topic_policies(Levels(topic, namespace, "here"), CONFIG).persistence == found
