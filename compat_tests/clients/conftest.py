@@ -217,8 +217,6 @@ async def take_after_change(
 
 
 ADMIN_OPEN = (
-    "test_properties_of_namespaces",
-    "test_more_policies_of_namespaces",
     "test_properties_of_topics",
     "test_resource_quotas",
 )

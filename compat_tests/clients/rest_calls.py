@@ -19,6 +19,13 @@ class Keys:
     names: frozenset[str]
 
 
+@dataclass(frozen=True)
+class Text:
+    """The answer is this text itself, though its type says JSON."""
+
+    text: str
+
+
 ANY = policy_calls.ANY
 EMPTY = ""
 

@@ -12,9 +12,10 @@ from typing import TypeVar, cast
 
 import httpx2 as httpx
 
-from compat_tests.clients import cluster_calls
-from compat_tests.clients.rest_calls import ANY, CALLS, EMPTY, Keys
+from compat_tests.clients import cluster_calls, namespace_calls
+from compat_tests.clients.rest_calls import ANY, CALLS, EMPTY, Keys, Text
 from compat_tests.processes import ServerProcess
+from geminga_broker.admin.namespaces.changing import FIELDS
 
 SETTLED_S = 30.0
 """Apache's broker takes a topic's policies when it has read them from its system topic."""
@@ -30,6 +31,8 @@ def fill(value: T, words: Mapping[str, str]) -> T:
     if isinstance(value, str):
         for word, text in words.items():
             found = cast(str, found).replace(word, text)
+    elif isinstance(value, Text):
+        found = Text(fill(value.text, words))
     elif isinstance(value, list):
         found = [fill(item, words) for item in value]
     elif isinstance(value, dict):
@@ -43,6 +46,8 @@ def difference(expected: object, response: httpx.Response) -> str | None:
         return None
     if expected == EMPTY:
         return None if not response.content else f"a body: {response.text}"
+    if isinstance(expected, Text):
+        return None if response.text == expected.text else f"{response.text!r}, not {expected}"
     try:
         body = response.json()
     except json.JSONDecodeError:
@@ -100,6 +105,31 @@ def test_calls_about_the_cluster_are_answered_as_apache_answers(server: ServerPr
     cluster = f"c{uuid.uuid4().hex[:8]}"
     broker = server.web_url.partition("://")[2]
     assert all_wrong(server.web_url, cluster_calls.CALLS, c=cluster, b=broker) == []
+
+
+def test_what_namespaces_keep_is_answered_as_apache_answers(server: ServerProcess) -> None:
+    assert all_wrong(server.web_url, namespace_calls.CALLS) == []
+
+
+def test_a_namespace_is_written_as_by_apache(server: ServerProcess) -> None:
+    """Its members come in the order of Apache's class, also those that were set later."""
+    tenant = f"order{uuid.uuid4().hex[:8]}"
+    path = f"/admin/v2/namespaces/{tenant}/n"
+    with httpx.Client(base_url=server.web_url, timeout=60) as client:
+        info = {"adminRoles": [], "allowedClusters": ["standalone"]}
+        assert client.put(f"/admin/v2/tenants/{tenant}", json=info).status_code == 204
+        assert client.put(path).status_code == 204
+        assert client.post(f"{path}/maxProducersPerTopic", json=3).status_code == 204
+        assert client.put(f"{path}/offloadThreshold", json=5).status_code == 204
+        body = {"bookkeeperEnsemble": 1, "bookkeeperWriteQuorum": 1, "bookkeeperAckQuorum": 1}
+        assert client.post(f"{path}/persistence", json=body).status_code == 204
+        assert client.post(f"{path}/dispatcherPauseOnAckStatePersistent").status_code == 204
+        told = client.get(path).json()
+        assert client.delete(path).status_code == 204
+        assert client.delete(f"/admin/v2/tenants/{tenant}").status_code == 204
+    assert list(told) == [name for name in FIELDS if name in told]
+    set_here = {"persistence", "offload_policies", "max_producers_per_topic"}
+    assert set_here | {"dispatcherPauseOnAckStatePersistentEnabled"} <= set(told)
 
 
 def test_statistics_tell_what_clients_did(server: ServerProcess) -> None:

@@ -22,8 +22,16 @@ from geminga_broker.admin import (
 )
 from geminga_broker.admin.calls import Calls
 from geminga_broker.admin.guard import guard, unknown_to
-from geminga_broker.admin.namespaces import anti_affinity
+from geminga_broker.admin.namespaces import (
+    anti_affinity,
+    dispatching,
+    migration,
+    offload,
+    properties,
+    resource_groups,
+)
 from geminga_broker.admin.namespaces import bundles as bundle_routes
+from geminga_broker.admin.namespaces import clusters as namespace_clusters
 from geminga_broker.admin.namespaces import permissions as permission_routes
 from geminga_broker.admin.namespaces import policies as policy_routes
 from geminga_broker.admin.namespaces import quotas as quota_routes
@@ -65,7 +73,11 @@ def routes_of(service: BrokerService) -> list[Route]:
     routes += [*failure_domains.routes(service), *tenants.routes(service)]
     routes += [*resource_quotas.routes(service), *broker_stats.routes(service)]
     routes += [*namespace_routes.routes(service, calls), *broker_routes.routes(service)]
-    routes += anti_affinity.routes(service)
+    for family in (
+        *(anti_affinity, dispatching, migration, namespace_clusters),
+        *(offload, properties, resource_groups),
+    ):
+        routes += family.routes(service)
     routes += [*policy_routes.routes(service), *quota_routes.routes(service, DOMAINS)]
     for domain in DOMAINS:
         routes += partitioned_routes.routes(service, calls, domain)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import resource
+import socket
+import threading
+import time
 from collections import defaultdict
 from typing import cast
 
@@ -14,7 +18,10 @@ from starlette.routing import Route
 from geminga_broker.admin import rest
 from geminga_broker.cluster.records import JsonObject
 from geminga_broker.loadbalance.settings import MODULAR
+from geminga_broker.log.state import LogState
+from geminga_broker.log.topic_log import TopicLog
 from geminga_broker.service import BrokerService
+from geminga_broker.topic.persistent import PersistentTopic
 from geminga_broker.topic.stats import as_json
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.background import Turns
@@ -75,6 +82,12 @@ def routes(service: BrokerService) -> list[Route]:
         used = service.log_cache.size_bytes if name == "ml-cache" else _resident_bytes()
         return rest.ok(_allocator_stats(used))
 
+    async def bookie_operations(_request: Request) -> Response:
+        return rest.ok(await pending_operations(service))
+
+    async def beans(_request: Request) -> Response:
+        return rest.ok(process_figures())
+
     async def availability(_request: Request) -> Response:
         manager = service.config.load_balance.load_manager
         shown = _WRAPPER if manager == MODULAR else manager
@@ -85,10 +98,68 @@ def routes(service: BrokerService) -> list[Route]:
         rest.route("GET", base + "/topics", topics),
         rest.route("GET", base + "/metrics", metrics),
         rest.route("GET", base + "/load-report", load_report),
+        rest.route("GET", base + "/bookieops", bookie_operations),
+        rest.route("GET", base + "/mbeans", beans),
         rest.route("GET", base + "/allocator-stats/{allocator}", allocator),
         rest.route(
             "GET", base + "/broker-resource-availability/{tenant}/{namespace}", availability
         ),
+    ]
+
+
+_OPERATIONS = [
+    f"{of}Ledger{what}Op"
+    for of in ("data", "cursor")
+    for what in ("Open", "Close", "Create", "Delete")
+]
+
+
+async def pending_operations(service: BrokerService) -> JsonObject:
+    """Calls to bookies that the logs of loaded topics wait for, by namespace and topic (Apache's
+    `PendingBookieOpsStats`). Those of cursors aren't told: 0.
+    """
+    found: dict[str, dict[str, dict[str, int]]] = defaultdict(dict)
+    turns = Turns()
+    for key, topic in list(service.topics.loaded.items()):
+        if isinstance(topic, PersistentTopic):
+            counts = dict.fromkeys(_OPERATIONS, 0)
+            if isinstance(topic.log, TopicLog):
+                context = topic.log.context
+                counts["dataLedgerCloseOp"] = int(context.unclosed is not None)
+                is_made = context.state is LogState.ROLLING and context.unclosed is None
+                counts["dataLedgerCreateOp"] = int(is_made)
+            found[TopicName.parse(key).namespace][key] = counts
+        await turns.spend()
+    return {name: found[name] for name in sorted(found)}
+
+
+_STARTED_S = time.time()
+
+
+def process_figures() -> list[JsonObject]:
+    """What this process can tell of the beans that a Java machine has, under their names (Apache's
+    `MBeanStatsGenerator`).
+    """
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    files_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    beans: dict[str, JsonObject] = {
+        "OperatingSystem": {
+            "AvailableProcessors": os.cpu_count() or 1,
+            "MaxFileDescriptorCount": files_max,
+            "OpenFileDescriptorCount": len(os.listdir("/proc/self/fd")),
+            "ProcessCpuTime": int((used.ru_utime + used.ru_stime) * 1e9),
+            "SystemLoadAverage": os.getloadavg()[0],
+        },
+        "Runtime": {
+            "Name": f"{os.getpid()}@{socket.gethostname()}",
+            "StartTime": int(_STARTED_S * 1000),
+            "Uptime": int((time.time() - _STARTED_S) * 1000),
+        },
+        "Threading": {"ThreadCount": threading.active_count()},
+    }
+    return [
+        {"metrics": figures, "dimensions": {"MBean": f"java.lang:type={name}"}}
+        for name, figures in beans.items()
     ]
 
 

@@ -26,6 +26,8 @@ from geminga_broker.cluster.records import (
 from geminga_broker.service import BrokerService
 from geminga_runtime.metadata.api import NotEmpty
 
+MIGRATION = "policies"
+"""Where the clients of a cluster go, below its record (Apache's `ClusterPolicies`)."""
 _DOMAINS = "failureDomain"
 
 
@@ -117,6 +119,7 @@ async def forget_cluster(clusters: Records, name: str) -> None:
     """
     if await clusters.get(f"{name}/{POLICIES}"):
         raise rest.RestError(412, "Cluster not empty")
+    await _delete_if_there(clusters, f"{name}/{MIGRATION}")
     for domain in await clusters.names(f"{name}/{_DOMAINS}"):
         await _delete_if_there(clusters, f"{name}/{_DOMAINS}/{domain}")
     await _delete_if_there(clusters, f"{name}/{_DOMAINS}")

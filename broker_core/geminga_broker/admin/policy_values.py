@@ -14,6 +14,7 @@ from msgspec import UNSET, Struct, UnsetType, field
 from geminga_broker.admin import jackson
 from geminga_broker.admin.rest import RestError
 from geminga_broker.cluster.records import JsonObject
+from geminga_broker.config import LogConfig
 from geminga_broker.log.options import MIB
 from geminga_broker.policies.quota import BacklogQuota, QuotaPolicy, QuotaType
 
@@ -58,6 +59,17 @@ class DelayedDelivery(Struct, rename="camel"):
     tick_time: int = 0
     active: bool = False
     max_delivery_delay_in_millis: int = 0
+
+
+class PersistencePolicies(Struct, rename="camel"):
+    """Copies of the ledgers that are made afterwards, and how often each cursor is written."""
+
+    bookkeeper_ensemble: int = 2
+    bookkeeper_write_quorum: int = 2
+    bookkeeper_ack_quorum: int = 2
+    managed_ledger_max_mark_delete_rate: float = 0.0
+    """Writes in a second; 0 or less: no bound."""
+    managed_ledger_storage_class_name: str | None = None
 
 
 DeleteMode = Literal["delete_when_no_subscriptions", "delete_when_subscriptions_caught_up"]
@@ -122,6 +134,15 @@ _NAMESPACE_KINDS: dict[str, object] = {
     "publishMaxMessageRate": dict[str, PublishRate],
     "topicDispatchRate": _Rates,
     "subscriptionDispatchRate": _Rates,
+    "replicatorDispatchRate": _Rates,
+    "persistence": PersistencePolicies,
+    "properties": dict[str, str],
+    "allowed_clusters": list[str],
+    "resource_group_name": str,
+    "dispatcherPauseOnAckStatePersistentEnabled": bool | None,
+    "offload_threshold": int,
+    "offload_threshold_in_seconds": int,
+    "offload_deletion_lag_ms": int | None,
     "clusterSubscribeRate": dict[str, SubscribeRate],
     "max_producers_per_topic": int | None,
     "max_consumers_per_topic": int | None,
@@ -164,6 +185,31 @@ def not_negative(reason: str) -> Check:
             raise RestError(412, reason)
 
     return check
+
+
+NO_PERSISTENCE = "persistence policies should not be null"
+
+
+def check_persistence(limits: LogConfig, value: object) -> None:
+    """Raises RestError 400 for quorums that ledgers can't have, or the broker doesn't allow
+    (AdminResource.validatePersistencePolicies).
+    """
+    assert isinstance(value, PersistencePolicies)
+    ensemble, write, ack = (
+        value.bookkeeper_ensemble,
+        value.bookkeeper_write_quorum,
+        value.bookkeeper_ack_quorum,
+    )
+    for name, count, most in (
+        ("Ensemble", ensemble, limits.ensemble_size_max),
+        ("WriteQuorum", write, limits.write_quorum_max),
+        ("AckQuorum", ack, limits.ack_quorum_max),
+    ):
+        if not 0 < count <= most:
+            raise RestError(400, f"Bookkeeper-{name} must be <= {most} and > 0.")
+    if not ensemble >= write >= ack:
+        text = f"Bookkeeper Ensemble ({ensemble}) >= WriteQuorum ({write}) >= AckQuorum ({ack})"
+        raise RestError(400, text)
 
 
 def check_auto_topic_creation(value: object) -> None:

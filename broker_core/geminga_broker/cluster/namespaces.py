@@ -127,6 +127,7 @@ class Namespaces:
         self.tenants = Records(store, "/admin/policies")
         self.local_policies = Records(store, "/admin/local-policies")
         self.partitioned = Records(store, "/admin/partitioned-topics")
+        self.resource_groups = Records(store, "/admin/resourcegroups")
         self._bundles: dict[str, tuple[bytes | None, Bundles]] = {}
         """By namespace, with the record that they were decoded from."""
         self._living: dict[str, bytes] = {}

@@ -5,7 +5,7 @@ Paths, field names and responses are Apache's (`NamespacesBase`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
 
@@ -15,13 +15,15 @@ from starlette.routing import Route
 
 from geminga_broker.admin import policy_values as values
 from geminga_broker.admin import rest
-from geminga_broker.admin.namespaces.routes import require_namespace
+from geminga_broker.admin.namespaces.changing import (
+    NO_NAMESPACE,
+    NO_POLICIES,
+    change_policies,
+    policies_of,
+)
 from geminga_broker.cluster.records import JsonObject
 from geminga_broker.service import BrokerService
 from geminga_runtime.settings import ConfigError
-
-NO_NAMESPACE = "Namespace does not exist"
-NO_POLICIES = "Namespace policies does not exist"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +44,13 @@ class Policy:
     removable: bool = True
     unset: object = None
     missing: str = NO_NAMESPACE
+    """What a change of a namespace that isn't there is told."""
+    unread: str = NO_NAMESPACE
+    """The same for GET."""
     verb: str = "POST"
     """Method of the request that sets it."""
+    required: str = ""
+    """Why a request without a body is refused, if as Apache's broker does it by itself."""
 
 
 def _limit(path: str, field: str, unset: object = None, missing: str = NO_NAMESPACE) -> Policy:
@@ -85,6 +92,10 @@ POLICIES = (
     _rate("publishRate", "publishMaxMessageRate", values.PublishRate),
     _rate("dispatchRate", "topicDispatchRate", values.DispatchRate),
     _rate("subscriptionDispatchRate", "subscriptionDispatchRate", values.DispatchRate),
+    replace(
+        _rate("replicatorDispatchRate", "replicatorDispatchRate", values.DispatchRate),
+        unread=NO_POLICIES,
+    ),
     _rate("subscribeRate", "clusterSubscribeRate", values.SubscribeRate),
     _limit("maxProducersPerTopic", "max_producers_per_topic"),
     _limit("maxConsumersPerTopic", "max_consumers_per_topic"),
@@ -134,7 +145,15 @@ def routes(service: BrokerService) -> list[Route]:
         partial(check_entry_filters, service),
         optional=True,
     )
-    return [each for policy in (*POLICIES, filters) for each in _routes_of(service, policy)]
+    persistence = Policy(
+        "persistence",
+        "persistence",
+        values.PersistencePolicies,
+        partial(values.check_persistence, service.config.log),
+        required=values.NO_PERSISTENCE,
+    )
+    found = (*POLICIES, filters, persistence)
+    return [each for policy in found for each in _routes_of(service, policy)]
 
 
 def check_entry_filters(service: BrokerService, value: object) -> None:
@@ -156,8 +175,7 @@ def _routes_of(service: BrokerService, policy: Policy) -> list[Route]:
 
     async def get(request: Request) -> Response:
         namespace = rest.namespace_of(request)
-        await require_namespace(service.namespaces, namespace)
-        found = (await service.namespaces.policies(namespace)).get(policy.field)
+        found = (await policies_of(service, namespace, policy.unread)).get(policy.field)
         if policy.of_cluster:
             found = found.get(cluster) if isinstance(found, dict) else None
         return rest.ok_or_empty(policy.unset if found is None else found)
@@ -165,6 +183,8 @@ def _routes_of(service: BrokerService, policy: Policy) -> list[Route]:
     async def post(request: Request) -> Response:
         value: object = await rest.read_body(request, policy.kind)
         if value is None:
+            if policy.required:
+                raise rest.RestError(400, policy.required)
             if not policy.optional:
                 raise rest.bad_body(rest.EMPTY_BODY)
         else:
@@ -176,12 +196,12 @@ def _routes_of(service: BrokerService, policy: Policy) -> list[Route]:
 
     async def change(request: Request, value: object) -> Response:
         namespace = rest.namespace_of(request)
-        if not await service.namespaces.exists(namespace):
-            raise rest.RestError(404, policy.missing)
-        await service.namespaces.tenants.update(
-            namespace, lambda old: _changed(old, policy, cluster, value)
+        await change_policies(
+            service,
+            namespace,
+            lambda old: _changed(old, policy, cluster, value),
+            policy.missing,
         )
-        await service.topics.namespace_policies_changed(namespace)
         return rest.no_content()
 
     path = f"/admin/v2/namespaces/{{tenant}}/{{namespace}}/{policy.path}"

@@ -12,7 +12,12 @@ from starlette.routing import Route
 
 from geminga_broker.admin import jackson, rest
 from geminga_broker.admin.calls import Answer, Call, Calls, each_of, raise_first
-from geminga_broker.admin.policy_values import namespace_policies
+from geminga_broker.admin.namespaces.clusters import check_new
+from geminga_broker.admin.policy_values import (
+    PersistencePolicies,
+    check_persistence,
+    namespace_policies,
+)
 from geminga_broker.admin.topics.partitioned import delete_partitioned
 from geminga_broker.admin.topics.routes import listed, topic_names
 from geminga_broker.cluster.catalog import without_system
@@ -50,10 +55,12 @@ def _bundle_count(service: BrokerService, policies: JsonObject) -> int:
     return count
 
 
-def _clusters(service: BrokerService, policies: JsonObject) -> list[str]:
+async def _clusters(service: BrokerService, namespace: str, policies: JsonObject) -> list[str]:
     given = policies.get("replication_clusters")
     if isinstance(given, list) and given:
-        return [str(name) for name in given]
+        wanted = list(dict.fromkeys(str(name) for name in given))
+        await check_new(service, namespace, wanted)
+        return wanted
     return [service.config.network.cluster_name]
 
 
@@ -63,11 +70,14 @@ async def create_namespace(service: BrokerService, namespace: str, policies: Jso
     if not await service.namespaces.tenants.exists(tenant):
         raise rest.RestError(404, "Tenant does not exist")
     extra = {k: v for k, v in policies.items() if k not in ("bundles", "replication_clusters")}
+    if "persistence" in extra:
+        stored = jackson.bind(extra["persistence"], PersistencePolicies, "persistence")
+        check_persistence(service.config.log, stored)
     try:
         await service.namespaces.create(
             namespace,
             bundles=_bundle_count(service, policies),
-            clusters=_clusters(service, policies),
+            clusters=await _clusters(service, namespace, policies),
             policies=extra,
         )
     except BadName:
