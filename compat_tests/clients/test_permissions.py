@@ -37,7 +37,8 @@ SEEN = json.loads(
 PARTS = {
     "tenant": "t", "namespace": "n", "topic": "top", "cluster": "standalone", "count": "1",
     "subscription": "sub", "timestamp": "1", "seconds": "9", "domain": "persistent", "role": "x",
-    "bundle": "0x00000000_0xffffffff", "bookie": "b:3181",
+    "bundle": "0x00000000_0xffffffff", "bookie": "b:3181", "key": "k", "value": "v",
+    "resourcegroup": "g",
 }  # fmt: skip
 GRANTS = {"prod": ["produce"], "cons": ["consume"], "fn": ["functions"]}
 ROLES = ("admin", "tadmin", "prod", "cons", "fn", "nobody")

@@ -35,7 +35,8 @@ SEEN = json.loads((Path(__file__).parent / "rest_permissions.json").read_text())
 PARTS = {
     "tenant": "t", "namespace": "n", "topic": "top", "cluster": "standalone", "count": "1",
     "subscription": "sub", "timestamp": "1", "seconds": "9", "domain": "persistent", "role": "x",
-    "bundle": "0x00000000_0xffffffff", "bookie": "b:3181",
+    "bundle": "0x00000000_0xffffffff", "bookie": "b:3181", "key": "k", "value": "v",
+    "resourcegroup": "g",
 }  # fmt: skip
 GRANTS = {"prod": ["produce"], "cons": ["consume"], "fn": ["functions"]}
 
