@@ -28,9 +28,11 @@ from geminga.blocking.admin import (
     NamespaceIsolationData,
     NewNamespace,
     NotFoundError,
+    OffloadPolicies,
     PersistencePolicies,
     PreconditionFailedError,
     PublishRate,
+    ResourceGroup,
     ResourceQuota,
     RetentionPolicies,
     SubscribeRate,
@@ -261,6 +263,60 @@ def test_resource_quotas(admin: AdminClient, namespace: str) -> None:
     admin.resource_quotas.set(namespace, bundle, quota)
     assert admin.resource_quotas.get(namespace, bundle).memory == 5.0
     admin.resource_quotas.reset(namespace, bundle)
+
+
+def test_resource_groups(admin: AdminClient, namespace: str) -> None:
+    name = f"adm{uuid.uuid4().hex[:8]}"
+    admin.resource_groups.set(name, ResourceGroup(publish_rate_in_msgs=10))
+    assert name in admin.resource_groups.list()
+    admin.resource_groups.set(name, ResourceGroup(dispatch_rate_in_bytes=20))
+    found = admin.resource_groups.get(name)
+    assert found == ResourceGroup(
+        publish_rate_in_msgs=10, publish_rate_in_bytes=-1,
+        dispatch_rate_in_msgs=-1, dispatch_rate_in_bytes=20,
+    )  # fmt: skip
+    admin.namespace_policies.resource_group.set(namespace, name)
+    assert admin.namespace_policies.resource_group.get(namespace) == name
+    with pytest.raises(PreconditionFailedError, match="ResourceGroup is in use"):
+        admin.resource_groups.delete(name)
+    admin.namespace_policies.resource_group.remove(namespace)
+    assert admin.namespace_policies.resource_group.get(namespace) is None
+    admin.resource_groups.delete(name)
+    with pytest.raises(NotFoundError):
+        admin.resource_groups.get(name)
+
+
+def test_offloading(admin: AdminClient, namespace: str) -> None:
+    policies = admin.namespace_policies
+    policies.offload_threshold.set(namespace, 10 << 20)
+    policies.offload_threshold_in_seconds.set(namespace, 300)
+    policies.offload_deletion_lag.set(namespace, 1000)
+    found = policies.offload_policies.get(namespace)
+    assert found is not None
+    assert found.managed_ledger_offload_threshold_in_bytes == 10 << 20
+    assert found.managed_ledger_offload_threshold_in_seconds == 300
+    assert policies.offload_deletion_lag.get(namespace) == 1000
+    policies.offload_deletion_lag.remove(namespace)
+    assert policies.offload_deletion_lag.get(namespace) is None
+    chosen = OffloadPolicies(
+        managed_ledger_offload_driver="aws-s3", managed_ledger_offload_bucket="b"
+    )
+    policies.offload_policies.set(namespace, chosen)
+    found = policies.offload_policies.get(namespace)
+    assert found is not None
+    assert found.managed_ledger_offload_bucket == "b"
+    policies.offload_policies.remove(namespace)
+    assert policies.offload_policies.get(namespace) is None
+
+
+def test_pending_calls_to_bookies(admin: AdminClient, namespace: str) -> None:
+    admin.topics.create(f"{namespace}/t")
+    told = admin.broker_stats.pending_bookie_operations()[namespace]
+    assert set(told[f"persistent://{namespace}/t"]) == {
+        f"{of}Ledger{what}Op"
+        for of in ("data", "cursor")
+        for what in ("Open", "Close", "Create", "Delete")
+    }
 
 
 def test_bookies(admin: AdminClient) -> None:

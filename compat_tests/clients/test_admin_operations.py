@@ -35,7 +35,6 @@ NOT_THERE = {
     *("/admin/v3/", "/persistent/", "/non-persistent/"),
     # Of one kind of topics only: the paths of persistent ones serve both.
     "/admin/v2/non-persistent/",
-    "/admin/v2/broker-stats/bookieops",
     "/admin/v2/broker-stats/broker-resource-availability/",
     "GET /admin/v2/namespaces/{}/{}/scanOffloadedLedgers",
     "GET /admin/v2/persistent/{}/{}/{}/backlog",

@@ -68,7 +68,9 @@ class PersistencePolicies(Struct, rename="camel"):
     bookkeeper_write_quorum: int = 2
     bookkeeper_ack_quorum: int = 2
     managed_ledger_max_mark_delete_rate: float = 0.0
-    """Writes in a second; 0 or less: no bound."""
+    """Writes in a second; 0: no bound; negative: the broker's own (Apache's can't load the topics
+    then).
+    """
     managed_ledger_storage_class_name: str | None = None
 
 

@@ -89,7 +89,7 @@ class LogContext:
                 write_quorum=chosen.write_quorum,
                 ack_quorum=chosen.ack_quorum,
             )
-            self.flush_interval_s = chosen.flush_interval_s
+            self.flush_interval_s = chosen.flush_interval_s(self.flush_interval_s)
 
     def fence(self, why: str) -> None:
         """Another broker owns the log, whoever found out: from now on nothing is acknowledged,

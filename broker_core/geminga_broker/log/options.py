@@ -64,13 +64,14 @@ class Persistence:
     write_quorum: int
     ack_quorum: int
     mark_delete_rate_per_s: float
-    """Most writes of one cursor's acknowledgements; 0 or less: no bound."""
+    """Most writes of one cursor's acknowledgements; 0: no bound, negative: the broker's own."""
 
-    @property
-    def flush_interval_s(self) -> float:
+    def flush_interval_s(self, default_s: float) -> float:
         """Time between two writes of one cursor."""
         rate = self.mark_delete_rate_per_s
-        return 1 / rate if rate > 0 else 0.0
+        if rate < 0:
+            return default_s
+        return 1 / rate if rate else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,8 @@ async def writes_in_10_s(log: TopicLog) -> int:
 
 
 @pytest.mark.parametrize(
-    ("rate", "least", "most"), [(0.25, 2, 3), (1.0, 9, 10), (5.0, 44, 50), (0.0, 150, 200)]
+    ("rate", "least", "most"),
+    [(0.25, 2, 3), (1.0, 9, 10), (5.0, 44, 50), (0.0, 150, 200), (-1.0, 9, 10)],
 )
 async def test_cursors_are_written_as_often_as_chosen(
     rate: float, least: int, most: int, autojump_clock: MockClock

@@ -42,8 +42,10 @@ class PersistencePolicies(Model):
     bookkeeper_ensemble: int
     bookkeeper_write_quorum: int
     bookkeeper_ack_quorum: int
-    managed_ledger_max_mark_delete_rate: float = -1.0
-    """Writes of a cursor's position a second; below 0 the broker's own."""
+    managed_ledger_max_mark_delete_rate: float = 0.0
+    """Writes of a cursor's position a second; 0 is no bound. A negative one is the broker's own;
+    with that, Apache's 4.0 can't load the topics.
+    """
     managed_ledger_storage_class_name: str | None = None
 
 

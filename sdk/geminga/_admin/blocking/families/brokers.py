@@ -114,7 +114,11 @@ class BrokerStats(rest.BlockingFamily):
 
     @rest.get("/admin/v2/broker-stats/mbeans")
     def mbeans(self) -> list[Metrics]:
-        """Figures of the Java machine."""
+        """Figures of the Java machine, or of what runs instead of one."""
+
+    @rest.get("/admin/v2/broker-stats/bookieops")
+    def pending_bookie_operations(self) -> dict[str, dict[str, dict[str, int]]]:
+        """Calls to bookies that topics wait for, by namespace and topic."""
 
     @rest.get("/admin/v2/broker-stats/topics")
     def topics(self) -> Json:
