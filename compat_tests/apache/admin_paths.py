@@ -42,6 +42,16 @@ A path under `/admin/v2/non-persistent/` has a line of its own where it differs 
 one under `/admin/v2/persistent/`. Functions, sinks, sources, packages and the paths of version 1 \
 are not listed. Who may call what: [SECURITY.md](SECURITY.md).
 
+Of namespaces these are kept and told without an effect here, as at an Apache broker without the \
+feature: `offloadPolicies` and the other members of offloading (no tiered storage), \
+`replicatorDispatchRate`, `allowedClusters`, `resourcegroup` and `/admin/v2/resourcegroups` (rates \
+over all brokers, which Apache's enforce only with `resourceUsageTransportClassName`), \
+`dispatcherPauseOnAckStatePersistent` (all acknowledgements are persisted, so that nothing has to \
+wait). Refused with 501 is what would be believed to work: `replication` to another cluster, also \
+in the policies of a new namespace, `migration` and `migrate` that begin one, \
+`scanOffloadedLedgers`. `mbeans` has a few figures of the process under the names of Java's beans; \
+`bookieops` counts what logs wait for, not their cursors.
+
 Made by `python -m compat_tests.apache.admin_paths`; a test compares this page with the broker's \
 routes, and the list with Apache's classes.
 """
