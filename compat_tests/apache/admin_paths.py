@@ -34,6 +34,9 @@ CLASSES = (
 )
 """Apache's resource classes, each with the path under which its server has it."""
 
+OWN = ("/admin/v2/bookies/space", "/subscription/{}/why")
+"""Ends of the paths that our broker has and Apache's has not; a path's parameters are `{}`."""
+
 _INTRODUCTION = """# The REST interface
 
 The paths of Apache Pulsar {version}'s broker, from the annotations of its classes, and what \

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.apache.admin_paths import CLASSES
+from compat_tests.apache.admin_paths import CLASSES, OWN
 from compat_tests.apache.jars import run_java
 from compat_tests.missing import APACHE, skipped_without
 from geminga._admin.declared import Declaration
@@ -89,7 +89,7 @@ def of_apache() -> set[tuple[str, str]]:
 def test_each_operation_is_one_of_apache_s() -> None:
     ours = set(operations())
     assert len(ours) > 300
-    assert sorted(ours - of_apache()) == []
+    assert [each for each in sorted(ours - of_apache()) if not each[1].endswith(OWN)] == []
 
 
 def test_what_is_not_there_is_listed() -> None:
