@@ -6,7 +6,6 @@ import os
 import resource
 import socket
 import threading
-import time
 from collections import defaultdict
 from typing import cast
 
@@ -25,6 +24,8 @@ from geminga_broker.topic.persistent import PersistentTopic
 from geminga_broker.topic.stats import as_json
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.background import Turns
+from geminga_runtime.clock import wall_clock_ms
+from geminga_runtime.process import process_age_s
 
 _TOPIC_FIELDS = [
     "averageMsgSize",
@@ -133,27 +134,25 @@ async def pending_operations(service: BrokerService) -> JsonObject:
     return {name: found[name] for name in sorted(found)}
 
 
-_STARTED_S = time.time()
-
-
 def process_figures() -> list[JsonObject]:
     """What this process can tell of the beans that a Java machine has, under their names (Apache's
     `MBeanStatsGenerator`).
     """
     used = resource.getrusage(resource.RUSAGE_SELF)
+    uptime_ms = int(process_age_s() * 1000)
     files_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     beans: dict[str, JsonObject] = {
         "OperatingSystem": {
             "AvailableProcessors": os.cpu_count() or 1,
             "MaxFileDescriptorCount": files_max,
-            "OpenFileDescriptorCount": len(os.listdir("/proc/self/fd")),
+            "OpenFileDescriptorCount": _open_files(),
             "ProcessCpuTime": int((used.ru_utime + used.ru_stime) * 1e9),
             "SystemLoadAverage": os.getloadavg()[0],
         },
         "Runtime": {
             "Name": f"{os.getpid()}@{socket.gethostname()}",
-            "StartTime": int(_STARTED_S * 1000),
-            "Uptime": int((time.time() - _STARTED_S) * 1000),
+            "StartTime": wall_clock_ms() - uptime_ms,
+            "Uptime": uptime_ms,
         },
         "Threading": {"ThreadCount": threading.active_count()},
     }
@@ -161,6 +160,14 @@ def process_figures() -> list[JsonObject]:
         {"metrics": figures, "dimensions": {"MBean": f"java.lang:type={name}"}}
         for name, figures in beans.items()
     ]
+
+
+def _open_files() -> int:
+    """-1 where the system can't tell."""
+    try:
+        return len(os.listdir("/proc/self/fd"))
+    except OSError:
+        return -1
 
 
 def _resident_bytes() -> int:

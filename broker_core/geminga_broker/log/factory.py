@@ -265,6 +265,11 @@ class ManagedLedgerFactory:
         """A log wants its cursors written as often as this."""
         self._tick_s = min(self._tick_s, interval_s)
 
+    def _find_pace(self) -> None:
+        """The log that wanted it may be gone, or want something else."""
+        intervals = [log.context.flush_interval_s for log in self.logs.values()]
+        self._tick_s = min([self.options.cursors.flush_interval_s, *intervals])
+
     def _spawn(self, job: Callable[[], Awaitable[None]]) -> None:
         """Run a job in the background; not after the factory's exit."""
         if self._nursery is not None:
@@ -294,9 +299,8 @@ class ManagedLedgerFactory:
         while True:
             await trio.sleep(self.options.roll_check_interval_s)
             turns = Turns()
-            self._tick_s = self.options.cursors.flush_interval_s
-            for log in self.logs.values():
-                self._paced(log.context.flush_interval_s)
+            if self._tick_s < self.options.cursors.flush_interval_s:
+                self._find_pace()
             for name, log in list(self.logs.items()):
                 await turns.spend()
                 if log.context.state is LogState.CLOSED:

@@ -106,3 +106,13 @@ async def test_a_faster_log_leaves_the_others_alone(autojump_clock: MockClock) -
         await logs.open(f"{NAME}2", persistence=Persistence(1, 1, 1, 10.0))
         log = await logs.open(NAME)
         assert 9 <= await writes_in_10_s(log) <= 10
+
+
+async def test_without_the_faster_log_the_timer_is_slow_again(autojump_clock: MockClock) -> None:
+    async with factory() as logs:
+        fast = await logs.open(NAME, persistence=Persistence(1, 1, 1, 10.0))
+        await logs.open(f"{NAME}2")
+        assert logs._tick_s == 0.1
+        fast.set_persistence(None)
+        await trio.sleep(logs.options.roll_check_interval_s + 1)
+        assert logs._tick_s == 1.0
