@@ -4,6 +4,7 @@ owns may be either, and bundles go from one to the other under load (CL-16).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +15,8 @@ from compat_tests.apache.cluster import running_cluster
 from compat_tests.apache.fleet import Fleet, Json, fleet_of
 from compat_tests.apache.traffic import JavaTraffic, PythonTraffic, java_traffic, python_traffic
 from compat_tests.missing import APACHE, skipped_without
+from geminga_bookie.client.metadata_store import decode
+from geminga_protocol.bookkeeper import paths
 
 pytestmark = pytest.mark.java
 
@@ -129,3 +132,66 @@ def kinds(record: Mapping[str, object]) -> Json:
         elif value is not None and name not in DERIVED:
             found[name] = type(value)
     return found
+
+
+NAMESPACE = "/admin/v2/namespaces/public/default"
+NARROW: Json = {
+    "bookkeeperEnsemble": 1,
+    "bookkeeperWriteQuorum": 1,
+    "bookkeeperAckQuorum": 1,
+    "managedLedgerMaxMarkDeleteRate": 5.0,
+}
+
+
+def quorums(fleet: Fleet, topic: str) -> tuple[int, int, int]:
+    """Of a new topic's ledger."""
+    owner = fleet.owner(topic)
+    path = f"/admin/v2/{topic.replace('://', '/')}"
+    fleet.rest(owner, "PUT", path)
+    stats = fleet.rest(owner, "GET", f"{path}/internalStats")
+    assert isinstance(stats, dict)
+    ledger_id = stats["ledgers"][-1]["ledgerId"]
+    assert fleet.keeper is not None
+    value, _ = fleet.keeper.get(paths.ledger(ledger_id, paths.Layout.HYBRID))
+    found = decode(ledger_id, value)
+    return found.ensemble_size, found.write_quorum, found.ack_quorum
+
+
+def new_topics(fleet: Fleet, name: str) -> list[str]:
+    """One at each broker."""
+    found = []
+    for owner in (OURS, APACHES):
+        topic = f"persistent://public/default/{name}-{owner}"
+        ((bundle, now),) = fleet.bundles([topic]).items()
+        if now != owner:
+            fleet.unload(bundle, owner, asked=now)
+        fleet.until(lambda topic=topic, owner=owner: fleet.owner(topic) == owner)
+        found.append(topic)
+    return found
+
+
+def test_what_either_sets_for_a_namespace_holds_at_both(fleet: Fleet) -> None:
+    """Copies of new ledgers; and either writes the namespace's record as the other one does."""
+    written = []
+    for setter in (OURS, APACHES):
+        fleet.rest(setter, "POST", f"{NAMESPACE}/persistence", NARROW)
+        fleet.rest(setter, "PUT", f"{NAMESPACE}/property/a/b")
+        fleet.rest(setter, "PUT", f"{NAMESPACE}/offloadThreshold", 10)
+        record = fleet.record("/admin/policies/public/default")
+        # Apache's broker writes what holds without it, once somebody has read the policies.
+        record.pop("is_allow_auto_update_schema", None)
+        written.append(json.dumps(record))
+        for asked in (OURS, APACHES):
+            fleet.until(
+                lambda asked=asked: fleet.rest(asked, "GET", f"{NAMESPACE}/persistence") == NARROW
+            )
+        for topic in new_topics(fleet, f"narrow-{setter}"):
+            assert quorums(fleet, topic) == (1, 1, 1), topic
+        fleet.rest(setter, "DELETE", f"{NAMESPACE}/persistence")
+        for asked in (OURS, APACHES):
+            fleet.until(
+                lambda asked=asked: fleet.rest(asked, "GET", f"{NAMESPACE}/persistence") is None
+            )
+        for topic in new_topics(fleet, f"wide-{setter}"):
+            assert quorums(fleet, topic) == (2, 2, 2), topic
+    assert written[OURS] == written[APACHES]
