@@ -372,15 +372,18 @@ def failed_moments(
     tears: bool = False,
     at_most: int = 3,
     every: int = 1,
+    near: int = 0,
     crashed: Callable[[SimDisk, Promises], Awaitable[None]] | None = None,
 ) -> list[str]:
-    """Crash in each step of a life (or in one of `every`); what doesn't hold afterwards."""
+    """Crash in each step of a life (or in one of `every`), those near one step first; what doesn't
+    hold afterwards.
+    """
     found: list[str] = []
 
     async def main() -> None:
-        for name, disk, promises in (await moments(seed, trouble, tears=tears))[
-            seed % every :: every
-        ]:
+        steps = (await moments(seed, trouble, tears=tears))[seed % every :: every]
+        order = sorted(range(len(steps)), key=lambda at: abs(at - near))
+        for name, disk, promises in (steps[at] for at in order):
             try:
                 await (crashed or partial(crash, kill=kill))(disk, promises)
             except Exception as error:

@@ -40,7 +40,10 @@ from geminga_protocol.bookkeeper import digest as packets
 from geminga_protocol.bookkeeper.digest import Digest, DigestError
 
 _RUN_ENTRIES = 256
-"""Entries of one recovery read, which are rewritten together."""
+"""Entries of one recovery read, at most, which are rewritten together."""
+_FIRST_RUN_ENTRIES = 8
+"""Of the first read behind the last add confirmed: a bookie answers each entry that it doesn't have
+for itself, and a broker that takes over thousands of ledgers asks about the ends of all."""
 
 _RUN_BYTES = 4 * 1024 * 1024
 
@@ -93,10 +96,12 @@ class _Recovery:
             if not run:
                 raise NoSuchEntry(f"{self._name}: no bookie has confirmed entry {last} any more")
             length = packets.header(run[0])[3]
-        while run := await self._found_run(last + 1, _RUN_ENTRIES):
+        asked = _FIRST_RUN_ENTRIES
+        while run := await self._found_run(last + 1, asked):
             await self._write_again(last + 1, run)
             last += len(run)
             length = packets.header(run[-1])[3]
+            asked = min(2 * asked, _RUN_ENTRIES) if len(run) == asked else 1
         return replace(self._changed, state=LedgerState.CLOSED, last_entry_id=last, length=length)
 
     @property

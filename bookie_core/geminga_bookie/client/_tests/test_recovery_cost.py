@@ -1,0 +1,48 @@
+"""What a recovery asks its bookies for (BK-23): they answer each entry that they don't have for
+itself, and a broker that takes over asks about the ends of thousands of ledgers at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from geminga_bookie.client.api import LedgerOptions, LedgerState
+from geminga_bookie.client.append import append_durably
+from geminga_bookie.client.client import BookkeeperClient
+from geminga_bookie.client.directory import KnownBookies
+from geminga_bookie.memory import MemoryBookie
+from geminga_runtime.metadata.memory import MemoryMetadataStore
+
+
+class Counted(MemoryBookie):
+    """Notes how many entries it is asked for."""
+
+    asked = 0
+    reads = 0
+
+    async def read(
+        self, ledger_id: int, first_entry_id: int, *, entries_max: int, bytes_max: int
+    ) -> list[bytes]:
+        self.asked += entries_max
+        self.reads += 1
+        return await super().read(
+            ledger_id, first_entry_id, entries_max=entries_max, bytes_max=bytes_max
+        )
+
+
+@pytest.mark.parametrize("beyond", [0, 1, 7, 8, 9, 300, 5000])
+async def test_few_entries_are_asked_for_that_are_not_there(beyond: int) -> None:
+    bookie = Counted("one:3181")
+    directory, store = KnownBookies([bookie]), MemoryMetadataStore()
+    client = BookkeeperClient(directory, store)
+    writer = await client.create(LedgerOptions(ensemble_size=1, write_quorum=1, ack_quorum=1))
+    # Entries of one run carry the LAC of before, so all of them lie behind what is known.
+    await append_durably(writer, [(b"first",)])
+    if beyond:
+        await append_durably(writer, [(b"%d" % number,) for number in range(beyond)])
+    bookie.asked = 0
+    reader = await BookkeeperClient(directory, store).open(writer.ledger_id, b"", recover=True)
+    assert reader.last_add_confirmed == beyond
+    metadata = await client.metadata(writer.ledger_id)
+    assert metadata.state is LedgerState.CLOSED
+    assert bookie.asked <= 2 * beyond + 12
+    assert bookie.reads <= 12 + beyond // 100
