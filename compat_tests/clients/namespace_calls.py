@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 
 from compat_tests.clients import policy_calls
-from compat_tests.clients.rest_calls import ANY, EMPTY, Text, reason
+from compat_tests.clients.rest_calls import ANY, EMPTY, Members, Text, reason
 
 N = "/admin/v2/namespaces/{t}/n1"
 X = "/admin/v2/namespaces/{t}/nope"
@@ -120,7 +120,7 @@ CALLS: list[tuple[str, str, str | None, int, object]] = [
      403, reason(NOT_ALLOWED.format("global", "tenant", "{t}"))),
     ("POST", N + "/allowedClusters", "[]", 400, TOO_FEW),
     ("POST", N + "/allowedClusters", '["standalone","{t}d"]', 200, EMPTY),
-    ("GET", N + "/allowedClusters", None, 200, ["standalone", "{t}d"]),
+    ("GET", N + "/allowedClusters", None, 200, Members(["standalone", "{t}d"])),
     ("GET", X + "/allowedClusters", None, 404, NO_NAMESPACE),
     ("POST", X + "/allowedClusters", '["standalone"]', 404, NO_NAMESPACE),
     ("GET", N + "/replication", None, 200, ["standalone"]),

@@ -20,6 +20,13 @@ class Keys:
 
 
 @dataclass(frozen=True)
+class Members:
+    """A list in any order: Apache's brokers answer sets as they are hashed."""
+
+    names: list[str]
+
+
+@dataclass(frozen=True)
 class Text:
     """The answer is this text itself, though its type says JSON."""
 

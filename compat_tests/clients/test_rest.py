@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 import httpx2 as httpx
 
 from compat_tests.clients import cluster_calls, namespace_calls
-from compat_tests.clients.rest_calls import ANY, CALLS, EMPTY, Keys, Text
+from compat_tests.clients.rest_calls import ANY, CALLS, EMPTY, Keys, Members, Text
 from compat_tests.processes import ServerProcess
 from geminga_broker.admin.namespaces.changing import FIELDS
 
@@ -33,6 +33,8 @@ def fill(value: T, words: Mapping[str, str]) -> T:
             found = cast(str, found).replace(word, text)
     elif isinstance(value, Text):
         found = Text(fill(value.text, words))
+    elif isinstance(value, Members):
+        found = Members(fill(value.names, words))
     elif isinstance(value, list):
         found = [fill(item, words) for item in value]
     elif isinstance(value, dict):
@@ -59,6 +61,8 @@ def difference(expected: object, response: httpx.Response) -> str | None:
         if found != expected.names:
             return f"lacks {expected.names - found}, has too {found - expected.names}"
         return None
+    if isinstance(expected, Members) and isinstance(body, list):
+        body, expected = sorted(body), sorted(expected.names)
     return None if body == expected else f"{body!r} instead of {expected!r}"
 
 
