@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from geminga_protocol._tests.rounds import rounds
+from geminga_protocol._tests.rounds import IS_NIGHTLY
 
 from .canary import CANARIES
 from .run import run_seed
 
-BLOCKS = rounds(20)
+BLOCKS = 20 if IS_NIGHTLY else 6
 SEEDS_PER_BLOCK = 10
 CANARY_SEEDS = 40
 """Within so many seeds each break is found."""

@@ -38,7 +38,7 @@ from geminga_bookie._tests.support import KEY, Outcomes
 from geminga_bookie.errors import StorageFailed
 from geminga_protocol._tests.rounds import IS_NIGHTLY, rounds
 
-EVERY = 1 if IS_NIGHTLY else 3
+EVERY = 1 if IS_NIGHTLY else 5
 """A life has about 250 steps; a crash comes in each of so many."""
 SEEDS = (2, 0, 1, 3)[: rounds(4)]
 """2 has compactions at many steps."""
@@ -96,7 +96,7 @@ def test_a_loss_of_power_after_a_kill(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(CANARY_SEEDS))
 def test_a_crash_after_a_failed_sync(seed: int) -> None:
-    assert failed_moments(seed, failing_syncs, every=2) == []
+    assert failed_moments(seed, failing_syncs, every=2 if IS_NIGHTLY else EVERY) == []
 
 
 @pytest.mark.slow
