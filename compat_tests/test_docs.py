@@ -72,6 +72,8 @@ def shell_lines(code: str, server: ServerProcess) -> list[str]:
         re.sub(r"^geminga admin ", f"geminga admin --admin-url {server.web_url} ", line)
         for line in lines
     ]
+    place = f"--admin-url {server.web_url} --url {server.service_url}"
+    lines = [re.sub(r"^geminga doctor$", f"geminga doctor {place}", line) for line in lines]
     return [
         re.sub(r"^geminga perf (\w+) ", rf"geminga perf \1 -u {server.service_url} ", line)
         for line in lines

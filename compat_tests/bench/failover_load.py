@@ -8,31 +8,25 @@ which measures what users of an official client see: that one waits longer after
 
 from __future__ import annotations
 
-import argparse
 import json
 from contextlib import AsyncExitStack
 
 import trio
 
-from geminga import Client, Consumer, ConsumerType, Producer
+from compat_tests.bench.topic_counts import TopicCounts, arguments, result
+from geminga import Client, Consumer, ConsumerType, GemingaError, Producer
 
 TRY_AGAIN_S = 1.0
 PATIENCE_S = 120.0
 OPENED_AT_ONCE = 50
 
 
-class Topic:
+class Topic(TopicCounts):
     """One topic's producer, consumer and counts."""
 
     def __init__(self, name: str) -> None:
+        super().__init__()
         self.name = name
-        self.longest_s = 0.0
-        self.sent = 0
-        self.failed = 0
-        self.received: set[int] = set()
-        self.again = 0
-        self.disorder = 0
-        self._highest = -1
         self._came = trio.Event()
 
     async def open(self, client: Client, stack: AsyncExitStack) -> None:
@@ -48,28 +42,25 @@ class Topic:
         """One message after the other has its receipt."""
         end = trio.current_time() + duration_s
         while (began := trio.current_time()) < end:
+            number, self.sent = self.sent, self.sent + 1
             try:
-                await self._producer.send(b"%d" % self.sent)
-                self.sent += 1
-            except Exception:  # counted, whatever it is
-                self.failed += 1
-            self.longest_s = max(self.longest_s, trio.current_time() - began)
+                await self._producer.send(b"%d" % number)
+                is_stored = True
+            except GemingaError:
+                is_stored = False
+            self.settled(trio.current_time() - began, is_stored=is_stored)
             await trio.sleep_until(began + pause_s)
 
     async def consume(self) -> None:
         """For ever."""
         async for message in self._consumer:
-            number = int(message.data)
-            self.again += number in self.received
-            self.disorder += number < self._highest and number not in self.received
-            self.received.add(number)
-            self._highest = max(self._highest, number)
+            self.came(int(message.data))
             self._came.set()
             await self._consumer.acknowledge(message)
 
     async def drained(self) -> None:
         """Return when all that has a receipt came."""
-        while len(self.received) < self.sent:
+        while len(self.received) < self.receipts:
             self._came = trio.Event()
             await self._came.wait()
 
@@ -104,29 +95,9 @@ async def load(url: str, prefix: str, count: int, rate: float, duration_s: float
         print(json.dumps(result(topics)), flush=True)
 
 
-def result(topics: list[Topic]) -> dict[str, float]:
-    """What became of the messages."""
-    waits = sorted(topic.longest_s for topic in topics)
-    return {
-        "longest_s": waits[-1],
-        "median_s": waits[len(waits) // 2],
-        "sent": sum(topic.sent for topic in topics),
-        "failed": sum(topic.failed for topic in topics),
-        "lost": sum(max(0, topic.sent - len(topic.received)) for topic in topics),
-        "again": sum(topic.again for topic in topics),
-        "disorder": sum(topic.disorder for topic in topics),
-    }
-
-
 def main() -> None:
     """Read the arguments, and run."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--url", required=True)
-    parser.add_argument("--prefix", required=True)
-    parser.add_argument("--topics", type=int, required=True)
-    parser.add_argument("--rate", type=float, default=2000.0)
-    parser.add_argument("--duration-s", type=float, required=True)
-    options = parser.parse_args()
+    options = arguments(__doc__).parse_args()
     trio.run(load, options.url, options.prefix, options.topics, options.rate, options.duration_s)
 
 

@@ -7,7 +7,6 @@ between two receipts of a topic, over all topics, and what became of the message
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import os
@@ -19,22 +18,16 @@ from itertools import count
 
 import pulsar
 
+from compat_tests.bench.topic_counts import TopicCounts, arguments, result
+
 SEND_TIMEOUT_MS = 120_000
 
 
-class Topic:
+class Topic(TopicCounts):
     """One topic's producer, consumer and counts."""
 
     def __init__(self, client: pulsar.Client, name: str) -> None:
-        self.sent = 0
-        self.receipts = 0
-        self.failed = 0
-        self.longest_s = 0.0
-        self.received: set[int] = set()
-        self.again = 0
-        self.disorder = 0
-        self._highest = -1
-        self._last = time.monotonic()
+        super().__init__()
         self._consumer = client.subscribe(
             name, "s", pulsar.ConsumerType.Exclusive, message_listener=self._take
         )
@@ -42,42 +35,22 @@ class Topic:
             name, send_timeout_millis=SEND_TIMEOUT_MS, max_pending_messages=100_000
         )
 
-    def begin(self) -> None:
-        """The load begins now."""
-        self._last = time.monotonic()
-
     def send(self) -> None:
         """One more message, which says when it was sent."""
         number, self.sent = self.sent, self.sent + 1
         self._producer.send_async(b"%d" % number, partial(self._receipt, time.monotonic()))
 
     def _receipt(self, sent: float, result: pulsar.Result, _: pulsar.MessageId) -> None:
-        now = time.monotonic()
-        self.longest_s = max(self.longest_s, now - sent)
-        if result == pulsar.Result.Ok:
-            self.receipts += 1
-        else:
-            self.failed += 1
+        self.settled(time.monotonic() - sent, is_stored=result == pulsar.Result.Ok)
 
     def _take(self, consumer: pulsar.Consumer, message: pulsar.Message) -> None:
-        number = int(message.data())
-        if number in self.received:
-            self.again += 1
-        elif number < self._highest:
-            self.disorder += 1
-        self.received.add(number)
-        self._highest = max(self._highest, number)
+        self.came(int(message.data()))
         consumer.acknowledge(message)
 
 
 def main() -> None:
     """Run the load."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--url", required=True)
-    parser.add_argument("--prefix", required=True)
-    parser.add_argument("--topics", type=int, required=True)
-    parser.add_argument("--rate", type=float, default=2000.0)
-    parser.add_argument("--duration-s", type=float, required=True)
+    parser = arguments(__doc__)
     parser.add_argument("--patience-s", type=float, default=120.0)
     options = parser.parse_args()
     client = pulsar.Client(
@@ -91,7 +64,7 @@ def main() -> None:
     print("running", flush=True)
     _publish(topics, options.rate, options.duration_s)
     _wait(topics, options.patience_s)
-    print(json.dumps(_result(topics)), flush=True)
+    print(json.dumps(result(topics)), flush=True)
     os._exit(0)
 
 
@@ -103,8 +76,6 @@ def _silent() -> logging.Logger:
 
 
 def _publish(topics: list[Topic], rate: float, duration_s: float) -> None:
-    for topic in topics:
-        topic.begin()
     began = time.monotonic()
     for number in count():
         due = began + number / rate
@@ -125,19 +96,6 @@ def _wait(topics: list[Topic], patience_s: float) -> None:
         if all_are(lambda t: t.receipts + t.failed == t.sent and len(t.received) >= t.receipts):
             return
         pause.wait(0.1)
-
-
-def _result(topics: list[Topic]) -> dict[str, float]:
-    waits = sorted(topic.longest_s for topic in topics)
-    return {
-        "longest_s": waits[-1],
-        "median_s": waits[len(waits) // 2],
-        "sent": sum(topic.sent for topic in topics),
-        "failed": sum(topic.failed for topic in topics),
-        "lost": sum(max(0, topic.receipts - len(topic.received)) for topic in topics),
-        "again": sum(topic.again for topic in topics),
-        "disorder": sum(topic.disorder for topic in topics),
-    }
 
 
 if __name__ == "__main__":

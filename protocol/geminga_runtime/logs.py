@@ -39,6 +39,11 @@ def shown(text: str) -> str:
     return cut.translate(_BREAKS)
 
 
+def printable(text: str) -> str:
+    """A text that others chose, without characters that a terminal obeys."""
+    return "".join(each if each.isprintable() else "?" for each in text)
+
+
 class LineBudget:
     """A bound on the log lines that one peer may cause in a period; counts the dropped ones."""
 

@@ -63,8 +63,6 @@ class TopicView:
     moving: bool = False
     """Whether its bundle goes to another broker."""
     producers: int = 0
-    messages_in: int = 0
-    """Messages that were published since it was loaded."""
     last_position: str = ""
     producers_refused: bool = False
     """Whether a backlog quota is exceeded that refuses producers."""

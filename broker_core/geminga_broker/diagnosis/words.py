@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from geminga_broker.diagnosis.view import ConsumerView
+from geminga_runtime.logs import printable
 
 NAMES_MAX = 3
 """Names in a sentence."""
@@ -13,7 +14,7 @@ NAME_CHARACTERS_MAX = 60
 
 def shown_name(text: str, characters_max: int = NAME_CHARACTERS_MAX) -> str:
     """A text that others chose: short, and without characters that a terminal obeys."""
-    shown = "".join(char if char.isprintable() else "?" for char in text[: characters_max + 1])
+    shown = printable(text[: characters_max + 1])
     return shown if len(shown) <= characters_max else f"{shown[:characters_max]}..."
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import MethodType
 
 import pytest
 import trio
@@ -67,30 +66,30 @@ async def test_reads_that_fail(world: World) -> None:
     topic, connection = await topic_with(world, permits=0)
     subscription = topic.subscription("sub")
 
-    async def broken(_self: object, **_limits: object) -> list[Entry]:
+    async def broken(**_limits: object) -> list[Entry]:
         await trio.lowlevel.checkpoint()
         raise LogReadFailed("bookie b1:3181 is gone\x1b[2J")
 
-    subscription.cursor.read = MethodType(broken, subscription.cursor)  # type: ignore[method-assign]
-    subscription.consumers[0].flow(10)
-    await world.settle()
-    first = explain(topic, "sub")[0]
-    assert (first.code, first.level) == ("READ_FAILS", Level.FAIL)
-    assert "bookie b1:3181 is gone?[2J." in first.sentence
-    del subscription.cursor.read
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subscription.cursor, "read", broken)
+        subscription.consumers[0].flow(10)
+        await world.settle()
+        first = explain(topic, "sub")[0]
+        assert (first.code, first.level) == ("READ_FAILS", Level.FAIL)
+        assert "bookie b1:3181 is gone?[2J." in first.sentence
     await trio.sleep(2)
     assert explain(topic, "sub")[0].code == "WAITS_FOR_ACKS"
     assert connection.entries() == [0, 1, 2]
 
 
-async def test_a_read_that_takes_long(world: World) -> None:
+async def test_a_read_that_takes_long(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     topic, _ = await topic_with(world, permits=0)
     subscription = topic.subscription("sub")
 
-    async def slow(_self: object, **_limits: object) -> list[Entry]:
+    async def slow(**_limits: object) -> list[Entry]:
         await trio.sleep_forever()
 
-    subscription.cursor.read = MethodType(slow, subscription.cursor)  # type: ignore[method-assign]
+    monkeypatch.setattr(subscription.cursor, "read", slow)
     subscription.consumers[0].flow(10)
     await world.settle()
     assert ("READING", "warn") in codes(explain(topic, "sub"))

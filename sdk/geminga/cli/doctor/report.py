@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
+from geminga_runtime.logs import printable
+
 OK, WARN, FAIL = LEVELS = ("ok", "warn", "fail")
 
 CLOCK_WARN_S = 2.0
@@ -46,11 +48,6 @@ def as_json(lines: Sequence[Line]) -> str:
     """One object: whether nothing failed, and all lines."""
     found = [line._asdict() for line in lines]
     return json.dumps({"ok": not exit_code(lines), "findings": found}, ensure_ascii=False)
-
-
-def printable(text: str) -> str:
-    """Without characters that a terminal obeys: the server, and its clients, chose parts of it."""
-    return "".join(char if char.isprintable() else "?" for char in text)
 
 
 def clock(date: str | None, now_s: float) -> Line:
