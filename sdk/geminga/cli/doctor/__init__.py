@@ -38,7 +38,8 @@ def doctor(
     topic: str | None,
 ) -> None:
     """Look once at a server: ports, versions, clock, disks, backlogs, and why subscriptions get
-    nothing. With a TOPIC only that one's subscriptions are explained.
+    nothing. With a TOPIC only that one's subscriptions are explained; without, one that has no
+    consumers is a warning only.
 
     Exit codes: 0 if nothing failed, 1 if something did, 2 for wrong usage.
     """

@@ -39,6 +39,9 @@ SUBSCRIPTIONS_MAX = 200
 """Subscriptions of one topic that are explained."""
 PORT_S = 10.0
 
+AWAY = "NO_CONSUMERS"
+"""The code of a subscription without consumers."""
+
 RIGHTS = "Give credentials of a super-user to see this."
 
 
@@ -159,7 +162,9 @@ def _topics(calls: Calls) -> Iterator[Line]:
     yield summary(found, topics)
     still = [each for each in found if each.still]
     for each in still[:BLOCKED_MAX]:
-        yield from _explained(calls, each)
+        for line in _explained(calls, each):
+            # A consumer that is away is no fault of the server: who names the topic is told so.
+            yield line._replace(level=WARN) if line.check == AWAY else line
     if len(still) > BLOCKED_MAX:
         left = len(still) - BLOCKED_MAX
         text = f"{left} more subscriptions have a backlog, and get nothing."

@@ -83,6 +83,21 @@ def test_a_blocked_subscription_is_found_and_explained(
             consumer.acknowledge(consumer.receive(timeout_s=10))
 
 
+def test_consumers_that_are_away_are_no_fault_of_the_server(
+    url: geminga.testing.BrokerUrl, client: geminga.blocking.Client
+) -> None:
+    client.subscribe("away", "s").close()
+    with client.create_producer("away") as producer:
+        producer.send(b"x")
+    found = told(ask(url, "--json"))
+    assert found["NO_CONSUMERS"]["level"] == "warn"
+    result = ask(url, "away", "-s", "s")
+    assert result.exit_code == 1
+    assert "fail: s on persistent://public/default/away: No consumer is connected" in result.output
+    with client.subscribe("away", "s") as consumer:
+        consumer.acknowledge(consumer.receive(timeout_s=10))
+
+
 def test_topics_and_subscriptions_that_are_not_there(
     url: geminga.testing.BrokerUrl, client: geminga.blocking.Client
 ) -> None:
