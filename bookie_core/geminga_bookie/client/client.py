@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import trio
 
@@ -19,6 +20,7 @@ from geminga_bookie.client.read import LedgerReader
 from geminga_bookie.client.unnamed import UnnamedLedgers
 from geminga_bookie.errors import BookkeeperError, MetadataConflict, UnauthorizedAccess
 from geminga_protocol.bookkeeper.digest import Digest
+from geminga_runtime.background import side_by_side
 from geminga_runtime.clock import wall_clock_ms
 from geminga_runtime.logs import FewLines
 from geminga_runtime.metadata.api import MetadataStore
@@ -32,6 +34,8 @@ _DIGESTS_KEPT_MAX = 256
 
 SPACE_S = 5.0
 """How long a bookie may take to tell the room on its disks."""
+SPACE_OF_ALL_S = 20.0
+SPACES_AT_ONCE = 32
 
 Describe = Callable[[Mapping[str, bytes]], Awaitable[Mapping[str, bytes]]]
 """Gets a new ledger's custom metadata; returns what is added to it. Raises MetadataError."""
@@ -157,19 +161,19 @@ class BookkeeperClient:
         return sorted({*await self._store.bookies(), *self._bookies.writable()})
 
     async def space(self) -> dict[str, tuple[int, int] | None]:
-        """The (free, total) bytes of the ledger directories of each bookie that takes entries; None
-        for one that doesn't tell within SPACE_S. 0 of 0 is a bookie in memory.
+        """The (free, total) bytes of the ledger directories of each known bookie, also of those
+        that take no entries; None for one that doesn't tell within SPACE_S. 0 of 0 is a bookie in
+        memory. Raises MetadataError.
         """
-        found: dict[str, tuple[int, int] | None] = dict.fromkeys(self._bookies.writable())
+        found: dict[str, tuple[int, int] | None] = dict.fromkeys(await self.bookies())
 
         async def ask(bookie_id: str) -> None:
             with suppress(BookkeeperError), trio.move_on_after(SPACE_S):
                 info = await self._bookies.port(bookie_id).info()
                 found[bookie_id] = info.free_bytes, info.total_bytes
 
-        async with trio.open_nursery() as nursery:
-            for each in found:
-                nursery.start_soon(ask, each)
+        with trio.move_on_after(SPACE_OF_ALL_S):
+            await side_by_side([partial(ask, each) for each in found], SPACES_AT_ONCE)
         return found
 
     def _digest(self, metadata: LedgerMetadata) -> Digest:

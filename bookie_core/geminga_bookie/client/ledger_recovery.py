@@ -101,7 +101,8 @@ class _Recovery:
             await self._write_again(last + 1, run)
             last += len(run)
             length = packets.header(run[-1])[3]
-            asked = min(2 * asked, _RUN_ENTRIES) if len(run) == asked else 1
+            # A short run ends the ledger, or one bookie's share or bytes of a read.
+            asked = min(2 * asked, _RUN_ENTRIES) if len(run) == asked else len(run)
         return replace(self._changed, state=LedgerState.CLOSED, last_entry_id=last, length=length)
 
     @property
