@@ -13,7 +13,7 @@ import trio
 from geminga_broker._tests.wire import open_broker
 from geminga_broker.cluster import inactivity
 from geminga_broker.config import BrokerConfig
-from geminga_broker.log import factory
+from geminga_broker.log import cursors as log_cursors
 from geminga_broker.log.api import Ack
 from geminga_broker.log.cursor_writer import CursorWriter
 from geminga_broker.log.topic_log import TopicLog
@@ -115,7 +115,7 @@ async def test_timers_go_over_topics_in_turns(
 async def test_cursors_are_persisted_in_turns(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
 ) -> None:
-    monkeypatch.setattr(factory, "FLUSH_INTERVAL_MIN_S", 0.5)
+    monkeypatch.setattr(log_cursors, "FLUSH_INTERVAL_MIN_S", 0.5)
     async with open_broker(config_with(delete_inactive=False)) as broker:
         topics = await load_topics(broker.service)
         cursors = []

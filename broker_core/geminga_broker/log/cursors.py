@@ -1,10 +1,14 @@
-"""The cursors of one log: their cache and waiters (spec BR-03)."""
+"""The cursors of one log: their cache and waiters (spec BR-03); the timers by which those of all logs
+are persisted (BR-05).
+"""
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from typing import Protocol
 
 import trio
 
@@ -18,8 +22,12 @@ from geminga_broker.log.reading import LogReads
 from geminga_broker.log.state import LogState
 from geminga_protocol.ids import EARLIEST, LATEST, Position
 from geminga_protocol.topic_name import url_decode
-from geminga_runtime.background import side_by_side
+from geminga_runtime.background import Turns, side_by_side
 from geminga_runtime.metadata.api import MetadataError, MetadataStore
+
+_log = logging.getLogger(__name__)
+
+FLUSH_INTERVAL_MIN_S = 0.05
 
 CACHE_SLACK_BYTES = 256 * 1024
 """Acknowledged entries are evicted each time the cache has grown by this size."""
@@ -299,3 +307,77 @@ class LogCursors:
         for cursor in self.by_name.values():
             cursor.writer.fenced(why)
         self.release()
+
+
+class _Log(Protocol):
+    """A log, as far as it is of interest here."""
+
+    @property
+    def context(self) -> LogContext: ...
+
+    @property
+    def cursors(self) -> Mapping[str, LogCursor]: ...
+
+
+class CursorFlushes:
+    """Both timers; the owner runs `run`."""
+
+    def __init__(self, interval_s: float) -> None:
+        self.dirty: DirtyCursors = {}
+        """Cursors that have changed; cursors add themselves."""
+        self._interval_s = interval_s
+        self._hurried: dict[_Log, None] = {}
+        self._hurry = trio.Event()
+
+    @property
+    def hurried(self) -> Collection[_Log]:
+        """Logs whose cursors are persisted more often than by default."""
+        return self._hurried.keys()
+
+    def paced(self, log: _Log) -> None:
+        """A log's interval is another one."""
+        if log.context.flush_interval_s < self._interval_s:
+            self._hurried[log] = None
+            self._hurry.set()
+        else:
+            self._hurried.pop(log, None)
+
+    async def run(self) -> None:
+        """For ever."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._run_hurried)
+            while True:
+                tick_s = max(self._interval_s, FLUSH_INTERVAL_MIN_S)
+                await trio.sleep(tick_s)
+                hurried = {each for log in self._hurried for each in log.cursors.values()}
+                await self._flush([each for each in self.dirty if each not in hurried], tick_s)
+
+    async def _run_hurried(self) -> None:
+        while True:
+            for log in list(self._hurried):
+                if log.context.state in (LogState.CLOSED, LogState.FENCED):
+                    del self._hurried[log]
+            if not self._hurried:
+                self._hurry = trio.Event()
+                await self._hurry.wait()
+                continue  # it may have changed its mind already
+            interval_s = min(log.context.flush_interval_s for log in self._hurried)
+            tick_s = max(interval_s, FLUSH_INTERVAL_MIN_S)
+            await trio.sleep(tick_s)
+            cursors = [each for log in self._hurried for each in log.cursors.values()]
+            await self._flush([each for each in cursors if each in self.dirty], tick_s)
+
+    async def _flush(self, cursors: Sequence[LogCursor], tick_s: float) -> None:
+        turns = Turns()
+        for cursor in cursors:
+            await turns.spend()
+            if cursor not in self.dirty:
+                continue  # its log was closed meanwhile
+            try:
+                cursor.writer.flush(tick_s)
+            except Exception:
+                # Retried after the next acknowledgement.
+                _log.exception("a defect: cursor=%s is not persisted", cursor.name)
+                self.dirty.pop(cursor, None)
+            if not cursor.writer.is_dirty:
+                self.dirty.pop(cursor, None)

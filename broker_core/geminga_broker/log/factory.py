@@ -23,7 +23,7 @@ from geminga_broker.log.catalog import (
 )
 from geminga_broker.log.chain import LedgerChain
 from geminga_broker.log.context import LogContext, check_claims
-from geminga_broker.log.cursors import DirtyCursors
+from geminga_broker.log.cursors import CursorFlushes
 from geminga_broker.log.deletion import LogEraser
 from geminga_broker.log.options import LogOptions, Persistence
 from geminga_broker.log.state import LogState
@@ -37,7 +37,6 @@ from geminga_runtime.waiters import Promise
 
 _log = logging.getLogger(__name__)
 
-FLUSH_INTERVAL_MIN_S = 0.05
 """Minimal interval of the timer that persists cursors, whatever the options."""
 
 
@@ -59,15 +58,13 @@ class ManagedLedgerFactory:
         self.logs: dict[str, TopicLog] = {}
         """Open logs by name. Don't change it."""
         self._opening: dict[str, Promise[TopicLog]] = {}
-        self._dirty: DirtyCursors = {}
-        self._tick_s = self.options.cursors.flush_interval_s
-        """Between two rounds of writing cursors: the shortest interval of any log."""
+        self.flushes = CursorFlushes(self.options.cursors.flush_interval_s)
         self._nursery: trio.Nursery | None = None
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> ManagedLedgerFactory:
         self._nursery = await self._stack.enter_async_context(trio.open_nursery())
-        self._nursery.start_soon(self._run_flushes)
+        self._nursery.start_soon(self.flushes.run)
         self._nursery.start_soon(self._run_roll_checks)
         self._nursery.start_soon(self._run_retention_checks)
         self._nursery.start_soon(self._run_claim_checks)
@@ -225,7 +222,7 @@ class ManagedLedgerFactory:
         context = LogContext(
             name, self.options, self.client, catalog, chain, cache, self._spawn, self.eraser
         )
-        log = TopicLog(context, self._store, self._dirty, index, self._paced)
+        log = TopicLog(context, self._store, self.flushes.dirty, index, self.flushes.paced)
         log.set_persistence(persistence)
         try:
             await log.start()
@@ -261,46 +258,16 @@ class ManagedLedgerFactory:
             index = await index_at(reader, ledger.entries - 1, index, options)
         return index
 
-    def _paced(self, interval_s: float) -> None:
-        """A log wants its cursors written as often as this."""
-        self._tick_s = min(self._tick_s, interval_s)
-
-    def _find_pace(self) -> None:
-        """The log that wanted it may be gone, or want something else."""
-        intervals = [log.context.flush_interval_s for log in self.logs.values()]
-        self._tick_s = min([self.options.cursors.flush_interval_s, *intervals])
-
     def _spawn(self, job: Callable[[], Awaitable[None]]) -> None:
         """Run a job in the background; not after the factory's exit."""
         if self._nursery is not None:
             self._nursery.start_soon(run_guarded, job)
-
-    async def _run_flushes(self) -> None:
-        """Persist acknowledgements (BR-05)."""
-        while True:
-            tick_s = max(self._tick_s, FLUSH_INTERVAL_MIN_S)
-            await trio.sleep(tick_s)
-            turns = Turns()
-            for cursor in list(self._dirty):
-                await turns.spend()
-                if cursor not in self._dirty:
-                    continue  # its log was closed meanwhile
-                try:
-                    cursor.writer.flush(tick_s)
-                except Exception:
-                    # Retried after the next acknowledgement.
-                    _log.exception("a defect: cursor=%s is not persisted", cursor.name)
-                    self._dirty.pop(cursor, None)
-                if not cursor.writer.is_dirty:
-                    self._dirty.pop(cursor, None)
 
     async def _run_roll_checks(self) -> None:
         """Roll over idle logs by the clock (BR-02)."""
         while True:
             await trio.sleep(self.options.roll_check_interval_s)
             turns = Turns()
-            if self._tick_s < self.options.cursors.flush_interval_s:
-                self._find_pace()
             for name, log in list(self.logs.items()):
                 await turns.spend()
                 if log.context.state is LogState.CLOSED:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -54,6 +55,10 @@ class LedgerDurability:
         )
 
 
+SLOWEST_FLUSH_S = 3600.0
+"""Most time between two writes of a cursor that a topic or namespace may choose."""
+
+
 @dataclass(frozen=True, slots=True)
 class Persistence:
     """What a topic or namespace may choose of its logs (Apache's `PersistencePolicies`): copies of
@@ -69,9 +74,9 @@ class Persistence:
     def flush_interval_s(self, default_s: float) -> float:
         """Time between two writes of one cursor."""
         rate = self.mark_delete_rate_per_s
-        if rate < 0:
+        if rate < 0 or math.isnan(rate):
             return default_s
-        return 1 / rate if rate else 0.0
+        return 1 / max(rate, 1 / SLOWEST_FLUSH_S) if rate else 0.0
 
 
 @dataclass(frozen=True, slots=True)

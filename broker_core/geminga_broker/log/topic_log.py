@@ -40,9 +40,9 @@ class TopicLog:
         store: MetadataStore,
         dirty: DirtyCursors,
         index: int,
-        paced: Callable[[float], None],
+        paced: Callable[[TopicLog], None],
     ) -> None:
-        """`paced` is told how often cursors are to be written."""
+        """`paced` is told when cursors are to be written more often, or less."""
         self.name = context.name
         self.context = context
         """The state shared by its parts, for parts that others add."""
@@ -119,7 +119,7 @@ class TopicLog:
     def set_persistence(self, chosen: Persistence | None) -> None:
         """Have the next ledgers made by it, and cursors written as often; None: by the options."""
         self.context.persist_by(chosen)
-        self._paced(self.context.flush_interval_s)
+        self._paced(self)
 
     def set_retention(self, retention: Retention) -> None:
         """Set the retention of consumed ledgers, and trim by it soon."""

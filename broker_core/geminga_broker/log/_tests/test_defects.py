@@ -141,7 +141,7 @@ async def test_a_cancelled_close_releases_the_logs_memory(
         again = await broker.open(NAME)
         assert again is not log
         assert broker.cache.size_bytes == 0
-        assert list(broker._dirty) == []
+        assert list(broker.flushes.dirty) == []
         assert len(broker.cache._logs) == 1
         assert await drain(again.open_reader("r2", EARLIEST)) == [*numbered(2), "late"]
 

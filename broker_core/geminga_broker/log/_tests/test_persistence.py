@@ -13,6 +13,7 @@ from geminga_bookie.client import BookkeeperClient
 from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.memory import MemoryBookie
 from geminga_broker.log._tests.world import NAME, numbered, publish
+from geminga_broker.log.cursor_writer import CursorWriter
 from geminga_broker.log.factory import ManagedLedgerFactory
 from geminga_broker.log.options import Persistence
 from geminga_broker.log.topic_log import TopicLog
@@ -112,7 +113,44 @@ async def test_without_the_faster_log_the_timer_is_slow_again(autojump_clock: Mo
     async with factory() as logs:
         fast = await logs.open(NAME, persistence=Persistence(1, 1, 1, 10.0))
         await logs.open(f"{NAME}2")
-        assert logs._tick_s == 0.1
+        assert list(logs.flushes.hurried) == [fast]
         fast.set_persistence(None)
-        await trio.sleep(logs.options.roll_check_interval_s + 1)
-        assert logs._tick_s == 1.0
+        assert not logs.flushes.hurried
+
+
+async def test_a_log_that_is_faster_for_a_moment(autojump_clock: MockClock) -> None:
+    async with factory() as logs:
+        log = await logs.open(NAME)
+        await trio.sleep(0.5)
+        log.set_persistence(Persistence(1, 1, 1, 10.0))
+        log.set_persistence(None)
+        assert 9 <= await writes_in_10_s(log) <= 10
+
+
+async def test_a_faster_log_that_is_closed_is_forgotten(autojump_clock: MockClock) -> None:
+    async with factory() as logs:
+        fast = await logs.open(NAME, persistence=Persistence(1, 1, 1, 10.0))
+        await fast.close()
+        await trio.sleep(1)
+        assert not logs.flushes.hurried
+
+
+async def test_the_fast_timer_looks_at_its_own_cursors_only(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker has many cursors that wait for the slow one."""
+    looked: list[CursorWriter] = []
+    flush = CursorWriter.flush
+    monkeypatch.setattr(
+        CursorWriter, "flush", lambda self, tick_s: (looked.append(self), flush(self, tick_s))
+    )
+    async with factory() as logs:
+        await logs.open(f"{NAME}2", persistence=Persistence(1, 1, 1, 0.0))
+        log = await logs.open(NAME)
+        await writes_in_10_s(log)
+        assert 9 <= len(looked) <= 11
+
+
+@pytest.mark.parametrize("rate", [1e-320, 5e-324, float("nan")])
+def test_odd_rates_still_write(rate: float) -> None:
+    assert Persistence(1, 1, 1, rate).flush_interval_s(1.0) <= 3600
