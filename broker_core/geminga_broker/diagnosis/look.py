@@ -16,10 +16,13 @@ from geminga_broker.diagnosis.view import (
     Throttle,
     TopicView,
 )
+from geminga_broker.log.state import LogState
+from geminga_broker.log.topic_log import TopicLog
 from geminga_broker.policies.backlog_quota_manager import size_exceeded
 from geminga_broker.policies.quota import QuotaPolicy
 from geminga_broker.subscription.consumer import Consumer
 from geminga_broker.subscription.pump import Machine
+from geminga_broker.subscription.strategies.hash_ring import StickyRanges
 from geminga_broker.subscription.strategies.key_shared import KeyShared
 from geminga_broker.subscription.strategies.shared import Shared
 from geminga_broker.subscription.subscription import Subscription
@@ -28,7 +31,10 @@ from geminga_broker.topic.api import SubType
 from geminga_broker.topic.nonpersistent import NonPersistentSubscription, NonPersistentTopic
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_broker.topic.topic import Topic
-from geminga_protocol.keys import KEY_SLOTS
+from geminga_runtime.clock import wall_clock_ms
+
+GAPS_MAX = 1000
+"""Ranges of hashes without a consumer that are counted."""
 
 
 def explain(topic: Topic, subscription: str) -> list[Finding]:
@@ -37,8 +43,8 @@ def explain(topic: Topic, subscription: str) -> list[Finding]:
 
 
 def view_of(topic: Topic, name: str) -> SubscriptionView:
-    """A snapshot, in time proportional to the consumers and draining hashes. Raises BrokerError
-    SubscriptionNotFound.
+    """A snapshot, in time proportional to the consumers, their ranges and draining hashes. Raises
+    BrokerError SubscriptionNotFound.
     """
     if isinstance(topic, NonPersistentTopic):
         return _passing(topic, topic.subscription(name))
@@ -48,29 +54,26 @@ def view_of(topic: Topic, name: str) -> SubscriptionView:
 def _passing(
     topic: NonPersistentTopic, subscription: NonPersistentSubscription
 ) -> SubscriptionView:
-    active = subscription.active
     kind = SubType.Name(SubType.ValueType(subscription.sub_type))
     return SubscriptionView(
         topic=_topic_view(topic),
         name=subscription.name,
         kind=kind,
-        consumers=_consumers(subscription.consumers),
-        active=active.name if active is not None else None,
+        consumers=_consumers(subscription.consumers, subscription.active),
         dropped=subscription.dropped.messages,
     )
 
 
 def _stored(topic: PersistentTopic, subscription: Subscription) -> SubscriptionView:
     pump, machine = subscription.pump, subscription.machine
-    consumers, active = subscription.consumers, subscription.active
+    consumers = subscription.consumers
     view = SubscriptionView(
         topic=_topic_view(topic),
         name=subscription.name,
         kind="None"
         if subscription.sub_type is None
         else SubType.Name(SubType.ValueType(subscription.sub_type)),
-        consumers=_consumers(consumers),
-        active=active.name if active is not None else None,
+        consumers=_consumers(consumers, subscription.active),
         fenced=subscription.is_fenced,
         seeking=subscription.is_seeking,
         running=pump.running,
@@ -116,38 +119,23 @@ def _with_machine(
     )
     if isinstance(strategy, Shared):
         return replace(view, chunks_full=strategy.full)
-    return _with_keys(view, strategy, state.members)
+    return _with_keys(view, strategy)
 
 
-def _with_keys(
-    view: SubscriptionView, strategy: KeyShared[Consumer], members: Iterable[Consumer]
-) -> SubscriptionView:
+def _with_keys(view: SubscriptionView, strategy: KeyShared[Consumer]) -> SubscriptionView:
     draining = [
         Draining(holder.name, len(found), sum(each.unack_msgs for each in found))
         for holder, found in strategy.draining.draining_hashes().items()
     ]
     unowned: tuple[tuple[int, int], ...] = ()
-    if strategy.mode == "STICKY":
-        unowned = gaps(pair for each in members for pair in strategy.selector.ranges(each))
+    if isinstance(strategy.selector, StickyRanges):
+        unowned = tuple(strategy.selector.gaps(GAPS_MAX))
     return replace(
         view,
         draining=tuple(draining),
         look_ahead_full=strategy.delay_room <= 0,
         unowned_hashes=unowned,
     )
-
-
-def gaps(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """The hashes that none of the ranges has, as ranges."""
-    found: list[tuple[int, int]] = []
-    free = 0
-    for first, last in sorted(ranges):
-        if first > free:
-            found.append((free, first - 1))
-        free = max(free, last + 1)
-    if free < KEY_SLOTS:
-        found.append((free, KEY_SLOTS - 1))
-    return tuple(found)
 
 
 def _topic_view(topic: Topic) -> TopicView:
@@ -169,10 +157,12 @@ def _topic_view(topic: Topic) -> TopicView:
         producers_refused=(size.policy is not QuotaPolicy.EVICTION and size_exceeded(topic))
         or (age.policy is not QuotaPolicy.EVICTION and is_old),
         evictions=sum(topic.evictions.values()),
+        no_ledger=isinstance(topic.log, TopicLog) and topic.log.context.state is LogState.NO_LEDGER,
     )
 
 
-def _consumers(consumers: Iterable[Consumer]) -> tuple[ConsumerView, ...]:
+def _consumers(consumers: Iterable[Consumer], active: Consumer | None) -> tuple[ConsumerView, ...]:
+    now_ms = wall_clock_ms()
     return tuple(
         ConsumerView(
             name=each.name,
@@ -183,6 +173,8 @@ def _consumers(consumers: Iterable[Consumer]) -> tuple[ConsumerView, ...]:
             unacked_max=each.limit,
             blocked=each.blocked,
             writable=each.connection.writable,
+            active=each is active,
+            acked_ago_s=max(0, now_ms - each.last_acked_ms) / 1000,
         )
         for each in consumers
     )

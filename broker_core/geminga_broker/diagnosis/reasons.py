@@ -10,8 +10,11 @@ from geminga_broker.diagnosis.finding import Finding, Level
 from geminga_broker.diagnosis.receivers import consumers, dropping, keys, turns
 from geminga_broker.diagnosis.view import SubscriptionView
 from geminga_broker.diagnosis.words import NAMES_MAX, count, joined, seconds, shown_name, who
+from geminga_broker.log.reserved_cursors import COMPACTION
 
 ERROR_CHARACTERS_MAX = 300
+LATELY_S = 10.0
+"""A consumer that acknowledged since then is at work."""
 
 
 def why(view: SubscriptionView) -> list[Finding]:
@@ -67,6 +70,12 @@ def _gone(view: SubscriptionView) -> Finding | None:
 
 
 def _no_consumers(view: SubscriptionView) -> Finding:
+    if view.name == COMPACTION:
+        return Finding(
+            "COMPACTION",
+            Level.OK,
+            "The broker's compaction reads this subscription when it runs next.",
+        )
     level, waits = Level.FAIL, f"the backlog of {count(view.backlog, 'entry', 'entries')} waits"
     if not view.topic.persistent:
         waits = "messages are dropped"
@@ -89,7 +98,7 @@ def _stopped(view: SubscriptionView) -> Iterator[Finding]:
         yield Finding(
             "DISPATCH_STOPPED",
             Level.FAIL,
-            "The dispatch task has ended because the topic's log is closed or fenced.",
+            "The dispatch task has ended: the topic's log is closed or fenced, or of a defect.",
             "Unload the topic; if it comes back, report it with the broker's log.",
         )
     if view.read_error:
@@ -99,6 +108,17 @@ def _stopped(view: SubscriptionView) -> Iterator[Finding]:
             "Reading the topic's log fails, and is tried each second: "
             f"{shown_name(view.read_error, ERROR_CHARACTERS_MAX)}.",
             "Check that the bookies of its ledgers run, and their disks.",
+        )
+
+
+def _unpublished(view: SubscriptionView) -> Iterator[Finding]:
+    if view.topic.no_ledger:
+        yield Finding(
+            "NO_LEDGER",
+            Level.WARN if view.backlog else Level.FAIL,
+            "Nothing can be published to the topic: its last ledger is full, and no next one could "
+            "be made.",
+            "Look in the broker's log: are there as many writable bookies as `persistence` wants?",
         )
 
 
@@ -146,7 +166,7 @@ def _pauses(view: SubscriptionView) -> Iterator[Finding]:
         yield Finding(
             "FAILOVER_DELAY",
             Level.FAIL,
-            f"{shown_name(view.active or '')} has just become the active consumer, and waits "
+            f"{shown_name(view.active_name)} has just become the active consumer, and waits "
             f"{seconds(view.failover_wait_s)} for the last one's acknowledgements.",
             "Wait for this moment.",
         )
@@ -156,11 +176,11 @@ def _pauses(view: SubscriptionView) -> Iterator[Finding]:
             + [f"{each.bytes} bytes"] * (each.bytes > 0)
         )
         whose = "topic's" if each.of_topic else "subscription's"
-        period = "second" if each.period_s == 1 else f"{each.period_s} seconds"
+        period = "a second" if each.period_s == 1 else f"in {each.period_s} s"
         yield Finding(
             "DISPATCH_RATE",
             Level.FAIL,
-            f"The {whose} dispatch rate of {rate} a {period} is used up for "
+            f"The {whose} dispatch rate, {rate} {period}, is used up; the next goes in "
             f"{seconds(each.wait_s)}.",
             f"Wait, or raise the {whose} dispatch rate.",
         )
@@ -212,15 +232,17 @@ def _unacked(view: SubscriptionView) -> Iterator[Finding]:
     left = view.backlog - view.delayed
     if left <= 0 or view.has_more or view.waiting or not any(e.sent for e in view.consumers):
         return
-    holders = [each for each in view.consumers if each.unacked] or (
-        [each for each in view.consumers if each.name == view.active]
-    )
+    holders = [each for each in view.consumers if each.unacked or each.active]
+    if any(each.acked_ago_s < LATELY_S for each in holders):
+        return
     yield Finding(
         "WAITS_FOR_ACKS",
         Level.FAIL,
-        f"All {count(left, 'entry', 'entries')} of the backlog were sent to {who(holders)}, "
-        "and are not acknowledged.",
-        "Acknowledge them, or close the consumer that holds them: then others get them.",
+        f"What is left of the backlog, {count(left, 'entry', 'entries')}, was sent to "
+        f"{who(holders)} and is not acknowledged.",
+        "The application must receive and acknowledge them (they may wait in its client's queue, "
+        "or there for the delay of negative acknowledgements); or close that consumer: then they "
+        "are sent again.",
     )
 
 
@@ -257,8 +279,8 @@ def _reading(view: SubscriptionView) -> Iterator[Finding]:
 
 _Look = Callable[[SubscriptionView], Iterable[Finding]]
 _STORED: tuple[_Look, ...] = (
-    _stopped, _caught_up, _limits, _pauses, keys, consumers, _unacked, _delays, _filters,
-    _compacted, turns, _quota, _reading,
+    _stopped, _unpublished, _caught_up, _limits, _pauses, keys, consumers, _unacked, _delays,
+    _filters, _compacted, turns, _quota, _reading,
 )  # fmt: skip
 _PASSING: tuple[_Look, ...] = (consumers, keys, turns, dropping)
 

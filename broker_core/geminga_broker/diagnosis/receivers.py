@@ -31,8 +31,8 @@ _OBSTACLES = (
         "NO_PERMITS",
         lambda each: each.permits <= 0,
         "No permits are left: {who} asked for no more messages.",
-        "The application must receive what its client's queue holds; a receiver queue of size 0 "
-        "asks for each message alone.",
+        "Its client's queue is full as the application doesn't receive; it must. A receiver queue "
+        "of size 0 asks for each message alone.",
     ),
     _Obstacle(
         "CONNECTION_FULL",
@@ -45,9 +45,7 @@ _OBSTACLES = (
 
 def consumers(view: SubscriptionView) -> Iterator[Finding]:
     """Consumers that can't be sent anything."""
-    asked = view.consumers
-    if view.active is not None:
-        asked = tuple(each for each in asked if each.name == view.active)
+    asked = view.consumers if view.active is None else (view.active,)
     level = Level.WARN if any(each.ready for each in asked) else Level.FAIL
     if not view.backlog and view.topic.persistent:
         level = Level.WARN
@@ -64,12 +62,12 @@ def consumers(view: SubscriptionView) -> Iterator[Finding]:
 def turns(view: SubscriptionView) -> Iterator[Finding]:
     """Consumers that get nothing because others are preferred."""
     if view.kind == "Failover" and len(view.consumers) > 1:
-        others = [each for each in view.consumers if each.name != view.active]
+        others = [each for each in view.consumers if not each.active]
         if others:
             yield Finding(
                 "NOT_ACTIVE",
                 Level.WARN,
-                f"Only {shown_name(view.active or '')} is the active consumer; {who(others)} "
+                f"Only {shown_name(view.active_name)} is the active consumer; {who(others)} "
                 f"{verb(others, 'waits', 'wait')} to take over.",
                 "This is what Failover is for; use Shared or Key_Shared to spread messages.",
             )
@@ -105,10 +103,19 @@ def keys(view: SubscriptionView) -> Iterator[Finding]:
         yield Finding(
             "DRAINING_HASHES",
             Level.FAIL if stuck else Level.WARN,
-            f"{count(hashes, 'hash', 'hashes')} moved to another consumer and wait until "
+            f"Keys of {count(hashes, 'hash', 'hashes')} moved to another consumer and wait until "
             f"{holders} acknowledged {count(unacked, 'entry', 'entries')}, so that the order of "
             "each key holds.",
             "Acknowledge those, or close that consumer.",
+        )
+    slow = [each for each in view.consumers if not each.ready]
+    if view.kind == "Key_Shared" and view.waiting and slow and not view.draining:
+        yield Finding(
+            "KEYS_WAIT",
+            Level.FAIL if stuck else Level.WARN,
+            f"{count(view.waiting, 'entry', 'entries')} that were read wait, as their keys belong "
+            f"to {who(slow)}, which {verb(slow, 'takes', 'take')} no more messages.",
+            "Let it receive and acknowledge, or close it: its keys then go to others.",
         )
     if view.look_ahead_full:
         yield Finding(

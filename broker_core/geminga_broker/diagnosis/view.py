@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,6 +22,10 @@ class ConsumerView(NamedTuple):
     """Whether it reached that bound, and isn't back at half of it."""
     writable: bool = True
     """Whether its connection takes more bytes."""
+    active: bool = False
+    """Whether it is the only one that is sent messages, of Exclusive and Failover."""
+    acked_ago_s: float = math.inf
+    """Since its last acknowledgement."""
 
     @property
     def ready(self) -> bool:
@@ -66,6 +71,8 @@ class TopicView:
     last_position: str = ""
     producers_refused: bool = False
     """Whether a backlog quota is exceeded that refuses producers."""
+    no_ledger: bool = False
+    """Whether its log has no ledger that takes messages, and could make none."""
     evictions: int = 0
     """How often a backlog quota dropped the oldest entries since it was loaded."""
 
@@ -79,8 +86,6 @@ class SubscriptionView:
     kind: str = "None"
     """Exclusive, Shared, Failover, Key_Shared; None before the first consumer."""
     consumers: tuple[ConsumerView, ...] = ()
-    active: str | None = None
-    """The only consumer that is sent messages, of Exclusive and Failover."""
     fenced: bool = False
     """Whether it is being deleted."""
     seeking: bool = False
@@ -120,3 +125,13 @@ class SubscriptionView:
     read_compacted: bool = False
     dropped: int = 0
     """Messages that a non-persistent topic dropped, as no consumer had a permit."""
+
+    @property
+    def active(self) -> ConsumerView | None:
+        """The only consumer that is sent messages, of Exclusive and Failover."""
+        return next((each for each in self.consumers if each.active), None)
+
+    @property
+    def active_name(self) -> str:
+        """Its name; empty without one."""
+        return "" if self.active is None else self.active.name

@@ -16,7 +16,7 @@ from geminga_broker._tests.fake_client import (
 from geminga_broker._tests.topic_world import World
 from geminga_broker.diagnosis.answer import worst_first
 from geminga_broker.diagnosis.finding import Finding, Level
-from geminga_broker.diagnosis.look import explain, gaps
+from geminga_broker.diagnosis.look import explain
 from geminga_broker.diagnosis.reasons import why
 from geminga_broker.diagnosis.view import ConsumerView, Draining, SubscriptionView, TopicView
 from geminga_broker.log.api import Entry, LogReadFailed
@@ -187,11 +187,31 @@ def view(**more: object) -> SubscriptionView:
         ({"draining": (Draining("old", 1, 2),)}, ("DRAINING_HASHES", "warn")),
         ({"delayed": 1}, ("DELAYED", "warn")),
         ({"delayed_full": True}, ("DELAYED_FULL", "fail")),
+        ({"topic": TopicView("t", no_ledger=True)}, ("NO_LEDGER", "warn")),
+        ({"topic": TopicView("t", no_ledger=True), "backlog": 0}, ("NO_LEDGER", "fail")),
+        ({"name": "__compaction", "consumers": ()}, ("COMPACTION", "ok")),
         ({}, ("SERVED", "ok")),
     ],
 )
 def test_what_a_view_says(more: dict[str, object], code: tuple[str, str]) -> None:
     assert codes(why(view(**more)))[0] == code
+
+
+def test_a_consumer_that_acknowledged_lately_is_at_work() -> None:
+    """All that was read is with it, as with every consumer that is quick enough."""
+    holder = ConsumerView("a", sent=9, unacked=3, acked_ago_s=60.0)
+    waits = codes(why(view(consumers=(holder,), backlog=3, has_more=False)))
+    assert waits == [("WAITS_FOR_ACKS", "fail")]
+    at_work = holder._replace(acked_ago_s=0.1)
+    assert codes(why(view(consumers=(at_work,), backlog=3, has_more=False))) == [("SERVED", "ok")]
+
+
+def test_the_active_consumer_is_known_though_names_are_alike() -> None:
+    one = ConsumerView("app", active=True, permits=0)
+    other = ConsumerView("app")
+    for consumers in ((one, other), (other, one)):
+        found = why(view(kind="Failover", consumers=consumers))
+        assert codes(found) == [("NO_PERMITS", "fail"), ("NOT_ACTIVE", "warn")]
 
 
 def test_a_part_that_gets_nothing_is_a_warning_beside_that_the_rest_is_served() -> None:
@@ -208,12 +228,6 @@ def test_names_are_few_short_and_printable() -> None:
     assert sentence.isprintable()
     assert "1997 more" in sentence
     assert why(view(consumers=(ConsumerView("{0}{who}", permits=0),)))
-
-
-def test_gaps_between_ranges_of_hashes() -> None:
-    assert gaps([]) == ((0, 65535),)
-    assert gaps([(0, 65535)]) == ()
-    assert gaps([(10, 19), (0, 4), (15, 30)]) == ((5, 9), (31, 65535))
 
 
 def test_the_worst_comes_first() -> None:

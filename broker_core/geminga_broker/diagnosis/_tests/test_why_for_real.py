@@ -120,6 +120,16 @@ async def draining(on: Rig) -> None:
         await on.publish(1, key=f"k{number}")
 
 
+async def slow_holder(on: Rig) -> None:
+    await on.subscribe(KEYED, name="slow", queue=3)
+    quick = await on.subscribe(KEYED, name="quick")
+    for number in range(60):
+        await on.publish(1, key=f"k{number % 6}")
+    with trio.move_on_after(1):
+        while True:
+            await quick.acknowledge(await quick.receive())
+
+
 async def unowned(on: Rig) -> None:
     policy = geminga.KeySharedPolicy(sticky_ranges=((0, 0), (60000, 65535)))
     await on.subscribe(KEYED, key_shared_policy=policy)
@@ -130,6 +140,12 @@ async def unowned(on: Rig) -> None:
 async def not_active(on: Rig) -> None:
     await on.subscribe(FAILOVER, name="a")
     await on.subscribe(FAILOVER, name="b", priority_level=1)
+
+
+async def same_names(on: Rig) -> None:
+    await on.subscribe(FAILOVER, name="app", queue=1)
+    await on.subscribe(FAILOVER, name="app", queue=1)
+    await on.publish(5)
 
 
 async def lower(on: Rig) -> None:
@@ -206,7 +222,13 @@ CASES: tuple[tuple[Cause, str, str, str, dict[str, object]], ...] = (
     (nobody, "NO_CONSUMERS", "fail", "the backlog of 3 entries waits", {}),
     (nobody_and_nothing, "NO_CONSUMERS", "warn", "nobody to send messages to", {}),
     (without_permits, "NO_PERMITS", "fail", "asked for no more messages", {}),
-    (without_acks, "WAITS_FOR_ACKS", "fail", "All 4 entries of the backlog were sent to", {}),
+    (
+        without_acks,
+        "WAITS_FOR_ACKS",
+        "fail",
+        "What is left of the backlog, 4 entries, was sent to",
+        {},
+    ),
     (
         without_acks,
         "CONSUMER_UNACKED_LIMIT",
@@ -240,12 +262,14 @@ CASES: tuple[tuple[Cause, str, str, str, dict[str, object]], ...] = (
             "keySharedLookAheadMsgInReplayThresholdPerSubscription": 1,
         },
     ),
+    (slow_holder, "KEYS_WAIT", "fail", "belong to consumer slow, which takes no more", {}),
     (unowned, "UNOWNED_HASHES", "fail", "the hashes 1 to 59999,", {}),
     (not_active, "NOT_ACTIVE", "warn", "Only a is the active consumer; consumer b waits", {}),
+    (same_names, "NO_PERMITS", "fail", "consumer app asked", {}),
     (lower, "LOWER_PRIORITY", "warn", "Because consumer second has a lower priority, it gets", {}),
     (taken_over, "FAILOVER_DELAY", "fail", "a has just become the active consumer", {}),
     (terminated, "TERMINATED", "ok", "the topic is terminated", {}),
-    (all_rate_used, "DISPATCH_RATE", "fail", "topic's dispatch rate of 2 messages a 60 s", {}),
+    (all_rate_used, "DISPATCH_RATE", "fail", "topic's dispatch rate, 2 messages in 60 s", {}),
     (
         other_has_backlog,
         "PRODUCERS_REFUSED",

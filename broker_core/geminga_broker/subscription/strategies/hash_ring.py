@@ -177,6 +177,7 @@ class StickyRanges(Generic[M]):
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._ends: list[tuple[int, M]] = []
+        self._given: dict[M, Ranges] = {}
 
     def add(self, consumer: M, ranges: tuple[tuple[int, int], ...]) -> None:
         """Take part. Raises CannotAssign for invalid ranges, and for those of other consumers."""
@@ -204,9 +205,11 @@ class StickyRanges(Generic[M]):
         pairs = sorted([*zip(self._starts, self._ends, strict=True), *taken], key=itemgetter(0))
         self._starts = [start for start, _ in pairs]
         self._ends = [end for _, end in pairs]
+        self._given[consumer] = ordered
 
     def remove(self, consumer: M) -> None:
         """Leave."""
+        self._given.pop(consumer, None)
         kept = [
             (start, end)
             for start, end in zip(self._starts, self._ends, strict=True)
@@ -222,10 +225,23 @@ class StickyRanges(Generic[M]):
             return None
         return self._ends[at][1]
 
+    def gaps(self, at_most: int) -> Ranges:
+        """The first hashes that nobody has."""
+        found: Ranges = []
+        free = 0
+        for first, (last, _) in zip(self._starts, self._ends, strict=True):
+            if first > free:
+                found.append((free, first - 1))
+                if len(found) == at_most:
+                    return found
+            free = last + 1
+        if free < KEY_SLOTS:
+            found.append((free, KEY_SLOTS - 1))
+        return found
+
     def ranges(self, consumer: M) -> Ranges:
-        """Hashes of a consumer, as it gave them."""
-        pairs = zip(self._starts, self._ends, strict=True)
-        return [(start, end) for start, (end, owner) in pairs if owner is consumer]
+        """Hashes of a consumer, in order."""
+        return self._given.get(consumer, [])
 
 
 Selector: TypeAlias = HashRing[M] | SplitRanges[M] | StickyRanges[M]

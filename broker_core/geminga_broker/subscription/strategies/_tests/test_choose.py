@@ -222,3 +222,16 @@ def test_many_sticky_ranges_are_taken_fast() -> None:
         assert ranges.owner(6 * 777 + number) is member
         assert ranges.ranges(member)[777] == (6 * 777 + number, 6 * 777 + number)
     assert took_s[-1] < 14 * took_s[0]  # 26 times, if they were
+
+
+def test_gaps_between_ranges_of_hashes() -> None:
+    def gaps(*ranges: tuple[int, int], at_most: int = 9) -> list[tuple[int, int]]:
+        selector: StickyRanges[Member] = StickyRanges()
+        for number, each in enumerate(ranges):
+            selector.add(Member(f"m{number}"), (each,))
+        return selector.gaps(at_most)
+
+    assert gaps() == [(0, 65535)]
+    assert gaps((0, 65535)) == []
+    assert gaps((10, 19), (0, 4), (20, 30)) == [(5, 9), (31, 65535)]
+    assert gaps((10, 30), (0, 4), at_most=1) == [(5, 9)]
