@@ -5,6 +5,7 @@ Names and sentences are Apache's (`NamespacesBase`, `PersistentTopicsBase`, `Pol
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Literal, cast
 
@@ -202,6 +203,8 @@ def check_persistence(limits: LogConfig, value: object) -> None:
         value.bookkeeper_write_quorum,
         value.bookkeeper_ack_quorum,
     )
+    if not math.isfinite(rate := value.managed_ledger_max_mark_delete_rate):
+        raise RestError(400, f"managedLedgerMaxMarkDeleteRate must be a number, not {rate}")
     for name, count, most in (
         ("Ensemble", ensemble, limits.ensemble_size_max),
         ("WriteQuorum", write, limits.write_quorum_max),

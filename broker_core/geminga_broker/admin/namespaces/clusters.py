@@ -29,7 +29,7 @@ def routes(service: BrokerService) -> list[Route]:
 
     async def get_allowed(request: Request) -> Response:
         record = await policies_of(service, rest.namespace_of(request))
-        return rest.ok(_names(record.get(ALLOWED)))
+        return rest.ok(names_in(record.get(ALLOWED)))
 
     async def set_allowed(request: Request) -> Response:
         wanted = await _clusters_given(request)
@@ -40,7 +40,7 @@ def routes(service: BrokerService) -> list[Route]:
 
     async def get_replication(request: Request) -> Response:
         record = await policies_of(service, rest.namespace_of(request))
-        return rest.ok(_names(record.get(REPLICATION)))
+        return rest.ok(names_in(record.get(REPLICATION)))
 
     async def set_replication(request: Request) -> Response:
         wanted = await _clusters_given(request)
@@ -83,24 +83,30 @@ async def _clusters_given(request: Request) -> list[str] | None:
     return None if given is None else list(dict.fromkeys(given))
 
 
-def _names(stored: object) -> list[str]:
+def names_in(stored: object) -> list[str]:
+    """The names of a record's member."""
     return [str(name) for name in stored] if isinstance(stored, list) else []
 
 
 async def _check_allowed(service: BrokerService, namespace: str, wanted: list[str]) -> None:
-    namespaces = service.namespaces
-    for name in wanted:
-        await _check_tenant(namespaces, namespace, name)
-    if "global" in wanted:
-        raise rest.RestError(412, "Cannot specify global in the list of allowed clusters")
+    await check_members(service, namespace, wanted)
     record = await policies_of(service, namespace)
-    for name in _names(record.get(REPLICATION)):
+    for name in names_in(record.get(REPLICATION)):
         if name not in wanted:
             raise rest.RestError(
                 400,
                 f"Allowed clusters do not contain the replication cluster {name}. Please remove "
                 "the replication cluster if the cluster is not allowed for this namespace",
             )
+
+
+async def check_members(service: BrokerService, namespace: str, wanted: list[str]) -> None:
+    """Raises RestError for allowed clusters that the tenant may not be in, or that aren't there."""
+    namespaces = service.namespaces
+    for name in wanted:
+        await _check_tenant(namespaces, namespace, name)
+    if "global" in wanted:
+        raise rest.RestError(412, "Cannot specify global in the list of allowed clusters")
     for name in wanted:
         await _check_cluster(namespaces, name, wanted)
 
@@ -111,7 +117,7 @@ async def _check_replication(service: BrokerService, namespace: str, wanted: lis
         raise rest.RestError(412, "Cannot specify global in the list of replication clusters")
     for name in wanted:
         await _check_cluster(namespaces, name, wanted)
-        allowed = _names((await policies_of(service, namespace)).get(ALLOWED))
+        allowed = names_in((await policies_of(service, namespace)).get(ALLOWED))
         if not allowed:
             await _check_tenant(namespaces, namespace, name)
         elif name not in allowed:
@@ -128,7 +134,7 @@ async def _check_tenant(namespaces: Namespaces, namespace: str, cluster: str) ->
     record = await namespaces.tenants.get(tenant)
     if record is None:
         raise rest.RestError(404, "Tenant does not exist")
-    if cluster not in _names(record.get("allowedClusters")):
+    if cluster not in names_in(record.get("allowedClusters")):
         raise rest.RestError(403, _NOT_ALLOWED.format(cluster, "tenant", tenant))
 
 
@@ -137,7 +143,7 @@ async def _check_cluster(namespaces: Namespaces, name: str, among: Collection[st
     record = await namespaces.clusters.get(name) if is_name(name) and name != "global" else None
     if record is None:
         raise rest.RestError(403, f"Invalid cluster id: {name}")
-    both = [peer for peer in _names(record.get("peerClusterNames")) if peer in among]
+    both = [peer for peer in names_in(record.get("peerClusterNames")) if peer in among]
     if both:
         raise rest.RestError(
             409,

@@ -101,8 +101,7 @@ def _namespace_routes(service: BrokerService) -> list[Route]:
 
     async def post(request: Request) -> Response:
         name = rest.parameter(request, "resourcegroup")
-        if not (is_name(name) and await service.namespaces.resource_groups.exists(name)):
-            raise rest.RestError(412, NO_GROUP)
+        await require_group(service, name)
         namespace = rest.namespace_of(request)
         await change_policies(service, namespace, lambda old: old | {FIELD: name}, NO_POLICIES)
         return rest.no_content()
@@ -117,6 +116,12 @@ def _namespace_routes(service: BrokerService) -> list[Route]:
         *rest.at(path, get=get, delete=delete),
         rest.route("POST", path + "/{resourcegroup}", post),
     ]
+
+
+async def require_group(service: BrokerService, name: str) -> None:
+    """Raises RestError 412."""
+    if not (is_name(name) and await service.namespaces.resource_groups.exists(name)):
+        raise rest.RestError(412, NO_GROUP)
 
 
 def _checked(group: ResourceGroup) -> JsonObject:

@@ -12,12 +12,9 @@ from starlette.routing import Route
 
 from geminga_broker.admin import jackson, rest
 from geminga_broker.admin.calls import Answer, Call, Calls, each_of, raise_first
+from geminga_broker.admin.namespaces.checks import check_policies
 from geminga_broker.admin.namespaces.clusters import check_new
-from geminga_broker.admin.policy_values import (
-    PersistencePolicies,
-    check_persistence,
-    namespace_policies,
-)
+from geminga_broker.admin.policy_values import namespace_policies
 from geminga_broker.admin.topics.partitioned import delete_partitioned
 from geminga_broker.admin.topics.routes import listed, topic_names
 from geminga_broker.cluster.catalog import without_system
@@ -69,10 +66,9 @@ async def create_namespace(service: BrokerService, namespace: str, policies: Jso
     tenant = namespace.partition("/")[0]
     if not await service.namespaces.tenants.exists(tenant):
         raise rest.RestError(404, "Tenant does not exist")
-    extra = {k: v for k, v in policies.items() if k not in ("bundles", "replication_clusters")}
-    if "persistence" in extra:
-        stored = jackson.bind(extra["persistence"], PersistencePolicies, "persistence")
-        check_persistence(service.config.log, stored)
+    made = ("bundles", "replication_clusters", "deleted")
+    extra = {k: v for k, v in policies.items() if k not in made}
+    await check_policies(service, namespace, extra)
     try:
         await service.namespaces.create(
             namespace,

@@ -122,6 +122,32 @@ async def test_what_is_not_built_is_refused_by_name() -> None:
         await rest.done("POST", f"{SPACE}/allowedClusters", both)
 
 
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"properties": {str(n): "x" * 500 for n in range(1900)}}, 412),
+        ({"migrated": True}, 501),
+        ({"allowed_clusters": ["nope"]}, 403),
+        ({"resource_group_name": "nope"}, 412),
+        ({"offload_policies": {"managedLedgerOffloadDriver": "evil"}}, 412),
+        ({"persistence": {"managedLedgerMaxMarkDeleteRate": "NaN"}}, 400),
+        ({"persistence": {"managedLedgerMaxMarkDeleteRate": "-Infinity"}}, 400),
+    ],
+)
+async def test_a_new_namespace_has_what_it_could_be_given_later(
+    body: JsonObject, status: int
+) -> None:
+    async with admin() as at:
+        assert (await at.ask("PUT", MISSING, body))[0] == status
+        assert (await at.ask("GET", MISSING))[0] == 404
+
+
+async def test_a_new_namespace_is_not_being_deleted() -> None:
+    async with admin() as at:
+        await at.done("PUT", MISSING, {"deleted": True})
+        await at.done("PUT", MISSING + "/property/k/v")
+
+
 async def test_what_is_not_there() -> None:
     async with admin() as rest:
         for method, path, body in (
