@@ -133,12 +133,12 @@ class Declaration:
         annotation = str(self.signature.return_annotation)
         if annotation == "None":
             return None
-        kind, bar, _ = annotation.partition(" | None")
-        read = decoded_or_none if bar else decoded
-        return read(answer, _type_named(kind), self.path)
+        kind = annotation.removesuffix(" | None")
+        read = decoded if kind == annotation else decoded_or_none
+        return read(answer, type_named(kind), self.path)
 
 
-def _type_named(annotation: str) -> type[object]:
+def type_named(annotation: str) -> type[object]:
     """The type that an annotation names, of the models or built in."""
     from geminga._admin import messages
     from geminga._admin.model import base, cluster, policies, schemas, stats, topics
@@ -190,7 +190,7 @@ def decoded(answer: HttpAnswer, kind: type[T], what: str) -> T:
             # Brokers write some texts as they are, although they say that it is JSON.
             return cast(T, body.decode())
         return msgspec.json.decode(body, type=kind, strict=False)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise AdminError(f"{what}: the answer can't be read: {error}", code="BadAnswer") from error
 
 

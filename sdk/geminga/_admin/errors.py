@@ -119,7 +119,7 @@ def _reason(body: bytes) -> str:
     text = body[:REASON_CHARS_MAX].decode("utf-8", "replace").strip()
     try:
         found = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return "" if text.startswith("<") else re.sub(r"\s+", " ", text)
     reason = found.get("reason") if isinstance(found, dict) else None
     return reason[:REASON_CHARS_MAX] if isinstance(reason, str) else ""

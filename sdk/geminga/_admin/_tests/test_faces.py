@@ -17,7 +17,7 @@ import geminga.aio.admin
 import geminga.blocking.admin
 import geminga.testing
 from geminga._admin.blocking.families import everything as blocking
-from geminga._admin.declared import declaration_of
+from geminga._admin.declared import declaration_of, type_named
 from geminga._admin.families import everything
 from geminga.admin import ConflictError, NotFoundError, TenantInfo
 
@@ -59,6 +59,22 @@ def test_the_blocking_family_is_the_same(name: str, one: type, other: type) -> N
         assert not inspect.iscoroutinefunction(twin)
         own, theirs = declaration_of(value), declaration_of(twin)
         assert (own.method, own.path) == (theirs.method, theirs.path)
+
+
+@pytest.mark.parametrize(("name", "one", "other"), families(), ids=[f[0] for f in families()])
+def test_the_answers_have_types(name: str, one: type, other: type) -> None:
+    """What annotations name is found when an answer comes."""
+    for value in vars(one).values():
+        if hasattr(value, "declaration"):
+            annotation = str(declaration_of(value).signature.return_annotation)
+            type_named(annotation.removesuffix(" | None"))
+
+
+async def test_space_on_bookies(url: str) -> None:
+    async with geminga.admin.connect(url) as admin:
+        [found] = (await admin.bookies.space()).values()
+        assert found is not None
+        assert 0 <= found.free_bytes <= found.total_bytes
 
 
 def test_options_stand_in_signatures() -> None:

@@ -92,7 +92,7 @@ def answered(answer: HttpAnswer) -> object:
         return None
     try:
         found: object = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return body.decode("utf-8", "replace")
     return found
 

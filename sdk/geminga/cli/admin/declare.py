@@ -74,7 +74,9 @@ FAMILIES: Mapping[str, Family] = {
     ),
     "ns-isolation-policy": Family("Which brokers serve which namespaces.", ["isolation"]),
     "resource-quotas": Family("Shares of brokers that bundles need.", ["resource_quotas"]),
-    "resourcegroups": Family("Bounds on several namespaces together.", ["resource_groups"]),
+    "resourcegroups": Family(
+        "Bounds on several namespaces together; kept and told, not enforced.", ["resource_groups"]
+    ),
     "schemas": Family("Schemas of topics.", ["schemas"]),
     "tenants": Family("Tenants.", ["tenants"]),
     "topicPolicies": Family("Policies of topics.", ["topic_policies", "topic_limits"]),

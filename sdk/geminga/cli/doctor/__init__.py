@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from geminga.cli._access import Access, access_options
-from geminga.cli.admin.calls import Calls, Place
+from geminga.cli.admin.calls import URL_DEFAULT, Calls, Place
 
 if TYPE_CHECKING:
     from geminga.cli.doctor.report import Line
@@ -39,7 +39,8 @@ def doctor(
 ) -> None:
     """Look once at a server: ports, versions, clock, disks, backlogs, and why subscriptions get
     nothing. With a TOPIC only that one's subscriptions are explained; without, one that has no
-    consumers is a warning only.
+    consumers, or waits as it was told to, is a warning only, and topics that nobody has used
+    since the start aren't looked at.
 
     Exit codes: 0 if nothing failed, 1 if something did, 2 for wrong usage.
     """
@@ -74,13 +75,15 @@ def _looked(
         domain, namespace, local = topic_parts(topic)
         topic = f"{domain}://{namespace}/{local}"
     given = click.get_current_context().get_parameter_source("service_url")
-    calls = Calls(_place(admin_url, access, service_url_given=given is not ParameterSource.DEFAULT))
+    place = _place(admin_url, access, service_url_given=given is not ParameterSource.DEFAULT)
+    calls = Calls(place)
     reached = False
     for line in looks.whole_server(calls):
         reached |= (line.check, line.level) == ("web", "ok")
         yield line
     if given is ParameterSource.DEFAULT and not access.conf.broker_url:
-        access = replace(access, url=looks.service_url_of(calls) or access.url)
+        asked = place.admin_url or URL_DEFAULT
+        access = replace(access, url=looks.service_url_of(calls, asked))
     yield trio.run(looks.port, access, topic or NO_TOPIC)
     if reached and topic is None:
         yield from looks.all_topics(calls)

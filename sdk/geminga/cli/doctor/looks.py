@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from geminga._admin.declared import declaration_of
 from geminga._admin.errors import AdminError, NotAuthorizedError, NotFoundError
@@ -17,12 +18,14 @@ from geminga.cli.doctor.report import (
     FAIL,
     LEVELS,
     OK,
+    TEXT_MAX,
     WARN,
     Backlog,
     Line,
     backlogs,
     clock,
     members,
+    served_lately,
     space,
     summary,
     whole,
@@ -39,8 +42,8 @@ SUBSCRIPTIONS_MAX = 200
 """Subscriptions of one topic that are explained."""
 PORT_S = 10.0
 
-AWAY = "NO_CONSUMERS"
-"""The code of a subscription without consumers."""
+INTENDED = ("NO_CONSUMERS", "DELAYED", "DISPATCH_RATE", "FAILOVER_DELAY")
+"""Causes that may be as somebody wants it: no fault of a server."""
 
 RIGHTS = "Give credentials of a super-user to see this."
 
@@ -67,19 +70,24 @@ def web(calls: Calls) -> Iterator[Line]:
     except (InvalidArgumentError, InvalidServiceUrlError):
         raise
     except NotAuthorizedError as error:
-        yield Line(FAIL, "web", f"The web service refuses the credentials: {error}.")
+        yield Line(
+            FAIL,
+            "web",
+            f"The web service refuses the credentials, or wants some: {error}.",
+            "Give --auth-plugin and --auth-params of a role that may look.",
+        )
         return
     except GemingaError as error:
         yield Line(
             FAIL,
             "web",
-            f"The web service can't be reached: {error}.",
-            "Check --admin-url, and that the server runs.",
+            f"The web service can't be asked: {error}.",
+            "Check --admin-url and --auth-params, and that the server runs.",
         )
         return
     took_s = time.monotonic() - began
     yield Line(OK, "web", f"The web service answers in {took_s * 1000:.0f} ms.")
-    found = answer.body.decode("utf-8", "replace").strip().strip('"')
+    found = answer.body[:TEXT_MAX].decode("utf-8", "replace").strip().strip('"')
     ours = version("geminga")
     yield Line(OK, "version", f"The server speaks Pulsar {found}; this is geminga {ours}.")
     yield clock(answer.headers.get("date"), began_s + took_s / 2)
@@ -161,10 +169,13 @@ def _topics(calls: Calls) -> Iterator[Line]:
     )
     yield summary(found, topics)
     still = [each for each in found if each.still]
+    if len(still) < len(found):
+        yield served_lately(len(found) - len(still))
     for each in still[:BLOCKED_MAX]:
         for line in _explained(calls, each):
-            # A consumer that is away is no fault of the server: who names the topic is told so.
-            yield line._replace(level=WARN) if line.check == AWAY else line
+            # Who names the topic is told what its subscription needs.
+            is_intended = line.check in INTENDED and line.level == FAIL
+            yield line._replace(level=WARN) if is_intended else line
     if len(still) > BLOCKED_MAX:
         left = len(still) - BLOCKED_MAX
         text = f"{left} more subscriptions have a backlog, and get nothing."
@@ -219,36 +230,56 @@ def one_topic(calls: Calls, topic: str, subscription: str | None) -> Iterator[Li
     try:
         yield from topic_(calls)
     except NotFoundError as error:
-        yield Line(FAIL, "topic", f"{topic}: {error}.")
+        advice = "Check its name: `geminga admin topics list` shows those of a namespace."
+        yield Line(FAIL, "topic", f"{topic}: {error}.", advice)
     except GemingaError as error:
         yield Line(FAIL, "topic", f"Looking at {topic} failed: {error}.")
 
 
-def service_url_of(calls: Calls) -> str | None:
-    """The brokers' URL as the cluster's record has it; None if it can't be known."""
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+def service_url_of(calls: Calls, admin_url: str) -> str:
+    """The brokers' URL as a cluster's record has it, or with the usual port. Only one at the host
+    that is asked already, and with TLS if that has it: it gets the same credentials.
+    """
+    asked = urlsplit(admin_url)
+    host = asked.hostname or "localhost"
+    is_tls = asked.scheme == "https"
+    hosts = _LOOPBACK if host in _LOOPBACK else (host,)
     try:
         names = calls.call(Clusters.list)
-        for name in names if isinstance(names, list) else []:
-            request = declaration_of(Clusters.get).request((), {"cluster": name})
+        for cluster in names if isinstance(names, list) else []:
+            request = declaration_of(Clusters.get).request((), {"cluster": cluster})
             record = answered(calls.ask(request))
-            if isinstance(record, dict) and record.get("brokerServiceUrl"):
-                return str(record["brokerServiceUrl"])
-    except GemingaError:
+            member = "brokerServiceUrlTls" if is_tls else "brokerServiceUrl"
+            found = record.get(member) if isinstance(record, dict) else None
+            if isinstance(found, str) and urlsplit(found).hostname in hosts:
+                return found
+    except (GemingaError, ValueError):
         pass
-    return None
+    place = f"[{host}]" if ":" in host else host
+    return f"pulsar+ssl://{place}:6651" if is_tls else f"pulsar://{place}:6650"
 
 
 async def port(access: Access, topic: str) -> Line:
     """The broker's own port: an answered lookup shows that it speaks, whatever it answers."""
     import trio
 
-    from geminga.errors import BrokerError
+    from geminga.errors import AuthenticationError, BrokerError
 
     began = trio.current_time()
     try:
         with trio.fail_after(PORT_S):
             async with access.connect(operation_timeout_s=PORT_S) as client:
                 await client.list_partitions(topic, auto_create=False)
+    except AuthenticationError as error:
+        return Line(
+            FAIL,
+            "port",
+            f"The broker's port {access.url} refuses the credentials, or wants some: {error}.",
+            "Give --auth-plugin and --auth-params.",
+        )
     except BrokerError:
         pass
     except (GemingaError, trio.TooSlowError) as error:

@@ -20,6 +20,12 @@ FREE_WARN, FREE_FAIL = 0.10, 0.05
 """
 
 
+NUMBER_MAX = 1e18
+"""Larger ones are no figures of a server."""
+TEXT_MAX = 300
+"""Characters of what a server says that are shown in a sentence."""
+
+
 class Line(NamedTuple):
     """One thing that was looked at. `check` is stable, for programs."""
 
@@ -74,7 +80,7 @@ def space(bookie: str, free: int | None, total: int | None) -> Line:
         return Line(
             WARN, "disk", f"Bookie {bookie} doesn't tell its free space.", "Check that it runs."
         )
-    if not total:
+    if total <= 0:
         return Line(OK, "disk", f"Bookie {bookie} keeps everything in memory.")
     share = free / total
     level = FAIL if share < FREE_FAIL else WARN if share < FREE_WARN else OK
@@ -139,9 +145,11 @@ def members(value: object) -> list[tuple[str, Mapping[str, object]]]:
 
 
 def number(value: Mapping[str, object], name: str) -> float:
-    """A member that is a number, else 0."""
+    """A member that is a number that means something, else 0."""
     found = value.get(name)
-    return float(found) if isinstance(found, int | float) else 0.0
+    if not isinstance(found, int | float) or not -NUMBER_MAX < found < NUMBER_MAX:
+        return 0.0
+    return float(found)
 
 
 def whole(value: Mapping[str, object], name: str) -> int:
@@ -152,12 +160,20 @@ def whole(value: Mapping[str, object], name: str) -> int:
 def summary(found: Sequence[Backlog], topics: int) -> Line:
     """All backlogs together."""
     if not found:
-        return Line(OK, "backlog", f"No subscription of the {topics} loaded topics has a backlog.")
+        text = f"No subscription of the topics that are loaded here ({topics}) has a backlog."
+        return Line(OK, "backlog", text)
     entries = sum(each.entries for each in found)
     worst = found[0]
     return Line(
         OK,
         "backlog",
-        f"{len(found)} subscriptions of {topics} loaded topics have a backlog of {entries} entries "
-        f"together; the largest is {worst.entries} of {worst.subscription} on {worst.topic}.",
+        f"Of the topics that are loaded here ({topics}), subscriptions with a backlog: "
+        f"{len(found)}; entries of all: {entries}; the largest is {worst.entries} of "
+        f"{worst.subscription} on {worst.topic}.",
     )
+
+
+def served_lately(count: int) -> Line:
+    """Subscriptions that have a backlog, and are sent messages."""
+    text = f"Subscriptions with a backlog that were sent messages lately: {count}."
+    return Line(OK, "served", text)

@@ -15,6 +15,7 @@ def _rack(values: Values) -> Values:
 
 COMMANDS = (
     Command("list-bookies", "List the registered bookies.", Bookies.list),
+    Command("space", "Show the room on the disks of bookies that take entries.", Bookies.space),
     Command("racks-placement", "Show the racks of all bookies.", Bookies.racks),
     Command("get-bookie-rack", "Show a bookie's rack.", Bookies.get_rack, "", (_BOOKIE,)),
     Command(

@@ -109,7 +109,7 @@ def _switches() -> Iterator[Command]:
     )
     yield from namespace_rows(
         "resource-group",
-        "the group with common bounds",
+        "the group with common bounds (kept and told, not enforced)",
         P.resource_group.where,
         (text("-rgn --resource-group-name", "group", "Name of the group.", required=True),),
         v.one("group"),

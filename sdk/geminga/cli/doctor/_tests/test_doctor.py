@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from email.utils import formatdate
+from typing import cast
 
 import pytest
 from click.testing import CliRunner, Result
@@ -12,7 +13,10 @@ from click.testing import CliRunner, Result
 import geminga
 import geminga.blocking
 import geminga.testing
+from geminga._admin.requests import Request
+from geminga.cli.admin.calls import Calls
 from geminga.cli.doctor import doctor
+from geminga.cli.doctor.looks import service_url_of
 from geminga.cli.doctor.report import (
     Backlog,
     Line,
@@ -24,7 +28,9 @@ from geminga.cli.doctor.report import (
     size,
     space,
     summary,
+    whole,
 )
+from geminga_runtime.http_answers import HttpAnswer
 
 NOW_S = 1_800_000_000.0
 
@@ -98,6 +104,56 @@ def test_consumers_that_are_away_are_no_fault_of_the_server(
         consumer.acknowledge(consumer.receive(timeout_s=10))
 
 
+class Records:
+    """A web service that knows clusters."""
+
+    def __init__(self, **clusters: dict[str, str]) -> None:
+        self.clusters = clusters
+
+    def call(self, _operation: object) -> object:
+        return list(self.clusters)
+
+    def ask(self, request: Request) -> HttpAnswer:
+        name = request.path.rpartition("/")[2]
+        return HttpAnswer(200, {}, json.dumps(self.clusters[name]).encode())
+
+
+def record(host: str) -> dict[str, str]:
+    return {
+        "brokerServiceUrl": f"pulsar://{host}:6650",
+        "brokerServiceUrlTls": f"pulsar+ssl://{host}:6651",
+    }
+
+
+@pytest.mark.parametrize(
+    ("asked", "hosts", "found"),
+    [
+        ("https://one:8443", ("one",), "pulsar+ssl://one:6651"),
+        ("http://one:8080", ("evil", "one"), "pulsar://one:6650"),
+        ("http://one:18080", ("evil",), "pulsar://one:6650"),
+        ("https://one:18443", ("evil",), "pulsar+ssl://one:6651"),
+        ("http://localhost:8080", ("127.0.0.1",), "pulsar://127.0.0.1:6650"),
+        ("http://[::1]:8080", (), "pulsar://[::1]:6650"),
+    ],
+)
+def test_credentials_go_where_the_web_service_is(
+    asked: str, hosts: tuple[str, ...], found: str
+) -> None:
+    """Not to a host that an answer names, and not without TLS where that was asked for."""
+    calls = cast(Calls, Records(**{f"c{n}": record(host) for n, host in enumerate(hosts)}))
+    assert service_url_of(calls, asked) == found
+
+
+@pytest.mark.parametrize("odd", [float("inf"), float("nan"), 1e300, 10**400, -1, "7", None])
+def test_odd_figures_are_none(odd: object) -> None:
+    line = space_of({"freeBytes": odd, "totalBytes": odd})
+    assert len(line.sentence) < 200
+
+
+def space_of(answer: dict[str, object]) -> Line:
+    return space("b", whole(answer, "freeBytes"), whole(answer, "totalBytes"))
+
+
 def test_topics_and_subscriptions_that_are_not_there(
     url: geminga.testing.BrokerUrl, client: geminga.blocking.Client
 ) -> None:
@@ -118,7 +174,7 @@ def test_a_server_that_is_not_there() -> None:
     result = CliRunner().invoke(doctor, where)
     assert result.exit_code == 1
     lines = result.output.splitlines()
-    assert lines[0].startswith("fail: The web service can't be reached: ")
+    assert lines[0].startswith("fail: The web service can't be asked: ")
     assert any(line.startswith("fail: The broker's port pulsar://127.0.0.1:9 ") for line in lines)
 
 
@@ -172,7 +228,7 @@ def test_backlogs_of_all_topics() -> None:
     stats = {"t/n": {"0x0_0xf": {"persistent": {"p://t": {"subscriptions": subscriptions}}}}}
     found = backlogs(stats)
     assert found == [Backlog("p://t", "b", 7, still=False), Backlog("p://t", "a", 1, still=True)]
-    assert "backlog of 8 entries" in summary(found, 1).sentence
+    assert "entries of all: 8; the largest is 7 of b" in summary(found, 1).sentence
     assert backlogs(None) == backlogs({"t/n": 3}) == []
 
 
