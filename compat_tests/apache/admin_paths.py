@@ -55,6 +55,10 @@ in the policies of a new namespace, `migration` and `migrate` that begin one, \
 `scanOffloadedLedgers`. `mbeans` has a few figures of the process under the names of Java's beans; \
 `bookieops` counts what logs wait for, not their cursors.
 
+Of our own, which Apache has not: `GET /admin/v2/bookies/space`, the room on the disks of bookies \
+that take entries, and `GET .../subscription/{{subName}}/why`, why a subscription gets nothing. \
+Operations under `/admin/v2/non-persistent/` that equal their twins are counted, without a line.
+
 Made by `python -m compat_tests.apache.admin_paths`; a test compares this page with the broker's \
 routes, and the list with Apache's classes.
 """
