@@ -1,5 +1,5 @@
-"""The cursors of one log: their cache and waiters (spec BR-03); the timers by which those of all logs
-are persisted (BR-05).
+"""The cursors of one log: their cache and waiters (spec BR-03); the timers by which cursors of all
+logs are persisted (BR-05).
 """
 
 from __future__ import annotations
