@@ -10,6 +10,7 @@ from typing import Protocol
 import trio
 
 from geminga_bookie.client import BookkeeperClient
+from geminga_bookie.client.read import LedgerReader
 from geminga_broker.admin.peers import Peers
 from geminga_broker.authz.authorizer import Authorizer
 from geminga_broker.authz.needs import Place
@@ -169,6 +170,13 @@ class BrokerService:
     async def bookie_space(self) -> dict[str, tuple[int, int] | None]:
         """See `BookkeeperClient.space`."""
         return await self._logs.client.space()
+
+    async def open_ledger(self, ledger_id: int) -> LedgerReader:
+        """A ledger of a log, as far as it is known to be written; it stays open to its writer.
+        Raises BookkeeperError, MetadataError.
+        """
+        password = self._logs.options.durability.password
+        return await self._logs.client.open(ledger_id, password, recover=False)
 
     def _topic_policies(self) -> TopicPoliciesStore:
         topics = self.config.topics

@@ -30,7 +30,7 @@ CLASSES = (
     *(f"{_BROKER}.admin.v2.{name}=/admin/v2" for name in _V2),
     f"{_BROKER}.admin.v3.Transactions=/admin/v3",
     f"{_BROKER}.lookup.v2.TopicLookup=/lookup",
-    f"{_BROKER}.rest.Topics=/",
+    f"{_BROKER}.rest.Topics=/topics",
 )
 """Apache's resource classes, each with the path under which its server has it."""
 
@@ -54,6 +54,15 @@ wait). Refused with 501 is what would be believed to work: `replication` to anot
 in the policies of a new namespace, `migration` and `migrate` that begin one, \
 `scanOffloadedLedgers`. `mbeans` has a few figures of the process under the names of Java's beans; \
 `bookieops` counts what logs wait for, not their cursors.
+
+Of topics the same holds: `offloadPolicies`, `replicatorDispatchRate` and \
+`dispatcherPauseOnAckStatePersistent` are kept without an effect, `offload` fails as without an \
+offloader, `replication` to another cluster and `shadowTopics` are refused with 501. \
+`/admin/v3/transactions` answers as a broker without transactions. Over `/topics` a message whose \
+text isn't a value of its schema is told as failed (Apache's broker stores an empty one), \
+`deliverAt` needs no `eventTime`, and messages aren't deduplicated. Some calls that Apache's \
+broker never answers, or with a trace, have an answer: 404 for properties of a missing topic, 405 for \
+offloading and compaction of non-persistent ones.
 
 Of our own, which Apache has not: `GET /admin/v2/bookies/space`, the room on the disks of bookies \
 that take entries, and `GET .../subscription/{{subName}}/why`, why a subscription gets nothing. \

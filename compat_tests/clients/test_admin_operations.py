@@ -32,7 +32,7 @@ _WIDE = {
 
 NOT_THERE = {
     # Transactions, and messages over REST.
-    *("/admin/v3/", "/persistent/", "/non-persistent/"),
+    *("/admin/v3/", "/topics/"),
     # Of one kind of topics only: the paths of persistent ones serve both.
     "/admin/v2/non-persistent/",
     "/admin/v2/broker-stats/broker-resource-availability/",

@@ -12,7 +12,7 @@ from typing import TypeVar, cast
 
 import httpx2 as httpx
 
-from compat_tests.clients import cluster_calls, namespace_calls
+from compat_tests.clients import cluster_calls, namespace_calls, topic_calls
 from compat_tests.clients.rest_calls import ANY, CALLS, EMPTY, Keys, Members, Text
 from compat_tests.processes import ServerProcess
 from geminga_broker.admin.namespaces.changing import FIELDS
@@ -113,6 +113,40 @@ def test_calls_about_the_cluster_are_answered_as_apache_answers(server: ServerPr
 
 def test_what_namespaces_keep_is_answered_as_apache_answers(server: ServerProcess) -> None:
     assert all_wrong(server.web_url, namespace_calls.CALLS) == []
+
+
+def test_what_topics_keep_is_answered_as_apache_answers(server: ServerProcess) -> None:
+    assert all_wrong(server.web_url, topic_calls.CALLS) == []
+
+
+HTTP_ITSELF = (
+    ("OPTIONS", "/admin/v2/clusters", {}, 200, "HEAD,GET,OPTIONS"),
+    ("GET", "/admin/v2/clusters/", {}, 200, None),
+    ("HEAD", "/admin/v2/clusters", {}, 200, None),
+    ("DELETE", "/admin/v2/clusters", {}, 405, "GET,OPTIONS"),
+    ("PATCH", "/admin/v2/clusters", {}, 405, "GET,OPTIONS"),
+    ("GET", "/admin/v2/nowhere", {}, 404, None),
+    ("GET", "/admin/v2//clusters", {}, 404, None),
+    ("GET", "/admin/v2", {}, 302, None),
+    (
+        *("PUT", "/admin/v2/tenants/form"),
+        {"content-type": "application/x-www-form-urlencoded"},
+        *(415, None),
+    ),
+)
+"""A method, a path, headers, and the status and `Allow` that come back."""
+
+
+def test_http_itself_is_answered_as_apache_answers(server: ServerProcess) -> None:
+    wrong = []
+    with httpx.Client(base_url=server.web_url, timeout=60) as client:
+        for method, path, headers, status, allow in HTTP_ITSELF:
+            content = b"{}" if headers else None
+            told = client.request(method, path, headers=headers, content=content)
+            found = (told.status_code, told.headers.get("allow"))
+            if found != (status, allow):
+                wrong.append(f"{method} {path}: {found} instead of {(status, allow)}")
+    assert wrong == []
 
 
 def test_a_namespace_is_written_as_by_apache(server: ServerProcess) -> None:

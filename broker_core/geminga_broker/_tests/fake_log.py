@@ -220,6 +220,14 @@ class FakeLog:
             raise self.fail
         self.properties[key] = value
 
+    async def change_properties(
+        self, change: Callable[[Mapping[str, str]], Mapping[str, str]]
+    ) -> None:
+        await trio.lowlevel.checkpoint()
+        if self.fail is not None:
+            raise self.fail
+        self.properties = dict(change(self.properties))
+
     async def settled(self) -> None:
         await trio.lowlevel.checkpoint()
 
@@ -266,6 +274,7 @@ class FakeLog:
         if name not in self.cursors:
             self.cursors[name] = FakeCursor(self, name, self._start(initial), True)
             self.cursors[name].cursor_properties = dict(cursor_properties or {})
+            self.cursors[name].properties = dict(properties or {})
         return self.cursors[name]
 
     def open_reader(self, name: str, start: Position) -> FakeCursor:

@@ -22,6 +22,7 @@ from geminga_broker.admin import (
 )
 from geminga_broker.admin.calls import Calls
 from geminga_broker.admin.guard import guard, unknown_to
+from geminga_broker.admin.http.methods import FOLDERS, Methods
 from geminga_broker.admin.namespaces import (
     anti_affinity,
     dispatching,
@@ -37,17 +38,24 @@ from geminga_broker.admin.namespaces import policies as policy_routes
 from geminga_broker.admin.namespaces import quotas as quota_routes
 from geminga_broker.admin.namespaces import routes as namespace_routes
 from geminga_broker.admin.namespaces import schema_policies as schema_policy_routes
+from geminga_broker.admin.producing import routes as produce_routes
 from geminga_broker.admin.rest import EXCEPTION_HANDLERS, on_defect
 from geminga_broker.admin.routing import brought_to_owners
 from geminga_broker.admin.topics import backlog as backlog_routes
 from geminga_broker.admin.topics import compaction as compaction_routes
 from geminga_broker.admin.topics import messages as message_routes
+from geminga_broker.admin.topics import offload as offload_routes
 from geminga_broker.admin.topics import partitioned as partitioned_routes
 from geminga_broker.admin.topics import policies as topic_policy_routes
+from geminga_broker.admin.topics import properties as property_routes
+from geminga_broker.admin.topics import replicated as replicated_routes
 from geminga_broker.admin.topics import routes as topic_routes
 from geminga_broker.admin.topics import stats as stats_routes
+from geminga_broker.admin.topics import stored as stored_routes
+from geminga_broker.admin.topics import stored_policies
 from geminga_broker.admin.topics import subscriptions as subscription_routes
 from geminga_broker.admin.topics import why as why_routes
+from geminga_broker.admin.transactions import routes as transaction_routes
 from geminga_broker.health import SharedCheck
 from geminga_broker.metrics.exposition import SharedPage
 from geminga_broker.metrics.scrape import scrape
@@ -60,8 +68,10 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 def create_app(service: BrokerService) -> ASGIApp:
     """All routes of a broker, guarded."""
-    handlers = EXCEPTION_HANDLERS | {HTTPException: unknown_to(service), Exception: on_defect}
-    app = Starlette(routes=guard(service, routes_of(service)), exception_handlers=handlers)
+    routes = routes_of(service)
+    unknown = unknown_to(service, Methods(routes))
+    handlers = EXCEPTION_HANDLERS | {HTTPException: unknown, Exception: on_defect}
+    app = Starlette(routes=guard(service, routes), exception_handlers=handlers)
     app.router.redirect_slashes = False
     return _by_kind(service, app)
 
@@ -85,13 +95,14 @@ def routes_of(service: BrokerService) -> list[Route]:
         routes += subscription_routes.routes(service, domain)
         routes += topic_routes.routes(service, calls, domain)
         routes += [*message_routes.routes(service, domain), *backlog_routes.routes(service, domain)]
-        routes += [
-            *why_routes.routes(service, domain),
-            *topic_policy_routes.routes(service, domain),
-        ]
+        for topics in (
+            *(why_routes, topic_policy_routes, stored_policies, property_routes, stored_routes),
+            *(replicated_routes, offload_routes, compaction_routes, produce_routes),
+        ):
+            routes += topics.routes(service, domain)
         routes += permission_routes.topic_routes(service, domain)
         routes += schema_policy_routes.topic_routes(service, domain)
-    routes += [*permission_routes.routes(service), *compaction_routes.routes(service)]
+    routes += [*permission_routes.routes(service), *transaction_routes.routes(service)]
     routes += [
         *schema_routes.routes(service.schemas, service.namespaces),
         *schema_policy_routes.routes(service),
@@ -129,6 +140,17 @@ def _plain_routes(service: BrokerService) -> list[Route]:
     ]
 
 
+_WITH_SLASHES = ("/admin/", "/lookup/", "/topics/")
+
+
+def _without_slash(path: str) -> str:
+    """The path without a slash at its end, which says nothing; as Apache's, not without two."""
+    is_folder = path.rstrip("/") in FOLDERS
+    if path.startswith(_WITH_SLASHES) and path.endswith("/") and not is_folder:
+        return path if path.endswith("//") else path[:-1]
+    return path
+
+
 def _by_kind(service: BrokerService, app: ASGIApp) -> ASGIApp:
     """WebSockets to their service, requests to the routes.
 
@@ -144,7 +166,8 @@ def _by_kind(service: BrokerService, app: ASGIApp) -> ASGIApp:
             await serve_websocket(service, open_sockets, scope, receive, send)
             return
         if scope["type"] == "http" and scope.get("raw_path"):
-            scope = dict(scope, path=scope["raw_path"].decode("latin-1").partition("?")[0])
+            path = scope["raw_path"].decode("latin-1").partition("?")[0]
+            scope = dict(scope, path=_without_slash(path))
         await app(scope, receive, send)
 
     return wrapped

@@ -213,7 +213,7 @@ def _request(call: Call, path: str, parameters: Mapping[str, str]) -> Request:
         "scheme": "http",
         "path": path,
         "query_string": call.query.encode("latin-1"),
-        "headers": [],
+        "headers": [(b"content-type", b"application/json")],
         "path_params": dict(parameters),
     }
     return Request(scope, receive)

@@ -12,10 +12,11 @@ from typing import cast
 
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from geminga_broker.admin import rest
+from geminga_broker.admin.http.methods import Methods, unknown
 from geminga_broker.authz.authorizer import Caller, place_of
 from geminga_broker.authz.grants import SubscriptionRefused
 from geminga_broker.authz.needs import Need, Place, Scope
@@ -31,7 +32,7 @@ _audit = logging.getLogger("geminga.audit")
 ORIGINAL_PRINCIPAL = "x-original-principal"
 ONCE = ("authorization", ORIGINAL_PRINCIPAL, "x-pulsar-auth-method-name")
 """Headers that must be unique: of two, a proxy may have checked the other one."""
-_SCHEMAS = "/admin/v2/schemas/"
+_WITHOUT_DOMAIN = ("/admin/v2/schemas/", "/admin/v3/transactions/")
 _DOMAINS = ("persistent", "non-persistent")
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -96,8 +97,12 @@ async def require(service: BrokerService, request: Request, need: Need, place: P
         await _check(service, need, place, cast(Caller, caller))
 
 
-def unknown_to(service: BrokerService) -> Callable[[Request, Exception], Awaitable[Response]]:
-    """The handler of unknown paths; unauthenticated clients get 401, and can't probe for paths."""
+def unknown_to(
+    service: BrokerService, methods: Methods
+) -> Callable[[Request, Exception], Awaitable[Response]]:
+    """The handler of unknown paths, of methods that a path lacks, and of OPTIONS; unauthenticated
+    clients get 401, and can't probe for paths.
+    """
 
     async def answer(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -107,12 +112,12 @@ def unknown_to(service: BrokerService) -> Callable[[Request, Exception], Awaitab
                 await identify(service, request, headers_of(request))
             except rest.RestError as refused:
                 return await rest.on_rest_error(request, refused)
-        return PlainTextResponse(error.detail, error.status_code, headers=error.headers)
+        return unknown(request, methods.of(path))
 
     return answer
 
 
-_GUARDED = ("/admin", "/lookup")
+_GUARDED = ("/admin", "/lookup", "/topics")
 
 
 def _is_guarded_metrics(service: BrokerService, request: Request) -> bool:
@@ -194,7 +199,7 @@ def _domain(request: Request) -> str:
     """The domain in a topic's path: a parameter, or a fixed part."""
     if "domain" in request.path_params:
         return rest.parameter(request, "domain")
-    if str(request.scope["path"]).startswith(_SCHEMAS):
+    if str(request.scope["path"]).startswith(_WITHOUT_DOMAIN):
         return "persistent"
     # The first one: a tenant may be called "persistent" too.
     return next(part for part in str(request.scope["path"]).split("/") if part in _DOMAINS)

@@ -117,6 +117,22 @@ def findings_of_all(answers: Sequence[Answer], asked: Asked) -> Response:
     return rest.ok(worst_first(found))
 
 
+def replicated_by_topic(answers: Sequence[Answer], _asked: Asked) -> Response:
+    """Whether a subscription is replicated, by partition."""
+    raise_first(answers)
+    found: dict[str, bool] = {}
+    for answer in answers:
+        found |= answer.json(dict[str, bool])
+    return rest.ok(found)
+
+
+def replicated_everywhere(answers: Sequence[Answer], asked: Asked) -> Response:
+    """204 if all were changed."""
+    if any(answer.status == 404 for answer in answers):
+        raise rest.RestError(404, "Topic or subscription not found")
+    return all_done(answers, asked)
+
+
 def _require_subscription(answers: Sequence[Answer], asked: Asked) -> None:
     if any(answer.status == 404 for answer in answers):
         raise rest.RestError(404, asked.no_subscription)
@@ -133,6 +149,8 @@ EACH: dict[str, Each] = {
     f"DELETE {_SUBSCRIPTION}": Each(unsubscribed),
     f"GET {_SUBSCRIPTION}/properties": Each(properties_of_all),
     f"PUT {_SUBSCRIPTION}/properties": Each(all_have_subscription),
+    f"GET {_SUBSCRIPTION}/replicatedSubscriptionStatus": Each(replicated_by_topic),
+    f"POST {_SUBSCRIPTION}/replicatedSubscriptionStatus": Each(replicated_everywhere),
     f"POST {_SUBSCRIPTION}/skip_all": Each(all_have_subscription),
     f"POST {_SUBSCRIPTION}/resetcursor/{{timestamp}}": Each(moved_somewhere),
     f"GET {_SUBSCRIPTION}/why": Each(findings_of_all),

@@ -19,6 +19,8 @@ from starlette.routing import Route
 
 from geminga_bookie.errors import BookkeeperError
 from geminga_broker.admin import jackson
+from geminga_broker.admin.http import types
+from geminga_broker.admin.http.pages import error_page
 from geminga_broker.change_events.api import EventsUnavailable, UnfitPolicy
 from geminga_broker.errors import BrokerError
 from geminga_broker.limits import check_properties, check_topic
@@ -74,6 +76,16 @@ class Redirect(Exception):
         self.location = location
 
 
+class Refused(Exception):
+    """The request itself is refused, whatever it asks for: this status, in the form that the client
+    reads.
+    """
+
+    def __init__(self, status: int) -> None:
+        super().__init__(str(status))
+        self.status = status
+
+
 class _BadBody(Exception):
     """The request's body is not valid."""
 
@@ -106,8 +118,14 @@ async def read_body(request: Request, kind: type[T]) -> T | None:
 
 
 async def read_union(request: Request, *kinds: type) -> object:
-    """The body as the first of these types that fits; None as in `read_body`."""
+    """The body as the first of these types that fits; None as in `read_body`. Raises Refused for
+    a body that isn't sent as JSON.
+    """
     body = await raw_body(request)
+    content_type = request.headers.get("content-type")
+    path = str(request.scope["path"])
+    if status := types.refusal(path, content_type, kinds, bool(body)):
+        raise Refused(status)
     if not body.strip():
         return None
     refusal = ""
@@ -179,12 +197,12 @@ def flag(request: Request, name: str, default: bool = False) -> bool:
 
 
 def query_number(request: Request, name: str, default: int) -> int:
-    """A number of the query string. Raises RestError 404 for another text, as Jersey answers."""
+    """A number of the query string. Raises Refused with 404 for another text, as Jersey answers."""
     text = request.query_params.get(name)
     try:
         return default if text is None else int(text)
     except ValueError:
-        raise RestError(404, "HTTP 404 Not Found") from None
+        raise Refused(404) from None
 
 
 def namespace_of(request: Request) -> str:
@@ -257,9 +275,16 @@ async def on_redirect(_request: Request, error: Exception) -> Response:
     return Response(status_code=307, headers={"location": error.location})
 
 
+async def on_refused(request: Request, error: Exception) -> Response:
+    """The page with that status."""
+    assert isinstance(error, Refused)
+    return error_page(request, error.status)
+
+
 EXCEPTION_HANDLERS: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
     RestError: on_rest_error,
     Redirect: on_redirect,
+    Refused: on_refused,
     UnfitPolicy: on_bad_body,
     BrokerError: on_rest_error,
     LogError: on_rest_error,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from geminga_broker.authz.needs import Need, Place, Scope
 
 _NAMESPACE = "/admin/v2/namespaces/{tenant}/{namespace}"
+_PRODUCE = "/topics/{0}/{{tenant}}/{{namespace}}/{{topic}}"
 _TOPIC_BASES = tuple(
     f"/admin/v2/{domain}/{{tenant}}/{{namespace}}" for domain in ("persistent", "non-persistent")
 )
@@ -18,6 +19,11 @@ PLAIN: dict[str, Need] = {
     "GET /metrics": Need(Scope.PUBLIC),
     "GET /metrics/": Need(Scope.PUBLIC),
     "GET /status.html": Need(Scope.PUBLIC),
+    **{
+        f"POST {_PRODUCE.format(domain)}{rest}": Need(Scope.TOPIC, "PRODUCE")
+        for domain in ("persistent", "non-persistent")
+        for rest in ("", "/partitions/{partition}")
+    },
     "GET /admin/v2/clusters": Need(Scope.ROLE),
     "GET /admin/v2/clusters/{cluster}": Need(Scope.CLUSTER, "GET_CLUSTER"),
     "PUT /admin/v2/clusters/{cluster}": Need(Scope.CLUSTER, "CREATE_CLUSTER"),
@@ -160,8 +166,8 @@ POLICIES: dict[str, str] = {
     "deduplicationEnabled": "DEDUPLICATION",
     "deduplicationSnapshotInterval": "DEDUPLICATION_SNAPSHOT",
     "delayedDelivery": "DELAYED_DELIVERY",
-    "dispatchRate": "RATE",
     "dispatcherPauseOnAckStatePersistent": "DISPATCHER_PAUSE_ON_ACK_STATE_PERSISTENT",
+    "dispatchRate": "RATE",
     "encryptionRequired": "ENCRYPTION",
     "entryFilters": "ENTRY_FILTERS",
     "inactiveTopicPolicies": "INACTIVE_TOPIC",
@@ -194,6 +200,7 @@ POLICIES: dict[str, str] = {
     "schemaAutoUpdateCompatibilityStrategy": "SCHEMA_COMPATIBILITY_STRATEGY",
     "schemaCompatibilityStrategy": "SCHEMA_COMPATIBILITY_STRATEGY",
     "schemaValidationEnforced": "SCHEMA_COMPATIBILITY_STRATEGY",
+    "shadowTopics": "SHADOW_TOPIC",
     "subscribeRate": "RATE",
     "subscriptionAuthMode": "SUBSCRIPTION_AUTH_MODE",
     "subscriptionDispatchRate": "RATE",
@@ -223,6 +230,14 @@ TOPICS: dict[str, Need] = {
     "GET /{topic}/examinemessage": Need(Scope.TOPIC, "PEEK_MESSAGES"),
     "GET /{topic}/messageid/{timestamp}": Need(Scope.TOPIC, "PEEK_MESSAGES"),
     "PUT /{topic}/backlogSize": Need(Scope.TOPIC, "GET_BACKLOG_SIZE"),
+    "GET /{topic}/properties": Need(Scope.TOPIC, "GET_METADATA"),
+    "PUT /{topic}/properties": Need(Scope.TOPIC, "UPDATE_METADATA"),
+    "DELETE /{topic}/properties": Need(Scope.TOPIC, "DELETE_METADATA"),
+    "GET /{topic}/internal-info": Need(Scope.TOPIC, "GET_STATS"),
+    "GET /{topic}/backlog": Need(Scope.TOPIC, "GET_BACKLOG_SIZE"),
+    "PUT /{topic}/offload": Need(Scope.TOPIC, "OFFLOAD"),
+    "GET /{topic}/offload": Need(Scope.TOPIC, "OFFLOAD"),
+    "DELETE /{topic}/policies": Need(Scope.TENANT_ADMIN),
     "POST /{topic}/trim": Need(Scope.TOPIC, "TRIM_TOPIC"),
     "POST /{topic}/all_subscription/expireMessages/{seconds}": Need(Scope.TOPIC, "EXPIRE_MESSAGES"),
     "GET /{topic}/stats": Need(Scope.TOPIC, "GET_STATS"),
@@ -247,6 +262,8 @@ SUBSCRIPTIONS: dict[str, Need] = {
     "POST /resetcursor/{timestamp}": Need(Scope.TOPIC, "RESET_CURSOR"),
     "POST /expireMessages/{seconds}": Need(Scope.TOPIC, "EXPIRE_MESSAGES"),
     "POST /expireMessages": Need(Scope.TOPIC, "EXPIRE_MESSAGES"),
+    "GET /replicatedSubscriptionStatus": Need(Scope.TOPIC, "GET_REPLICATED_SUBSCRIPTION_STATUS"),
+    "POST /replicatedSubscriptionStatus": Need(Scope.TOPIC, "SET_REPLICATED_SUBSCRIPTION_STATUS"),
     "GET /position/{position}": Need(Scope.TOPIC, "PEEK_MESSAGES"),
     "POST /analyzeBacklog": Need(Scope.TOPIC, "CONSUME"),
     "GET /why": Need(Scope.TOPIC, "GET_STATS"),
@@ -269,6 +286,18 @@ SCHEMAS: dict[str, Need] = {
 """By method and the path after the topic."""
 
 
+_TRANSACTIONS = "/admin/v3/transactions/"
+
+TRANSACTIONS: dict[str, Need] = {
+    "GET transactionBufferInternalStats": Need(Scope.TOPIC, "GET_STATS"),
+    "POST transactionCoordinator": Need(Scope.SUPER_USER),
+    "POST abortTransaction": Need(Scope.SUPER_USER),
+}
+"""By method and the first word of the path; all others, which say only that transactions are off,
+are for everybody.
+"""
+
+
 def need_of(method: str, path: str) -> Need:
     """The right that a route needs; without an entry, only a superuser has it."""
     return rule_of(method, path) or Need(Scope.SUPER_USER)
@@ -279,6 +308,9 @@ def rule_of(method: str, path: str) -> Need | None:
     if (plain := PLAIN.get(f"{method} {path}")) is not None:
         return plain
     found = None
+    if path.startswith(_TRANSACTIONS):
+        word = path.removeprefix(_TRANSACTIONS).partition("/")[0]
+        return TRANSACTIONS.get(f"{method} {word}", Need(Scope.ROLE))
     if path.startswith(_SCHEMAS):
         return SCHEMAS.get(f"{method} {path.removeprefix(_SCHEMAS)}")
     if path.startswith(_NAMESPACE):

@@ -9,7 +9,7 @@ ledgers/{tenant}/{namespace}/persistent/{topic}`); a partitioned one has a recor
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
@@ -22,6 +22,8 @@ from geminga_broker.config import TopicConfig
 from geminga_broker.errors import BrokerError
 from geminga_broker.limits import check_partitioned
 from geminga_protocol.errors import ProtocolError
+from geminga_protocol.managed_ledger import encode_ledger_info
+from geminga_protocol.pb.managed_ledger_pb2 import ManagedLedgerInfo
 from geminga_protocol.pb.pulsar_api_pb2 import CommandGetTopicsOfNamespace, ServerError
 from geminga_protocol.topic_name import PARTITION_SUFFIX, TopicName, url_decode, url_encode
 from geminga_runtime.metadata.api import MUST_NOT_EXIST, BadVersion, MetadataError, MetadataStore
@@ -45,6 +47,15 @@ class TopicCatalog:
         record = await self._records.get(_record_name(topic))
         count = record.get("partitions") if record else None
         return count if isinstance(count, int) else 0
+
+    async def metadata(self, topic: TopicName) -> tuple[int, dict[str, str] | None]:
+        """The number of partitions, 0 for a topic that isn't partitioned, and its properties; None
+        if it never had any.
+        """
+        record = await self._records.get(_record_name(topic)) or {}
+        count = record.get("partitions")
+        found = _properties_in(record) if "properties" in record else None
+        return count if isinstance(count, int) else 0, found
 
     async def partitioned(self, namespace: str, domain: str) -> list[str]:
         """Full names of a namespace's partitioned topics of one domain."""
@@ -86,6 +97,15 @@ class TopicCatalog:
             with suppress(BadVersion):
                 await self._store.put(f"{MANAGED_LEDGERS}/{name}", b"", MUST_NOT_EXIST)
 
+    async def create_log(self, topic: TopicName, properties: Mapping[str, str]) -> None:
+        """Make a persistent topic with properties, as `create_partitions` makes partitions."""
+        info = ManagedLedgerInfo()
+        for key, value in sorted(properties.items()):
+            info.properties.add(key=key, value=value)
+        path = f"{MANAGED_LEDGERS}/{topic.persistence_naming_encoding}"
+        with suppress(BadVersion):
+            await self._store.put(path, encode_ledger_info(info), MUST_NOT_EXIST)
+
     @asynccontextmanager
     async def being_deleted(self, topic: TopicName) -> AsyncIterator[int]:
         """In the block no broker makes a missing partition of the topic; its number of partitions.
@@ -116,13 +136,17 @@ class TopicCatalog:
         count = record.get("partitions")
         return count if isinstance(count, int) else 0, record.get("deleted") is not True
 
-    async def properties(self, topic: TopicName) -> dict[str, str]:
-        """Properties of a partitioned topic. Raises ResourceMissing."""
-        record = await self._records.get(_record_name(topic))
-        if record is None:
-            raise ResourceMissing(str(topic))
-        found = record.get("properties")
-        return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
+    async def change_properties(
+        self, topic: TopicName, change: Callable[[Mapping[str, str]], Mapping[str, str]]
+    ) -> None:
+        """Replace the properties of a partitioned topic by those that `change` makes of them.
+        Raises ResourceMissing, and what `change` raises.
+        """
+
+        def changed(record: JsonObject) -> JsonObject:
+            return record | {"properties": dict(change(_properties_in(record)))}
+
+        await self._records.update(_record_name(topic), changed)
 
     async def is_stored(self, topic: TopicName) -> bool:
         """Whether a persistent topic of exactly this name has a managed ledger."""
@@ -180,6 +204,11 @@ class TopicCatalog:
             except ResourceExists:
                 return await self.partitions(topic)
         return wanted
+
+
+def _properties_in(record: JsonObject) -> dict[str, str]:
+    found = record.get("properties")
+    return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
 
 
 def _record_name(topic: TopicName) -> str:

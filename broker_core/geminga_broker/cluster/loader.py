@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
 from enum import IntEnum
 from functools import partial
@@ -89,12 +89,14 @@ class Gate(Protocol):
 class _Load(Promise[Topic]):
     """A running load."""
 
-    __slots__ = ("create", "name")
+    __slots__ = ("create", "name", "properties")
 
-    def __init__(self, name: TopicName, create: Creation) -> None:
+    def __init__(self, name: TopicName, create: Creation, properties: Mapping[str, str]) -> None:
         super().__init__()
         self.name = name
         self.create = create
+        self.properties = properties
+        """Of a topic that is made."""
 
 
 class TopicLoader:
@@ -133,10 +135,17 @@ class TopicLoader:
         """The number of running and waiting loads."""
         return len(self._loads)
 
-    async def get(self, name: TopicName, *, create: bool, by_hand: bool = False) -> Topic:
+    async def get(
+        self,
+        name: TopicName,
+        *,
+        create: bool,
+        by_hand: bool = False,
+        properties: Mapping[str, str] | None = None,
+    ) -> Topic:
         """The topic, which is loaded if needed. `create` creates a missing one if automatic
-        creation is allowed, `by_hand` always. Raises BrokerError: TopicNotFound, NotAllowedError,
-        TooManyRequests, ServiceNotReady.
+        creation is allowed, `by_hand` always, with these `properties`. Raises BrokerError:
+        TopicNotFound, NotAllowedError, TooManyRequests, ServiceNotReady.
         """
         key = str(name)
         wanted = Creation.BY_HAND if by_hand else Creation(create)
@@ -152,7 +161,7 @@ class TopicLoader:
                 continue
             load = self._loads.get(key)
             if load is None:
-                load = self._start(name, wanted)
+                load = self._start(name, wanted, properties or {})
             if load.create >= wanted:
                 return await load.wait()
             try:
@@ -167,10 +176,10 @@ class TopicLoader:
             with suppress(BrokerError):
                 await load.wait()
 
-    def _start(self, name: TopicName, create: Creation) -> _Load:
+    def _start(self, name: TopicName, create: Creation, properties: Mapping[str, str]) -> _Load:
         if len(self._loads) >= self._config.topics.loads_max + LOADS_WAITING_MAX:
             raise BrokerError(ServerError.TooManyRequests, "too many topics are being loaded")
-        load = self._loads[str(name)] = _Load(name, create)
+        load = self._loads[str(name)] = _Load(name, create, properties)
         self._environment.nursery.start_soon(self._run, name, load)
         return load
 
@@ -181,7 +190,7 @@ class TopicLoader:
                 # All others may wait for what the policies' topics tell.
                 turn = nullcontext() if is_policies_topic(name) else self._turns
                 async with turn:
-                    topic = await self._load_here(name, load.create)
+                    topic = await self._load_here(name, load)
         except trio.TooSlowError:
             _log.warning("topic=%s took too long to load", key)
             self._fail(
@@ -202,11 +211,11 @@ class TopicLoader:
     def _fail(self, key: str, error: Exception) -> None:
         self._loads.pop(key).reject(error)
 
-    async def _load_here(self, name: TopicName, create: Creation) -> Topic:
+    async def _load_here(self, name: TopicName, load: _Load) -> Topic:
         """Load it while the bundle is owned: what is lost meanwhile is closed again."""
         bundle = await self._gate.admit(name)
         tenure = self._gate.tenure(bundle)
-        topic = await self._load(name, create)
+        topic = await self._load(name, load)
         # Taken again is not enough: what the load claimed may be another broker's since.
         if tenure is None or self._gate.tenure(bundle) != tenure:
             with trio.move_on_after(LEAVE_S, shield=True):
@@ -215,13 +224,14 @@ class TopicLoader:
             raise BrokerError(ServerError.ServiceNotReady, text)
         return topic
 
-    async def _load(self, name: TopicName, create: Creation) -> Topic:
+    async def _load(self, name: TopicName, load: _Load) -> Topic:
         changes = self.applier.changes
-        topic = await self._open(name, create)
+        topic = await self._open(name, load)
         await self.applier.catch_up(name, topic, changes)
         return topic
 
-    async def _open(self, name: TopicName, create: Creation) -> Topic:
+    async def _open(self, name: TopicName, load: _Load) -> Topic:
+        create = load.create
         stored = await self._check(name, create)
         effective = await self.policies.resolve(name)
         if not name.is_persistent:
@@ -229,6 +239,8 @@ class TopicLoader:
             apply_common_policies(passing, effective.policies, self.applier.limits_of(name))
             return passing
         key = name.persistence_naming_encoding
+        if load.properties and not stored:
+            await self._catalog.create_log(name, load.properties)
         try:
             log = await self._logs.open(
                 key,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 from geminga_broker.authz import granting
 from geminga_broker.cluster.catalog import TopicCatalog
@@ -42,9 +42,9 @@ class Topics:
         self._schemas = schemas
         self._changes = changes
 
-    async def create(self, name: TopicName) -> Topic:
-        """The topic, created `by_hand` if missing. See `TopicLoader.get`."""
-        return await self._loader.get(name, create=True, by_hand=True)
+    async def create(self, name: TopicName, properties: Mapping[str, str] | None = None) -> Topic:
+        """The topic, created `by_hand` with these properties if missing. See `TopicLoader.get`."""
+        return await self._loader.get(name, create=True, by_hand=True, properties=properties)
 
     async def exists(self, name: TopicName) -> bool:
         """Whether a topic of exactly this name exists; not for partitioned topics."""

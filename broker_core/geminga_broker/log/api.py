@@ -285,6 +285,13 @@ class ManagedLedger(Protocol):
     async def set_property(self, key: str, value: str) -> None:
         """Store a property with the log's metadata; durable on return. Raises LogError."""
 
+    async def change_properties(
+        self, change: Callable[[Mapping[str, str]], Mapping[str, str]]
+    ) -> None:
+        """Replace the properties by those that `change` makes of them; durable on return. Raises
+        LogError, and what `change` raises.
+        """
+
     @property
     def last_position(self) -> Position:
         """The last durable entry; (ledger, -1) before the first."""

@@ -76,19 +76,24 @@ class TopicLog:
 
     async def set_property(self, key: str, value: str) -> None:
         """See `ManagedLedger.set_property`. Raises LogFenced, LogWriteFailed, LogClosed."""
-        catalog = self.context.catalog
+        await self.change_properties(lambda old: {**old, key: value})
+
+    async def change_properties(
+        self, change: Callable[[Mapping[str, str]], Mapping[str, str]]
+    ) -> None:
+        """See `ManagedLedger.change_properties`. Raises LogFenced, LogWriteFailed, LogClosed, and
+        what `change` raises.
+        """
+        properties = self.context.catalog.properties
         async with self.context.mutex:
             self.context.check_open()
-            before = catalog.properties.get(key)
-            catalog.properties[key] = value
+            before = dict(properties)
+            _replace(properties, change(before))
             try:
-                await catalog.save(self.context.chain)
+                await self.context.catalog.save(self.context.chain)
             except MetadataError as error:
-                if before is None:
-                    del catalog.properties[key]
-                else:
-                    catalog.properties[key] = before
-                raise LogWriteFailed(f"{self.name}: {key} can't be kept: {error}") from error
+                _replace(properties, before)
+                raise LogWriteFailed(f"{self.name}: properties can't be kept: {error}") from error
             except LogFenced as error:
                 self.context.fence(str(error))
                 raise
@@ -331,3 +336,10 @@ class TopicLog:
         with trio.CancelScope(shield=True):
             await self._reads.close()
         self.context.cache.clear()
+
+
+def _replace(properties: dict[str, str], new: Mapping[str, str]) -> None:
+    """Give the same object another content."""
+    found = dict(new)
+    properties.clear()
+    properties.update(found)

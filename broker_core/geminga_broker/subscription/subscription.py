@@ -22,6 +22,7 @@ from geminga_broker.subscription.entry_filters import FilterContext
 from geminga_broker.subscription.holdings import Sharing
 from geminga_broker.subscription.machine import OrderedMachine
 from geminga_broker.subscription.pump import Machine, Pump
+from geminga_broker.subscription.replication import REPLICATED
 from geminga_broker.subscription.state import State
 from geminga_broker.subscription.strategies.key_shared import KeyShared
 from geminga_broker.subscription.strategies.shared import Shared
@@ -83,7 +84,8 @@ class Subscription:
         self.topic_name = host.name
         self.partition = host.partition
         self.cursor = cursor
-        self.replicated = False
+        self.replicated = REPLICATED in cursor.properties
+        """Whether other clusters shall have its place."""
         self.sub_type: int | None = None
         self.rates_gone = Rates(trio.current_time())
         """Counters of consumers that left."""

@@ -31,6 +31,7 @@ from geminga_broker.topic.moving import Moving
 from geminga_broker.topic.producer import Producer
 from geminga_broker.topic.states import TopicEvent
 from geminga_broker.topic.stats import InternalStats, SubscriptionStats, TopicStats
+from geminga_protocol.ack_set import AckSet
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.ids import Position
 from geminga_protocol.pb.pulsar_api_pb2 import (
@@ -276,7 +277,7 @@ class NonPersistentTopic(TopicBase[NonPersistentSubscription]):
         text = "This operation is not allowed on a non-persistent topic"
         raise BrokerError(ServerError.NotAllowedError, text)
 
-    async def reset(self, name: str, position: Position) -> None:
+    async def reset(self, name: str, position: Position, ack_set: AckSet = ()) -> None:
         """As `skip`."""
         await self.skip(name, position)
 

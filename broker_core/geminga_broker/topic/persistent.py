@@ -24,6 +24,7 @@ from geminga_broker.policies.model import TopicOptions
 from geminga_broker.policies.quota import QuotaType, backlog_bytes
 from geminga_broker.policies.rate_limit import RateLimit
 from geminga_broker.subscription.consumer import Consumer, SubscribeRequest
+from geminga_broker.subscription.replication import set_replicated
 from geminga_broker.subscription.subscription import Subscription
 from geminga_broker.topic.api import InitialPosition, LastMessage, ProducerRequest, TopicEnvironment
 from geminga_broker.topic.base import TopicBase
@@ -38,6 +39,7 @@ from geminga_broker.topic.inspection import internal_stats, last_message
 from geminga_broker.topic.producer import Producer
 from geminga_broker.topic.states import TopicEvent, TopicState
 from geminga_broker.topic.stats import InternalStats, TopicStats
+from geminga_protocol.ack_set import AckSet
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.ids import EARLIEST, LATEST, Position
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
@@ -135,11 +137,13 @@ class PersistentTopic(TopicBase[Subscription]):
     async def _subscription_for(self, request: SubscribeRequest) -> Subscription:
         subscription = self.subscriptions.get(request.subscription)
         if subscription is None:
-            return await self._make_for(request)
+            subscription = await self._make_for(request)
         if subscription.cursor.durable != request.durable:
             kind = "Durable" if subscription.cursor.durable else "Non-durable"
             text = f"{kind} subscription with the same name already exists."
             raise BrokerError(ServerError.NotAllowedError, text)
+        if request.replicate_state and request.durable and not subscription.replicated:
+            await set_replicated(subscription, True)
         return subscription
 
     async def _make_for(self, request: SubscribeRequest) -> Subscription:
@@ -155,9 +159,7 @@ class PersistentTopic(TopicBase[Subscription]):
         if request.rollback_duration_s > 0:
             since_ms = self.environment.now_ms() - request.rollback_duration_s * 1000
             await cursor.seek(await self.log.find_by_time(since_ms))
-        subscription = self.adopt(cursor)
-        subscription.replicated = request.replicate_state
-        return subscription
+        return self.adopt(cursor)
 
     async def _open_cursor(
         self, name: str, initial: Position, properties: Mapping[str, str]
@@ -220,7 +222,12 @@ class PersistentTopic(TopicBase[Subscription]):
     # ---- administration ----
 
     async def create_subscription(
-        self, name: str, start: Position, properties: Mapping[str, str] | None = None
+        self,
+        name: str,
+        start: Position,
+        properties: Mapping[str, str] | None = None,
+        *,
+        replicated: bool = False,
     ) -> None:
         """Durable; it starts at `start` (EARLIEST, LATEST or inclusive). Raises BrokerError
         ConsumerBusy if it exists.
@@ -231,7 +238,9 @@ class PersistentTopic(TopicBase[Subscription]):
             initial = start
             if start not in (EARLIEST, LATEST):
                 initial = self.log.previous_position(start)
-            self.adopt(await self._open_cursor(name, initial, properties or {}))
+            made = self.adopt(await self._open_cursor(name, initial, properties or {}))
+            if replicated:
+                await set_replicated(made, True)
 
     async def delete_subscription(self, name: str, *, force: bool = False) -> None:
         """Raises BrokerError SubscriptionNotFound, and ConsumerBusy with consumers connected."""
@@ -245,9 +254,11 @@ class PersistentTopic(TopicBase[Subscription]):
         """Acknowledge the subscription's next `entries` entries, None: all."""
         await self.subscription(name).skip(entries)
 
-    async def reset(self, name: str, position: Position) -> None:
-        """Move the subscription to the position; consumers are closed and reconnect."""
-        await self.subscription(name).seek(position)
+    async def reset(self, name: str, position: Position, ack_set: AckSet = ()) -> None:
+        """Move the subscription to the position, in a batch to what `ack_set` leaves of it;
+        consumers are closed and reconnect.
+        """
+        await self.subscription(name).seek(position, ack_set)
 
     async def reset_to_time(self, name: str, timestamp_ms: int) -> None:
         """Move the subscription to the first message published at that time or later."""

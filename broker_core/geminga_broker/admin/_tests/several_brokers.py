@@ -78,7 +78,7 @@ class Broker:
         scope = {
             "type": "http", "method": method, "path": path, "raw_path": path.encode(),
             "query_string": query.encode(), "client": ("1.2.3.4", 5), "server": ("here", 8080),
-            "scheme": scheme, "headers": [], "root_path": "",
+            "scheme": scheme, "headers": [(b"content-type", b"application/json")], "root_path": "",
         }  # fmt: skip
         await self.app(scope, receive, send)
         headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}

@@ -65,10 +65,11 @@ async def check_new(service: BrokerService, namespace: str, wanted: list[str]) -
     """Raises RestError for replication clusters that a new namespace can't have."""
     for name in wanted:
         await _check_tenant(service.namespaces, namespace, name)
-    _check_own(service, wanted)
+    check_own(service, wanted)
 
 
-def _check_own(service: BrokerService, wanted: list[str]) -> None:
+def check_own(service: BrokerService, wanted: list[str]) -> None:
+    """Raises RestError 501 for replication to other clusters, of a namespace or topic."""
     own = service.config.network.cluster_name
     if wanted != [own]:
         raise rest.RestError(501, NO_REPLICATION.format(own))
@@ -122,7 +123,7 @@ async def _check_replication(service: BrokerService, namespace: str, wanted: lis
             await _check_tenant(namespaces, namespace, name)
         elif name not in allowed:
             raise rest.RestError(403, _NOT_ALLOWED.format(name, "namespace", namespace))
-    _check_own(service, wanted)
+    check_own(service, wanted)
 
 
 _NOT_ALLOWED = "Cluster [{}] is not in the list of allowed clusters list for {} [{}]"

@@ -13,12 +13,11 @@ from geminga_broker.service import BrokerService
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.topic_name import TopicName
 
-DOMAIN = "persistent"
-
 
 async def _require(service: BrokerService, name: TopicName) -> PersistentTopic:
     topic = await require_topic(service, name)
-    assert isinstance(topic, PersistentTopic), "the routes are of persistent topics"
+    if not isinstance(topic, PersistentTopic):
+        raise RestError(405, "Compaction of a non-persistent topic is not allowed")
     return topic
 
 
@@ -31,17 +30,17 @@ async def trigger(service: BrokerService, name: TopicName) -> None:
         raise RestError(409, str(error)) from None
 
 
-def routes(service: BrokerService) -> list[Route]:
-    """All routes of the family."""
+def routes(service: BrokerService, domain: str) -> list[Route]:
+    """All routes of the family for one domain."""
 
     async def compact(request: Request) -> Response:
-        await trigger(service, topic_of(request, DOMAIN))
+        await trigger(service, topic_of(request, domain))
         return no_content()
 
     async def status(request: Request) -> Response:
-        topic = await _require(service, topic_of(request, DOMAIN))
+        topic = await _require(service, topic_of(request, domain))
         outcome = topic.compaction.outcome
         return ok({"status": outcome.status.value, "lastError": outcome.last_error})
 
-    path = f"/admin/v2/{DOMAIN}/{{tenant}}/{{namespace}}/{{topic}}/compaction"
+    path = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}/{{topic}}/compaction"
     return at(path, put=compact, get=status)

@@ -9,7 +9,11 @@ from starlette.routing import Route
 
 from geminga_broker.admin import rest
 from geminga_broker.admin.calls import Call, Calls, raise_first
-from geminga_broker.admin.topics.routes import listed, require_writable_namespace
+from geminga_broker.admin.topics.routes import (
+    listed,
+    partitioned_json,
+    require_writable_namespace,
+)
 from geminga_broker.cluster.records import ResourceExists, ResourceMissing
 from geminga_broker.service import BrokerService
 from geminga_protocol.topic_name import TopicName
@@ -101,12 +105,12 @@ def _routes_of_existing(
 
     async def get(request: Request) -> Response:
         name = rest.topic_of(request, domain)
-        count = await catalog.partitions(name)
+        count, properties = await catalog.metadata(name)
         if not count and not await service.topics.exists(name):
             if not rest.flag(request, "checkAllowAutoCreation"):
                 raise rest.RestError(404, f"Topic {name} not found")
             count = await catalog.resolve_partitions(name, create=True, exists=False)
-        return rest.ok({"partitions": count, "deleted": False})
+        return rest.ok(partitioned_json(count, properties))
 
     async def delete(request: Request) -> Response:
         name = rest.topic_of(request, domain)

@@ -29,7 +29,7 @@ from geminga_protocol.topic_name import TopicName
 DISABLED = "Topic level policies is disabled, to enable the topic level policy and retry."
 
 
-async def _require(service: BrokerService, request: Request, domain: str) -> TopicName:
+async def require_policies(service: BrokerService, request: Request, domain: str) -> TopicName:
     """The requested policies' topic. Raises RestError 404 and, for partitions, 412."""
     name = rest.topic_of(request, domain)
     if not service.config.topics.topic_policies:
@@ -52,7 +52,7 @@ async def topic_record(service: BrokerService, request: Request, domain: str) ->
     """The policies set for the request's topic, at the level that it asks for. Raises RestError
     404, 405, 412.
     """
-    name = await _require(service, request, domain)
+    name = await require_policies(service, request, domain)
     return await service.policies.store.at(name, is_global=_is_global(request))
 
 
@@ -63,7 +63,7 @@ async def change_topic(
     how: Callable[[JsonObject], JsonObject],
 ) -> Response:
     """Change the policies of the request's topic and apply them. Raises RestError 404, 405, 412."""
-    name = await _require(service, request, domain)
+    name = await require_policies(service, request, domain)
     await service.policies.store.update(name, how, is_global=_is_global(request))
     await service.topics.topic_policies_changed(name)
     return rest.no_content()
@@ -95,7 +95,7 @@ def _routes_of(service: BrokerService, domain: str, policy: TopicPolicy) -> list
             if policy.empty == "refuse":
                 raise rest.bad_body(rest.EMPTY_BODY)
             if policy.empty == "keep":
-                await _require(service, request, domain)
+                await require_policies(service, request, domain)
                 return rest.no_content()
         else:
             policy.check(value)
@@ -118,7 +118,7 @@ def _ttl_routes(service: BrokerService, domain: str) -> list[Route]:
         try:
             value = None if text is None else int(text)
         except ValueError:
-            raise rest.RestError(404, f"messageTTL is not a number: {text}") from None
+            raise rest.Refused(404) from None
         if value is not None and value < 0:
             raise rest.RestError(412, "Invalid value for message TTL")
         return await change_topic(service, request, domain, lambda old: TTL.put(old, value))
@@ -154,7 +154,7 @@ def _subscription_routes(service: BrokerService, domain: str) -> list[Route]:
         value = await rest.read_body(request, DispatchRate)
         name = rest.subscription_of(request)
         if value is None:
-            await _require(service, request, domain)
+            await require_policies(service, request, domain)
             return rest.no_content()
         told = msgspec.to_builtins(value)
         return await change_topic(service, request, domain, lambda old: put(old, name, told))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin import rest
 from geminga_broker.admin.calls import Call, Calls, raise_first
+from geminga_broker.admin.topics.property_rules import checked
 from geminga_broker.cluster.catalog import without_system
 from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.service import BrokerService
+from geminga_broker.topic.persistent import PersistentTopic
 from geminga_broker.topic.topic import Topic
 from geminga_protocol.ids import Position
 from geminga_protocol.topic_name import TopicName
@@ -38,6 +42,12 @@ def message_id_json(name: TopicName, position: Position) -> dict[str, int]:
         "batchIndex": -1,
         "batchSize": 0,
     }
+
+
+def partitioned_json(partitions: int, properties: Mapping[str, str] | None) -> dict[str, object]:
+    """Apache's `PartitionedTopicMetadata`."""
+    found: dict[str, object] = {"partitions": partitions, "deleted": False}
+    return found if properties is None else {**found, "properties": properties}
 
 
 async def terminate(service: BrokerService, name: TopicName) -> dict[str, int]:
@@ -95,11 +105,15 @@ def routes(service: BrokerService, calls: Calls, domain: str) -> list[Route]:
 
     async def create(request: Request) -> Response:
         name = rest.topic_of(request, domain)
-        rest.without_nulls(await rest.read_body(request, dict[str, str]))
+        properties = checked(await rest.read_body(request, dict[str, str]))
         await require_writable_namespace(service, name)
         if await service.catalog.partitions(name) or await service.topics.exists(name):
             raise rest.RestError(409, "This topic already exists")
-        await service.topics.create(name)
+        topic = await service.topics.create(name, properties)
+        if isinstance(topic, PersistentTopic):
+            lacks = not properties.items() <= topic.log.properties.items()
+            if lacks:  # a client's use has just made it
+                await topic.log.change_properties(lambda old: {**old, **properties})
         return rest.no_content()
 
     async def delete(request: Request) -> Response:

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from geminga_broker.admin.calls import Call, Calls
 from geminga_broker.admin.rest import RestError, flag, ok, route, topic_of
-from geminga_broker.admin.topics.routes import require_topic
+from geminga_broker.admin.topics.routes import partitioned_json, require_topic
 from geminga_broker.service import BrokerService
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_broker.topic.stats import LedgerInfo, as_json
@@ -82,11 +82,12 @@ async def _internal_stats(service: BrokerService, name: TopicName) -> Json:
     return as_json(found)
 
 
-async def _partition_count(service: BrokerService, name: TopicName) -> int:
-    count = await service.catalog.partitions(name)
+async def _metadata(service: BrokerService, name: TopicName) -> tuple[int, Json]:
+    """The number of partitions, and Apache's metadata. Raises RestError 404."""
+    count, properties = await service.catalog.metadata(name)
     if not count:
         raise RestError(404, f"Partitioned Topic {name} not found")
-    return count
+    return count, partitioned_json(count, properties)
 
 
 async def _partitions(calls: Calls, name: TopicName, count: int, path: str) -> Mapping[str, Json]:
@@ -120,18 +121,18 @@ def routes(service: BrokerService, calls: Calls, domain: str) -> list[Route]:
 
     async def partitioned_stats(request: Request) -> Response:
         name = topic_of(request, domain)
-        count = await _partition_count(service, name)
+        count, metadata = await _metadata(service, name)
         parts = await _partitions(calls, name, count, "/stats")
         answer = _summary(parts)
-        answer["metadata"] = {"partitions": count, "deleted": False}
+        answer["metadata"] = metadata
         answer["partitions"] = parts if flag(request, "perPartition", default=True) else {}
         return ok(answer)
 
     async def partitioned_internal_stats(request: Request) -> Response:
         name = topic_of(request, domain)
-        count = await _partition_count(service, name)
+        count, metadata = await _metadata(service, name)
         parts = await _partitions(calls, name, count, "/internalStats")
-        return ok({"metadata": {"partitions": count, "deleted": False}, "partitions": parts})
+        return ok({"metadata": metadata, "partitions": parts})
 
     one = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}/{{topic}}"
     return [

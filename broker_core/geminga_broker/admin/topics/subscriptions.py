@@ -14,7 +14,10 @@ from geminga_broker.admin.topics.routes import require_topic, require_writable_n
 from geminga_broker.errors import BrokerError
 from geminga_broker.limits import check_subscription
 from geminga_broker.service import BrokerService
+from geminga_broker.topic.persistent import PersistentTopic
 from geminga_broker.topic.topic import Topic
+from geminga_protocol import ack_set as ack_sets
+from geminga_protocol.ack_set import AckSet
 from geminga_protocol.ids import EARLIEST, LATEST, Position
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
@@ -30,8 +33,9 @@ class ResetCursorData(msgspec.Struct, rename="camel"):
     entry_id: int = 0
     partition_index: int = -1
     batch_index: int = -1
-    is_excluded: bool = False
     excluded: bool = False
+    """Whether the message itself is left out."""
+    properties: dict[str, str] | None = None
 
     def position(self) -> Position:
         """The position, or EARLIEST or LATEST."""
@@ -44,18 +48,30 @@ class ResetCursorData(msgspec.Struct, rename="camel"):
     def start(self) -> Position:
         """Where to deliver from: after the position if it is excluded (a part of a batch isn't)."""
         position = self.position()
-        if (self.is_excluded or self.excluded) and self.batch_index < 0:
+        if self.excluded and self.batch_index < 0:
             return Position(position.ledger_id, position.entry_id + 1)
         return position
 
+    def within(self, batch_size: int) -> tuple[Position, AckSet]:
+        """Where to deliver from in an entry of that many messages (0: no batch): the position, and
+        what of its batch is left (PersistentTopicsBase.calculatePositionAckSet).
+        """
+        position = self.position()
+        first = self.batch_index + 1 if self.excluded else self.batch_index
+        if first >= batch_size and self.excluded:
+            return Position(position.ledger_id, position.entry_id + 1), ()
+        if batch_size <= 0 or not 0 < first < batch_size:
+            return position, ()
+        return position, ack_sets.cumulative(batch_size, first - 1)
+
 
 def number_of(request: Request, name: str) -> int:
-    """A number of the path. Raises RestError 404, as for another path."""
+    """A number of the path. Raises Refused: another text is another path."""
     text = rest.parameter(request, name)
     try:
         return int(text)
     except ValueError:
-        raise rest.RestError(404, f"{name} is not a number: {text}") from None
+        raise rest.Refused(404) from None
 
 
 def require_subscription(topic: Topic, name: TopicName, subscription: str) -> None:
@@ -84,7 +100,9 @@ async def _auto_created(service: BrokerService, name: TopicName) -> Topic:
 
 
 async def start_of(request: Request, default: Position | None) -> Position:
-    """The position of a body: an object, or "earliest" or "latest". Raises RestError 400, 412."""
+    """The position of a body: an object, or "earliest" or "latest". Raises RestError 400, and the
+    error for an invalid body.
+    """
     data = await rest.read_union(request, ResetCursorData, str)
     if data is None:
         if default is None:
@@ -94,14 +112,17 @@ async def start_of(request: Request, default: Position | None) -> Position:
 
 
 def position_of_body(data: object) -> Position:
-    """The same of a body that was read as ResetCursorData or text. Raises RestError 412."""
+    """The same of a body that was read as ResetCursorData or text. Raises the error for an invalid
+    body.
+    """
     if isinstance(data, ResetCursorData):
         return data.start()
     if data == "latest":
         return LATEST
     if data == "earliest":
         return EARLIEST
-    raise rest.RestError(412, f"Message id is not valid: {data}")
+    text = f"Invalid value {str(data)[:80]} for the position. Allowed values are [latest, earliest]"
+    raise rest.bad_body(text)
 
 
 def routes(service: BrokerService, domain: str) -> list[Route]:
@@ -131,20 +152,16 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
             check_subscription(subscription)
         except BrokerError as error:
             raise rest.RestError(412, str(error)) from None
-        start = await start_of(request, LATEST)
+        data = await rest.read_union(request, ResetCursorData, str)
+        start = LATEST if data is None else position_of_body(data)
+        given = data.properties if isinstance(data, ResetCursorData) else None
+        properties = rest.properties_of(rest.without_nulls(given))
         topic = await _auto_created(service, rest.topic_of(request, domain))
+        assert isinstance(topic, PersistentTopic), "others were refused"
         if subscription in topic.subscriptions:
             raise rest.RestError(409, "Subscription already exists for topic")
-        await topic.create_subscription(subscription, start)
-        return rest.no_content()
-
-    async def reset_to_id(request: Request) -> Response:
-        start = await start_of(request, None)
-        name = rest.topic_of(request, domain)
-        subscription = rest.subscription_of(request)
-        topic = await require_topic(service, name)
-        require_subscription(topic, name, subscription)
-        await topic.reset(subscription, start)
+        replicated = rest.flag(request, "replicated")
+        await topic.create_subscription(subscription, start, properties, replicated=replicated)
         return rest.no_content()
 
     async def skip(request: Request) -> Response:
@@ -161,9 +178,41 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         rest.route("POST", sub + "/skip_all", on_topic(_skip_all)),
         rest.route("POST", sub + "/skip/{count}", skip),
         rest.route("POST", sub + "/resetcursor/{timestamp}", on_topic(_reset_to_time)),
-        rest.route("POST", sub + "/resetcursor", reset_to_id),
+        rest.route("POST", sub + "/resetcursor", _reset_to_id(service, domain)),
         rest.route("POST", sub + "/expireMessages/{seconds}", on_topic(_expire)),
     ]
+
+
+def _reset_to_id(service: BrokerService, domain: str) -> rest.Handler:
+    async def reset(request: Request) -> Response:
+        data = await rest.read_union(request, ResetCursorData, str)
+        if data is None:
+            raise rest.RestError(400, "A message id is missing")
+        name = rest.topic_of(request, domain)
+        subscription = rest.subscription_of(request)
+        if not name.is_partition and await service.catalog.partitions(name):
+            text = "Reset-cursor at position is not allowed for partitioned-topic"
+            raise rest.RestError(405, text)
+        topic = await require_topic(service, name)
+        require_subscription(topic, name, subscription)
+        start = position_of_body(data)
+        ack_set: AckSet = ()
+        if isinstance(data, ResetCursorData) and isinstance(topic, PersistentTopic):
+            size = await _batch_size(topic, data) if data.batch_index >= 0 else 0
+            start, ack_set = data.within(size)
+        await topic.reset(subscription, start, ack_set)
+        return rest.no_content()
+
+    return reset
+
+
+async def _batch_size(topic: PersistentTopic, data: ResetCursorData) -> int:
+    """The messages of the entry, 0 if there is none (any more)."""
+    position = data.position()
+    if position in (EARLIEST, LATEST) or position.entry_id < 0:
+        return 0
+    found = await topic.log.read_range(position, entries_max=1, bytes_max=1)
+    return found[0].messages if found and found[0].position == position else 0
 
 
 def _property_routes(service: BrokerService, domain: str, path: str) -> list[Route]:

@@ -289,7 +289,9 @@ async def test_no_spelling_of_a_path_avoids_its_rule(method: str, path: str) -> 
         await broker.service.topics.get(TopicName.parse(TOPIC), create=True)
         app = create_app(broker.service)
         answer = await call(app, method, path, "stranger")
-        assert answer.status in (401, 403, 404, 405, 501), answer
+        # Which methods a path has is no secret from who has a role.
+        known = (200,) if method == "OPTIONS" else ()
+        assert answer.status in (401, 403, 404, 405, 501, *known), answer
         assert TOPIC.encode() not in answer.body
 
 

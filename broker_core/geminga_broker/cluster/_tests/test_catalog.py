@@ -51,14 +51,19 @@ async def test_partition_records_have_apaches_paths() -> None:
     assert await topics.partitions(name) == 0
     with pytest.raises(ResourceMissing):
         await topics.delete_partitioned(name)
-    with pytest.raises(ResourceMissing):
-        await topics.properties(name)
+    assert await topics.metadata(name) == (0, None)
 
 
 async def test_properties_and_limit_of_partitioned_topics() -> None:
     _, _, topics = await catalog(partitions_max=4)
     await topics.create_partitioned(A, 4, {"k": "v"})
-    assert await topics.properties(A) == {"k": "v"}
+    assert await topics.metadata(A) == (4, {"k": "v"})
+    await topics.change_properties(A, lambda old: {**old, "l": "w"})
+    assert await topics.metadata(A) == (4, {"k": "v", "l": "w"})
+    await topics.change_properties(A, lambda old: {})
+    assert await topics.metadata(A) == (4, {})
+    with pytest.raises(ResourceMissing):
+        await topics.change_properties(TopicName.parse("b"), dict)
     with pytest.raises(BrokerError, match="less than or equal to 4"):
         await topics.create_partitioned(TopicName.parse("b"), 5)
 

@@ -1,0 +1,1 @@
+"""Messages published over REST: `/topics/{domain}/{tenant}/{namespace}/{topic}`."""

@@ -1,0 +1,1 @@
+"""`/admin/v3/transactions`, as Apache's broker answers with transactions switched off."""
