@@ -61,8 +61,8 @@ offloader, `replication` to another cluster and `shadowTopics` are refused with 
 `/admin/v3/transactions` answers as a broker without transactions. Over `/topics` a message whose \
 text isn't a value of its schema is told as failed (Apache's broker stores an empty one), \
 `deliverAt` needs no `eventTime`, and messages aren't deduplicated. Some calls that Apache's \
-broker never answers, or with a trace, have an answer: 404 for properties of a missing topic, 405 for \
-offloading and compaction of non-persistent ones.
+broker never answers, or with a trace, have an answer: 404 for properties of a missing topic, 405 \
+for offloading and compaction of non-persistent ones.
 
 Of our own, which Apache has not: `GET /admin/v2/bookies/space`, the room on the disks of bookies \
 that take entries, and `GET .../subscription/{{subName}}/why`, why a subscription gets nothing. \
