@@ -6,9 +6,11 @@ The bundle in the path is checked, and found, before the handler is called.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from functools import partial
 from typing import NamedTuple, cast
+from urllib.parse import quote
 
 import trio
 from starlette.requests import Request
@@ -22,10 +24,13 @@ from geminga_broker.admin.owners import (
     redirect,
     require_bundle_owner,
 )
+from geminga_broker.admin.peers import REDIRECTS, PeerUnreachable
 from geminga_broker.loadbalance.model import bundle_data_path, decode_bundle_data
 from geminga_broker.ownership.bundle import NAMES_A_TURN, BundleId
 from geminga_broker.ownership.records import OwnerRecord
 from geminga_broker.service import BrokerService
+
+_log = logging.getLogger(__name__)
 
 
 class BundleRule(NamedTuple):
@@ -137,12 +142,39 @@ async def _hottest(service: BrokerService, namespace: str) -> BundleId | None:
 _CHOICES = {"LARGEST": _largest, "HOT": _hottest}
 
 DESTINATION = "destinationBroker"
+LEADER_TOLD_S = 5.0
+"""How long the leader may take: without it the bundle may go elsewhere, with its clients."""
 
 
 def destination_of(request: Request) -> str:
     """The id of the broker that a bundle is unloaded for; empty for any."""
     text = request.query_params.get(DESTINATION, "").strip()
     return text.removeprefix("http://").removeprefix("https://")
+
+
+async def _tell_leader(service: BrokerService, bundle: BundleId, destination: str) -> None:
+    """Have the leader remember where the bundle goes: it answers the lookups that come before the
+    next owner has it. Apache's does as ours: it remembers that, and then sends the call on to here.
+    """
+    leader = None if service.election.is_leader else await service.election.leader()
+    if leader is None:
+        return
+    path = f"/admin/v2/namespaces/{bundle.namespace}/{bundle.range}/unload"
+    try:
+        answer = await service.peers.call(
+            leader.broker_id,
+            "PUT",
+            f"{path}?{DESTINATION}={quote(destination)}",
+            timeout_s=LEADER_TOLD_S,
+            follow=False,
+        )
+    except PeerUnreachable as error:
+        told = str(error)
+    else:
+        if answer.status in REDIRECTS or answer.status == 204:
+            return
+        told = answer.reason
+    _log.warning("bundle=%s may not go to broker %s: %s", bundle, destination, told)
 
 
 async def _prepare_move(
@@ -161,7 +193,10 @@ async def _prepare_move(
         raise rest.RestError(409, text)
     if service.election.is_leader and owner is not None:
         service.load_manager.prefer(bundle, destination)
-    if owner is None or service.ownership.holds(bundle):
+    if owner is None:
+        return
+    if service.ownership.holds(bundle):
+        await _tell_leader(service, bundle, destination)
         return
     record = await service.brokers.record(owner.addresses.broker_id)
     if record is not None and (record.broker_version_string or "").startswith("Geminga"):

@@ -98,11 +98,12 @@ class Peers:
         body: bytes = b"",
         *,
         timeout_s: float | None = None,
+        follow: bool = True,
     ) -> PeerAnswer:
         """One call of a registered broker, which may redirect it to others; `body` is JSON.
 
-        `timeout_s` is by default `metadataStoreOperationTimeoutSeconds`, as in Apache's broker.
-        Raises PeerUnreachable.
+        Without `follow` a redirect is the answer. `timeout_s` is by default
+        `metadataStoreOperationTimeoutSeconds`, as in Apache's broker. Raises PeerUnreachable.
         """
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         try:
@@ -110,7 +111,7 @@ class Peers:
                 service = await self._registered(broker_id)
                 for _ in range(REDIRECTS_MAX + 1):
                     answer = await self._ask(service, method, path_and_query, body)
-                    if answer.status not in REDIRECTS:
+                    if not follow or answer.status not in REDIRECTS:
                         return PeerAnswer(answer.status, answer.body)
                     service, path_and_query = await self._redirected(
                         service, answer.headers.get("location", "")

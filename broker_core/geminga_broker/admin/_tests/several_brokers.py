@@ -103,8 +103,9 @@ class Cluster(list[Broker]):
         body: bytes = b"",
         *,
         timeout_s: float | None = None,
+        follow: bool = True,
     ) -> PeerAnswer:
-        """In place of `Peers.call`: follows redirects, too."""
+        """In place of `Peers.call`."""
         del timeout_s
         for _ in range(5):
             broker = next((one for one in self if one.addresses.broker_id == broker_id), None)
@@ -112,7 +113,7 @@ class Cluster(list[Broker]):
                 raise PeerUnreachable(f"broker {broker_id} is not registered")
             broker.asked.append(f"{method} {path_and_query}")
             reply = await broker.ask_raw(method, path_and_query, body)
-            if reply.status != 307:
+            if not follow or reply.status != 307:
                 return PeerAnswer(reply.status, reply.body)
             broker_id = urlsplit(reply.location).netloc
             path_and_query = reply.location.partition(broker_id)[2]

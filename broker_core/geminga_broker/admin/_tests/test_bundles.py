@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import trio
 
 from geminga_broker.admin._tests.several_brokers import cluster_of
+from geminga_broker.admin.peers import PeerAnswer, PeerUnreachable
 from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.loadbalance.model import BundleData, bundle_data_path, encode
 from geminga_broker.ownership.bundle import BundleId
@@ -47,6 +49,42 @@ async def test_a_bundle_that_is_unloaded_for_a_broker() -> None:
         assert (await first.ask("PUT", url)).status == 204
         assert not first.service.ownership.holds(bundle)
         del second
+
+
+async def test_the_leader_remembers_where_another_brokers_bundle_goes() -> None:
+    """A client's lookup may come before the next owner has it: the leader answers it."""
+    async with cluster_of(3) as cluster:
+        first, second, _third = cluster
+        await cluster.share()
+        bundle = second.service.ownership.owned()[0]
+        path = f"{SPACE}/{bundle.range}/unload"
+        await first.service.load_manager.choose(bundle)  # knows the brokers
+        url = f"{path}?destinationBroker=b2:8080"
+        assert (await second.ask("PUT", url)).status == 204
+        assert first.asked == [f"PUT {path}?destinationBroker=b2%3A8080"]
+        assert await first.service.load_manager.choose(bundle) == "b2:8080"
+
+
+@pytest.mark.parametrize("answer", [PeerAnswer(409, b'{"reason": "no such"}'), None])
+async def test_a_bundle_is_unloaded_also_if_the_leader_is_not_told(
+    answer: PeerAnswer | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cluster_of() as cluster:
+        second = cluster[1]
+        await cluster.share()
+        bundle = second.service.ownership.owned()[0]
+
+        async def call(*_given: object, **_named: object) -> PeerAnswer:
+            await trio.lowlevel.checkpoint()
+            if answer is None:
+                raise PeerUnreachable("no such")
+            return answer
+
+        setattr(second.service.peers, "call", call)  # noqa: B010 - in place of HTTP calls
+        url = f"{SPACE}/{bundle.range}/unload?destinationBroker=b0:8080"
+        assert (await second.ask("PUT", url)).status == 204
+        assert not second.service.ownership.holds(bundle)
+        assert f"bundle={bundle} may not go to broker b0:8080: no such" in caplog.messages
 
 
 async def test_deletion_of_an_empty_bundle() -> None:

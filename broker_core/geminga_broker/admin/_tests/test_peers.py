@@ -134,6 +134,8 @@ async def test_redirects_lead_to_registered_brokers_only() -> None:
         ours = peers(store)
         with pytest.raises(PeerUnreachable, match="which is no broker"):
             await ours.call(first.broker_id, "GET", "/admin/v2/x")
+        answer = await ours.call(first.broker_id, "GET", "/admin/v2/x", follow=False)
+        assert answer.status == 307, "nobody else is asked"
         assert second.asked == []
         await register(store, second)
         assert (await ours.call(first.broker_id, "GET", "/admin/v2/x")).status == 200
