@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeVar, cast
 from urllib.parse import unquote, unquote_plus
 
@@ -39,6 +40,9 @@ BODY_S = 30.0
 """Timeout of receiving a body."""
 BODY_BYTES_MAX = 1 << 20
 """Largest request body that the admin API reads."""
+INLINE_BYTES_MAX = 8 * 1024
+"""Larger bodies are decoded in a thread."""
+_ONE_THREAD = trio.CapacityLimiter(1)
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -121,11 +125,34 @@ async def read_union(request: Request, *kinds: type) -> object:
     """The body as the first of these types that fits; None as in `read_body`. Raises Refused for
     a body that isn't sent as JSON.
     """
+    return await decoded(await json_body(request, *kinds), *kinds)
+
+
+async def json_body(request: Request, *kinds: type) -> bytes:
+    """The bytes of a body that will be read as one of these types. Raises as `read_union`."""
     body = await raw_body(request)
     content_type = request.headers.get("content-type")
     path = str(request.scope["path"])
     if status := types.refusal(path, content_type, kinds, bool(body)):
         raise Refused(status)
+    return body
+
+
+async def decoded(body: bytes, *kinds: type) -> object:
+    """A body as the first of these types that fits; None as in `read_body`."""
+    return await off_the_loop(len(body), partial(_bound, body, kinds))
+
+
+async def off_the_loop(size_bytes: int, work: Callable[[], T]) -> T:
+    """The result of `work` on so many bytes of a request; of many it is done in a thread, one after
+    another: several at once would leave the event loop too little time.
+    """
+    if size_bytes <= INLINE_BYTES_MAX:
+        return work()
+    return await trio.to_thread.run_sync(work, limiter=_ONE_THREAD)
+
+
+def _bound(body: bytes, kinds: tuple[type, ...]) -> object:
     if not body.strip():
         return None
     refusal = ""

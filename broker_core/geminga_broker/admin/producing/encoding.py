@@ -4,16 +4,17 @@
 
 from __future__ import annotations
 
-import io
 import json
 import struct
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, time
-from typing import cast
 
+from geminga_broker.admin.producing.avro_json import AvroWriter
 from geminga_broker.schema.model import SchemaData
+from geminga_protocol.avro_schema import AvroSchemaError, parse_avro
 from geminga_protocol.schema_type import SchemaType
 
+_Encode = Callable[[str], bytes]
 _EPOCH = date(1970, 1, 1).toordinal()
 _LONG = struct.Struct(">q")
 
@@ -22,34 +23,59 @@ class Unencodable(ValueError):
     """The text is no value of the schema; its own text says why."""
 
 
-def encoded(text: str | None, schema: SchemaData) -> bytes:
-    """The text in the schema's form. Raises Unencodable."""
-    encode = _BY_TYPE.get(schema.type)
-    if encode is None:
-        raise Unencodable(f"schemas of type {schema.type.name} can't be written over REST")
-    if text is None:
-        raise Unencodable(f"there is no payload for the schema of type {schema.type.name}")
+Encode = Callable[[str | None], bytes]
+"""A text's bytes. Raises Unencodable."""
+
+ERROR_CHARS_MAX = 200
+"""Of what is told about one message: it may repeat a value, and each message has an error."""
+
+
+def encoder_of(schema: SchemaData) -> Encode:
+    """What turns texts to values of the schema, which is parsed once. Work and result are linear in
+    the text.
+    """
+    kind = schema.type.name
     try:
-        return encode(text, schema)
-    except Exception as error:
-        # Whatever Avro finds wrong with a schema or a value: the client's fault.
-        raise Unencodable(f"not a value of the {schema.type.name} schema: {error}") from error
+        encode = _avro(schema) if schema.type is SchemaType.AVRO else _BY_TYPE.get(schema.type)
+    except AvroSchemaError as error:
+        return _never(f"the AVRO schema is not valid: {error}")
+    if encode is None:
+        return _never(f"schemas of type {kind} can't be written over REST")
+
+    def encoded(text: str | None) -> bytes:
+        if text is None:
+            raise Unencodable(f"there is no payload for the schema of type {kind}")
+        try:
+            return encode(text)
+        except Exception as error:
+            # Whatever a text can have that its schema hasn't: the client's fault.
+            told = str(error)[:ERROR_CHARS_MAX]
+            raise Unencodable(f"not a value of the {kind} schema: {told}") from error
+
+    return encoded
 
 
-def _packed(layout: str, read: Callable[[str], object]) -> Callable[[str, SchemaData], bytes]:
+def _never(why: str) -> Encode:
+    def refuse(_text: str | None) -> bytes:
+        raise Unencodable(why[:ERROR_CHARS_MAX])
+
+    return refuse
+
+
+def _packed(layout: str, read: Callable[[str], object]) -> _Encode:
     form = struct.Struct(layout)
-    return lambda text, _schema: form.pack(read(text))
+    return lambda text: form.pack(read(text))
 
 
-def _plain(text: str, _schema: SchemaData) -> bytes:
+def _plain(text: str) -> bytes:
     return text.encode()
 
 
-def _boolean(text: str, _schema: SchemaData) -> bytes:
+def _boolean(text: str) -> bytes:
     return b"\1" if text.lower() == "true" else b"\0"
 
 
-def _instant(text: str, _schema: SchemaData) -> bytes:
+def _instant(text: str) -> bytes:
     """`2026-01-31T10:20:30.123456789Z`: seconds and nanoseconds."""
     whole, _, fraction = text.removesuffix("Z").partition(".")
     seconds = int(datetime.fromisoformat(whole).replace(tzinfo=UTC).timestamp())
@@ -60,7 +86,7 @@ def _nanos(fraction: str) -> int:
     return int(fraction.ljust(9, "0")[:9]) if fraction else 0
 
 
-def _date(text: str, _schema: SchemaData) -> bytes:
+def _date(text: str) -> bytes:
     """`Jan 31, 2026`: milliseconds of the day's beginning, in UTC."""
     day = datetime.strptime(text, "%b %d, %Y").replace(tzinfo=UTC)
     return _LONG.pack(int(day.timestamp() * 1000))
@@ -76,28 +102,34 @@ def _nanos_of_day(text: str) -> int:
     return (at.hour * 3600 + at.minute * 60 + at.second) * 10**9 + _nanos(fraction)
 
 
-def _local_date_time(text: str, _schema: SchemaData) -> bytes:
+def _local_date_time(text: str) -> bytes:
     day, _, at = text.partition("T")
     return struct.pack(">qq", _days(day), _nanos_of_day(at))
 
 
-def _json(text: str, _schema: SchemaData) -> bytes:
-    return json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False).encode()
+def _value(text: str) -> object:
+    """Of JSON. Raises ValueError."""
+    return json.loads(text, parse_constant=_refuse_constant)
 
 
-def _avro(text: str, schema: SchemaData) -> bytes:
-    """Avro's own JSON form, where a union's value names its branch."""
-    from fastavro import json_reader, parse_schema, schemaless_writer
-
-    parsed = parse_schema(json.loads(schema.data))
-    # The reader takes a line for each record.
-    [record] = json_reader(io.StringIO(json.dumps(json.loads(text))), parsed)
-    out = io.BytesIO()
-    schemaless_writer(out, parsed, cast("dict[str, object]", record))
-    return out.getvalue()
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is no JSON")
 
 
-_BY_TYPE: Mapping[SchemaType, Callable[[str, SchemaData], bytes]] = {
+def _json(text: str) -> bytes:
+    return json.dumps(_value(text), separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _avro(schema: SchemaData) -> _Encode:
+    """Avro's own JSON form, where a union's value names its branch. Raises AvroSchemaError."""
+    try:
+        writer = AvroWriter(parse_avro(schema.data.decode()).root)
+    except UnicodeDecodeError as error:
+        raise AvroSchemaError(str(error)) from None
+    return lambda text: writer.encode(_value(text))
+
+
+_BY_TYPE: Mapping[SchemaType, _Encode] = {
     SchemaType.BYTES: _plain,
     SchemaType.NONE: _plain,
     SchemaType.STRING: _plain,
@@ -116,5 +148,4 @@ _BY_TYPE: Mapping[SchemaType, Callable[[str, SchemaData], bytes]] = {
     SchemaType.LOCAL_TIME: _packed(">q", _nanos_of_day),
     SchemaType.LOCAL_DATE_TIME: _local_date_time,
     SchemaType.JSON: _json,
-    SchemaType.AVRO: _avro,
 }

@@ -25,6 +25,9 @@ from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 ANSWER_S = 30.0
 """Messages are durable within this time, or it isn't known whether they are."""
 
+RUN_MAX = 200
+"""Messages that are appended without letting other tasks run."""
+
 PAUSE_S_MAX = 10.0
 """The longest wait for a rate limit."""
 
@@ -38,46 +41,94 @@ class Outcome(NamedTuple):
 
 async def publish(topic: Topic, messages: Sequence[Made], bytes_max: int) -> list[Outcome]:
     """Append in order; returns what came of each. Raises BrokerError if the topic takes no
-    messages.
+    messages at all.
     """
     await _check(topic)
-    outcomes = [Outcome(None, each.error) for each in messages]
-    waiting = _accepted(topic, messages, outcomes, bytes_max)
-    if not waiting:
-        return outcomes
-    done = trio.Event()
-    answered = iter(waiting)
-    left = len(waiting)
+    deadline = trio.current_time() + ANSWER_S
+    runs: list[_Run] = []
+    refused = ""
+    for first in range(0, len(messages), RUN_MAX):
+        run = _Run(topic, messages[first : first + RUN_MAX])
+        runs.append(run)
+        if first:
+            await trio.lowlevel.checkpoint()
+            refused = refused or _closed(topic)
+        if refused:
+            run.refuse(refused)
+        else:
+            run.append(bytes_max)
+    with trio.move_on_at(deadline):
+        for run in runs:
+            await run.done.wait()
+    await trio.sleep(min(max(run.pause_s for run in runs), PAUSE_S_MAX) if runs else 0)
+    return [outcome for run in runs for outcome in run.outcomes]
 
-    def appended(first: Position, count: int, error: LogError | None) -> None:
-        nonlocal left
-        step = 1 if topic.persistent else 0
-        for number in range(count):
-            place = Position(first.ledger_id, first.entry_id + number * step)
-            outcomes[next(answered)] = Outcome(None, str(error)) if error else Outcome(place)
-        left -= count
-        if not left:
-            done.set()
-        if error is not None:
-            topic.publish_failed(error)
 
+class _Run:
+    """Messages that are appended at once."""
+
+    def __init__(self, topic: Topic, messages: Sequence[Made]) -> None:
+        self._topic = topic
+        self._messages = messages
+        self.outcomes = [Outcome(None, each.error) for each in messages]
+        self.done = trio.Event()
+        self.pause_s = 0.0
+
+    def refuse(self, text: str) -> None:
+        """Append none of them."""
+        self.outcomes = [Outcome(None, text)] * len(self._messages)
+        self.done.set()
+
+    def append(self, bytes_max: int) -> None:
+        """Append those that the topic takes."""
+        topic = self._topic
+        waiting = _accepted(topic, self._messages, self.outcomes, bytes_max)
+        if not waiting:
+            self.done.set()
+            return
+        answered = iter(waiting)
+        left = len(waiting)
+
+        def appended(first: Position, count: int, error: LogError | None) -> None:
+            nonlocal left
+            step = 1 if topic.persistent else 0
+            for number in range(count):
+                place = Position(first.ledger_id, first.entry_id + number * step)
+                self.outcomes[next(answered)] = (
+                    Outcome(None, str(error)) if error else Outcome(place)
+                )
+            left -= count
+            if not left:
+                self.done.set()
+            if error is not None:
+                topic.publish_failed(error)
+
+        try:
+            topic.append([(self._messages[at].data, 1) for at in waiting], appended)
+        except LogError as error:
+            appended(Position(-1, -1), left, error)
+        size = sum(len(self._messages[at].data) for at in waiting)
+        self.pause_s = take_all(topic.publish_limits, len(waiting), size, trio.current_time())
+
+
+def _closed(topic: Topic) -> str:
+    """Why the topic takes no more messages; empty if it does."""
     try:
-        topic.append([(messages[at].data, 1) for at in waiting], appended)
-    except LogError as error:
-        appended(Position(-1, -1), left, error)
-    size = sum(len(messages[at].data) for at in waiting)
-    pause_s = take_all(topic.publish_limits, len(waiting), size, trio.current_time())
-    with trio.move_on_after(ANSWER_S):
-        await done.wait()
-    await trio.sleep(min(pause_s, PAUSE_S_MAX))
-    return outcomes
+        _check_open(topic)
+    except BrokerError as error:
+        return str(error)
+    return ""
+
+
+def _check_open(topic: Topic) -> None:
+    topic.check_open()
+    if topic.terminated:
+        raise BrokerError(ServerError.TopicTerminatedError, "Topic was already terminated")
 
 
 async def _check(topic: Topic) -> None:
     """Raises BrokerError."""
-    topic.check_open()
-    if topic.terminated:
-        raise BrokerError(ServerError.TopicTerminatedError, "Topic was already terminated")
+    _check_open(topic)
     if isinstance(topic, PersistentTopic):
         await check_producer(topic)
         topic.check_open()

@@ -5,14 +5,14 @@
 from __future__ import annotations
 
 import base64
-import binascii
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from geminga_broker.admin import jackson
-from geminga_broker.admin.producing.encoding import Unencodable, encoded
+from geminga_broker.admin.producing.encoding import Encode, Unencodable, encoder_of
 from geminga_broker.limits import NAME_BYTES_MAX, check_properties, check_text
 from geminga_broker.schema.key_value import join_key_value, split_key_value
 from geminga_broker.schema.model import SchemaData
@@ -26,7 +26,13 @@ PRODUCER = "RestProducer"
 MESSAGES_MAX = 10_000
 """Of one request."""
 
+MADE_BYTES_MAX = 8 << 20
+"""Of all messages of a request: the names of producer and schema are in each of them."""
+
 NOT_REPLICATED = "__local__"
+
+UNSIGNED_MAX = (1 << 64) - 1
+_NUMBER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 
 
 class ProducerMessage(msgspec.Struct, rename="camel"):
@@ -117,67 +123,102 @@ def _schema(text: str) -> SchemaData:
         data = base64.b64decode(info.schema or "", validate=True)
     except KeyError:
         raise BadSchema(f"unknown schema type: {info.type}") from None
-    except binascii.Error as error:
+    except ValueError as error:  # also for letters that are no ASCII
         raise BadSchema(f"the schema is no base64: {error}") from None
-    return SchemaData(kind, data, info.properties or {}, "Rest Producer")
+    props = {name: value for name, value in (info.properties or {}).items() if value is not None}
+    return SchemaData(kind, data, props, "Rest Producer")
+
+
+class TooLarge(Exception):
+    """The messages of a request have more than `MADE_BYTES_MAX`."""
+
+
+class Encoders(NamedTuple):
+    """What makes bytes of the texts of a request; without `key` they are the keys themselves."""
+
+    value: Encode
+    key: Encode | None = None
+
+
+def encoders_of(schema: SchemaData) -> Encoders:
+    """Those of the request's schema."""
+    if schema.type is not SchemaType.KEY_VALUE:
+        return Encoders(encoder_of(schema))
+    parts = split_key_value(schema)
+    return Encoders(encoder_of(parts.value), encoder_of(parts.key))
 
 
 def made(
-    message: ProducerMessage, producer: str, schema: SchemaData, version: bytes, now_ms: int
+    message: ProducerMessage, producer: str, encoders: Encoders, version: bytes, now_ms: int
 ) -> Made:
     """The message's bytes; `version` is the schema's. Raises BrokerError for names and properties
     that are too long.
     """
-    metadata = MessageMetadata(
-        producer_name=producer,
-        publish_time=now_ms,
-        sequence_id=message.sequence_id,
-        compression=CompressionType.NONE,
-        schema_version=version,
-    )
     properties = {k: v for k, v in (message.properties or {}).items() if v is not None}
     check_properties("Properties", properties.items())
-    for name, value in properties.items():
-        metadata.properties.add(key=name, value=value)
-    clusters = message.replication_clusters or []
-    metadata.replicate_to.extend([NOT_REPLICATED] if message.disable_replication else clusters)
-    if message.event_time:
-        try:
-            metadata.event_time = int(message.event_time)
-        except ValueError:
-            return Made(b"", f"eventTime is not a number: {message.event_time[:80]}")
-    if message.deliver_at > 0:
-        metadata.deliver_at_time = message.deliver_at
-    elif message.deliver_after_ms > 0:
-        metadata.deliver_at_time = (metadata.event_time or now_ms) + message.deliver_after_ms
     try:
-        payload = _filled(metadata, message, schema)
+        metadata = _metadata(message, producer, version, now_ms)
+        for name, value in properties.items():
+            metadata.properties.add(key=name, value=value)
+        payload = _filled(metadata, message, encoders)
     except Unencodable as error:
         return Made(b"", str(error))
     metadata.uncompressed_size = len(payload)
     return Made(build(metadata, payload))
 
 
-def _filled(metadata: MessageMetadata, message: ProducerMessage, schema: SchemaData) -> bytes:
+def _metadata(
+    message: ProducerMessage, producer: str, version: bytes, now_ms: int
+) -> MessageMetadata:
+    """Without key and properties. Raises Unencodable for times that Pulsar hasn't."""
+    metadata = MessageMetadata(
+        producer_name=producer,
+        publish_time=now_ms,
+        # As Java's negative numbers are stored.
+        sequence_id=message.sequence_id & UNSIGNED_MAX,
+        compression=CompressionType.NONE,
+        schema_version=version,
+    )
+    clusters = [each for each in message.replication_clusters or () if each is not None]
+    metadata.replicate_to.extend([NOT_REPLICATED] if message.disable_replication else clusters)
+    if message.event_time:
+        if _NUMBER.fullmatch(message.event_time) is None:
+            raise Unencodable(f"eventTime is not a number: {message.event_time[:80]}")
+        metadata.event_time = int(message.event_time) & UNSIGNED_MAX
+    if message.deliver_at > 0:
+        metadata.deliver_at_time = message.deliver_at
+    elif message.deliver_after_ms > 0:
+        at = (metadata.event_time or now_ms) + message.deliver_after_ms
+        if at > jackson.LONG_MAX:
+            raise Unencodable(f"deliverAfterMs is too large: {message.deliver_after_ms}")
+        metadata.deliver_at_time = at
+    return metadata
+
+
+def _filled(metadata: MessageMetadata, message: ProducerMessage, encoders: Encoders) -> bytes:
     """Sets the key, returns the payload. Raises Unencodable."""
-    value = schema
     key = message.key
-    if schema.type is SchemaType.KEY_VALUE:
-        parts = split_key_value(schema)
-        value = parts.value
-        if key is not None:
-            key = base64.b64encode(encoded(key, parts.key)).decode()
-            metadata.partition_key_b64_encoded = True
     if key is not None:
+        if encoders.key is not None:
+            key = base64.b64encode(encoders.key(key)).decode()
+            metadata.partition_key_b64_encoded = True
         check_text("key", key, NAME_BYTES_MAX * 64)
         metadata.partition_key = key
-    return encoded(message.payload, value)
+    return encoders.value(message.payload)
 
 
 def all_made(
     request: ProducerMessages, schema: SchemaData, version: bytes, now_ms: int
 ) -> Sequence[Made]:
-    """All messages of a request, in order. Raises BrokerError as `made`."""
+    """All messages of a request, in order. Raises BrokerError as `made`, TooLarge."""
     producer = request.producer_name or PRODUCER
     check_text("producer name", producer, NAME_BYTES_MAX)
-    return [made(each, producer, schema, version, now_ms) for each in request.messages or ()]
+    encoders = encoders_of(schema)
+    found: list[Made] = []
+    left = MADE_BYTES_MAX
+    for each in request.messages or ():
+        found.append(made(each, producer, encoders, version, now_ms))
+        left -= len(found[-1].data)
+        if left < 0:
+            raise TooLarge
+    return found

@@ -4,18 +4,23 @@
 
 from __future__ import annotations
 
+from functools import partial
+
+import trio
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin import rest
 from geminga_broker.admin.owners import require_topic_owner
-from geminga_broker.admin.producing.publishing import Outcome, publish
+from geminga_broker.admin.producing.publishing import RUN_MAX, Outcome, publish
 from geminga_broker.admin.producing.requests import (
+    MADE_BYTES_MAX,
     MESSAGES_MAX,
     BadSchema,
     Made,
     ProducerMessages,
+    TooLarge,
     all_made,
     schema_of,
 )
@@ -36,15 +41,19 @@ from geminga_runtime.clock import wall_clock_ms
 
 ERROR_CODE = 2
 """Of a message that wasn't published: Apache's broker has no other one."""
+LARGE_MAX = 16
+"""Requests with larger bodies than `rest.INLINE_BYTES_MAX` that are published at once."""
 FAILED = "Fail to publish message: "
 
 
 def routes(service: BrokerService, domain: str) -> list[Route]:
     """All routes of the family for one domain."""
+    at_once = trio.CapacityLimiter(LARGE_MAX)
 
     async def produce(request: Request) -> Response:
         name = rest.topic_of(request, domain)
-        return await _produce(service, request, name, await _parts_here(service, request, name))
+        parts = await _parts_here(service, request, name)
+        return await _in_turn(service, at_once, request, name, parts)
 
     async def produce_to_partition(request: Request) -> Response:
         name = rest.topic_of(request, domain)
@@ -53,7 +62,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         index = number_of(request, "partition")
         part = name if index < 0 else name.partition(index)
         await require_topic_owner(service, request, part)
-        return await _produce(service, request, name, [part])
+        return await _in_turn(service, at_once, request, name, [part])
 
     one = f"/topics/{domain}/{{tenant}}/{{namespace}}/{{topic}}"
     return [
@@ -93,18 +102,42 @@ async def _is_here(service: BrokerService, name: TopicName) -> bool:
         return False
 
 
+async def _in_turn(
+    service: BrokerService,
+    at_once: trio.CapacityLimiter,
+    request: Request,
+    name: TopicName,
+    parts: list[TopicName],
+) -> Response:
+    """Publish to these topics. What requests hold beside their bodies is bounded: large ones wait
+    for one another.
+    """
+    body = await rest.json_body(request, ProducerMessages)
+    if len(body) <= rest.INLINE_BYTES_MAX:
+        return await _produce(service, name, parts, body)
+    async with at_once:
+        return await _produce(service, name, parts, body)
+
+
 async def _produce(
-    service: BrokerService, request: Request, name: TopicName, parts: list[TopicName]
+    service: BrokerService, name: TopicName, parts: list[TopicName], body: bytes
 ) -> Response:
     """Publish to these topics in turn."""
-    given = await rest.required_body(request, ProducerMessages)
+    given = await rest.decoded(body, ProducerMessages)
+    if not isinstance(given, ProducerMessages):
+        raise rest.bad_body(rest.EMPTY_BODY)
     if given.messages is None or None in given.messages:
         raise rest.bad_body("messages: not a list of messages")
     if len(given.messages) > MESSAGES_MAX:
         raise rest.RestError(413, f"More than {MESSAGES_MAX} messages")
     await _require_topic(service, name)
-    schema, version = await _schema(service, name, given)
-    messages = all_made(given, schema, version, wall_clock_ms())
+    schema, version = await _schema(service, name, given, len(body))
+    make = partial(all_made, given, schema, version, wall_clock_ms())
+    try:
+        messages = await rest.off_the_loop(len(body) + len(schema.data), make)
+    except TooLarge:
+        text = f"The messages have more than {MADE_BYTES_MAX} bytes with their metadata"
+        raise rest.RestError(413, text) from None
     outcomes: list[Outcome] = [Outcome(None)] * len(messages)
     for turn, part in enumerate(parts):
         mine = range(turn, len(messages), len(parts))
@@ -114,10 +147,11 @@ async def _produce(
             mine, await _published(service, part, [messages[at] for at in mine]), strict=True
         ):
             outcomes[at] = outcome
-    results = [
-        _result(outcome, parts[at % len(parts)].partition_index)
-        for at, outcome in enumerate(outcomes)
-    ]
+    results: list[JsonObject] = []
+    for at, outcome in enumerate(outcomes):
+        results.append(_result(outcome, parts[at % len(parts)].partition_index))
+        if at % RUN_MAX == RUN_MAX - 1:
+            await trio.lowlevel.checkpoint()
     number = version_number(version)
     return rest.ok({"messagePublishResults": results, "schemaVersion": number})
 
@@ -149,7 +183,7 @@ def _result(outcome: Outcome, partition: int) -> JsonObject:
 
 
 async def _schema(
-    service: BrokerService, name: TopicName, given: ProducerMessages
+    service: BrokerService, name: TopicName, given: ProducerMessages, size_bytes: int
 ) -> tuple[SchemaData, bytes]:
     """The schema of a request and its version. Raises RestError 500, as Apache's broker."""
     schemas = service.schemas
@@ -160,7 +194,7 @@ async def _schema(
             raise rest.RestError(500, FAILED + f"no schema of version {given.schema_version}")
         return found.schema, version
     try:
-        schema = schema_of(given)
+        schema = await rest.off_the_loop(size_bytes, partial(schema_of, given))
         return schema, await schemas.admit_producer(name, schema)
     except BadSchema as error:
         raise rest.RestError(500, f"Fail to add or retrieve schema. {error}") from None

@@ -10,7 +10,7 @@ import pytest
 
 from geminga_broker.admin._tests.test_guard import call, secured
 from geminga_broker.admin.namespaces._tests.test_kept import Admin, admin
-from geminga_broker.admin.producing.encoding import Unencodable, encoded
+from geminga_broker.admin.producing.encoding import Unencodable, encoder_of
 from geminga_broker.log.api import ManagedLedger
 from geminga_broker.schema.model import SchemaData
 from geminga_broker.topic.persistent import PersistentTopic
@@ -41,7 +41,7 @@ RECORD = b'{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
     ],
 )
 def test_bytes_of_a_text(kind: SchemaType, text: str, expected: bytes) -> None:
-    assert encoded(text, SchemaData(kind, RECORD)) == expected
+    assert encoder_of(SchemaData(kind, RECORD))(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_bytes_of_a_text(kind: SchemaType, text: str, expected: bytes) -> None:
 )
 def test_a_text_that_is_no_value(kind: SchemaType, text: str | None) -> None:
     with pytest.raises(Unencodable):
-        encoded(text, SchemaData(kind, RECORD))
+        encoder_of(SchemaData(kind, RECORD))(text)
 
 
 def _body(*payloads: str | None, **others: object) -> dict[str, object]:
@@ -146,6 +146,38 @@ async def test_requests_that_are_refused(body: object, status: int) -> None:
         await at.done("PUT", D + "/t")
         assert (await at.ask("POST", POST, body))[0] == status
         assert not await _log(at).read_range(EARLIEST, entries_max=9, bytes_max=1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("odd", "code"),
+    [
+        ({"sequenceId": -1}, 0),
+        ({"eventTime": "-5"}, 0),
+        ({"eventTime": "9" * 30}, 2),
+        ({"eventTime": "1_0"}, 2),
+        ({"deliverAt": 2**63 - 1}, 0),
+        ({"deliverAfterMs": 2**63 - 1}, 2),
+        ({"replicationClusters": [None]}, 0),
+        ({"properties": {"a": None}}, 0),
+    ],
+)
+async def test_odd_members(odd: dict[str, object], code: int) -> None:
+    async with admin() as at:
+        await at.done("PUT", D + "/t")
+        status, told = await at.ask("POST", POST, {"messages": [{"payload": "x", **odd}]})
+        assert status == 200
+        assert isinstance(told, dict)
+        assert [each["errorCode"] for each in told["messagePublishResults"]] == [code]
+
+
+async def test_odd_schemas() -> None:
+    async with admin() as at:
+        await at.done("PUT", D + "/t")
+        letters = json.dumps({"name": "n", "type": "STRING", "schema": "\u00e9"})
+        status, told = await at.ask("POST", POST, _body("a", valueSchema=letters))
+        assert (status, "no base64" in str(told)) == (500, True)
+        nothing = json.dumps({"name": None, "type": "STRING", "properties": {"a": None}})
+        assert (await at.ask("POST", POST, _body("a", valueSchema=nothing)))[0] == 200
 
 
 async def test_no_topic_is_made() -> None:
