@@ -7,6 +7,7 @@ Apache.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TypeVar, cast
@@ -18,21 +19,22 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from geminga_bookie.errors import BookkeeperError
+from geminga_bookie.errors import BookkeeperError, NotEnoughBookies
 from geminga_broker.admin import jackson
 from geminga_broker.admin.http import types
 from geminga_broker.admin.http.pages import error_page
 from geminga_broker.change_events.api import EventsUnavailable, UnfitPolicy
 from geminga_broker.errors import BrokerError
 from geminga_broker.limits import check_properties, check_topic
-from geminga_broker.log.api import LogClosed, LogError, LogFenced
+from geminga_broker.log.api import LogClosed, LogError, LogFenced, TooFewBookies
 from geminga_protocol.errors import LocalProtocolError
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
-from geminga_runtime.logs import shown
+from geminga_runtime.logs import FewLines, shown
 from geminga_runtime.metadata.api import BadVersion, MetadataError
 
 _log = logging.getLogger(__name__)
+_few_lines = FewLines(_log, time.monotonic)
 
 T = TypeVar("T")
 
@@ -267,6 +269,7 @@ def properties_of(given: dict[str, str] | None) -> dict[str, str]:
 
 async def on_rest_error(request: Request, error: Exception) -> Response:
     """The response to an error of EXCEPTION_HANDLERS, but a bad body."""
+    kind = type(error).__name__
     if isinstance(error, RestError):
         status, reason = error.status, error.reason
     elif isinstance(error, EventsUnavailable):
@@ -278,8 +281,11 @@ async def on_rest_error(request: Request, error: Exception) -> Response:
     elif isinstance(error, BadVersion):
         status, reason = 409, "Concurrent modification"
     else:
-        status, reason = 500, f"{type(error).__name__}: {error}"
-        _log.warning("%s %s: %s", request.method, shown(request.url.path), reason)
+        is_lacking = isinstance(error, TooFewBookies | NotEnoughBookies)
+        status, reason = (503, str(error)) if is_lacking else (500, f"{kind}: {error}")
+        # Clients try again and again.
+        line = "%s %s: %s"
+        _few_lines.warning(line, request.method, shown(request.url.path), reason, about=kind)
     body = msgspec.json.encode({"reason": reason})
     return Response(body, status_code=status, media_type="application/json")
 

@@ -43,6 +43,12 @@ class LogReadFailed(LogError):
     """An existing entry can't be read now; the text gives the cause."""
 
 
+class TooFewBookies(LogReadFailed):
+    """A log can't be opened now, as its next ledger needs more bookies than are writable: somebody
+    has to start some, or to ask for fewer copies.
+    """
+
+
 class EntryDamaged(LogReadFailed):
     """A requested entry is damaged or lost: a retry doesn't help."""
 

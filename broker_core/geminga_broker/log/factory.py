@@ -10,8 +10,8 @@ from types import TracebackType
 import trio
 
 from geminga_bookie.client import BookkeeperClient
-from geminga_bookie.errors import BookkeeperError, NoSuchLedger
-from geminga_broker.log.api import LogClosed, LogError, LogNotFound, LogReadFailed
+from geminga_bookie.errors import BookkeeperError, NoSuchLedger, NotEnoughBookies
+from geminga_broker.log.api import LogClosed, LogError, LogNotFound, LogReadFailed, TooFewBookies
 from geminga_broker.log.append import index_at
 from geminga_broker.log.cache import EntryCache
 from geminga_broker.log.catalog import (
@@ -175,6 +175,11 @@ class ManagedLedgerFactory:
                 log = await self._load(name, create, persistence)
         except LogError as error:
             promise.reject(error)
+        except NotEnoughBookies as error:
+            # Policies of a namespace or topic may ask for more copies than there can be.
+            lacking = TooFewBookies(f"{name} can't be opened: too few bookies: {error}")
+            lacking.__cause__ = error
+            promise.reject(lacking)
         except (BookkeeperError, MetadataError, RemoteProtocolError, trio.TooSlowError) as error:
             failure = LogReadFailed(f"{name} can't be opened: {type(error).__name__}: {error}")
             failure.__cause__ = error

@@ -56,7 +56,7 @@ async def test_the_reason_is_told(
 
 
 @pytest.mark.parametrize(
-    ("error", "status"), [(BadVersion("/x"), 409), (NotEnoughBookies("no bookie"), 500)]
+    ("error", "status"), [(BadVersion("/x"), 409), (NotEnoughBookies("no bookie"), 503)]
 )
 async def test_what_another_change_or_a_bookie_refuses(
     error: Exception, status: int, monkeypatch: pytest.MonkeyPatch

@@ -92,7 +92,7 @@ async def test_persistence_holds_for_ledgers_that_are_made_afterwards() -> None:
         assert (durability.ensemble_size, durability.write_quorum) == (2, 2)
         assert context.flush_interval_s == pytest.approx(0.05)
         status, told = await rest.ask("PUT", f"/admin/v2/{path.replace('/t', '/new')}")
-        assert (status, "2 bookies" in str(told)) == (500, True), told
+        assert (status, "2 bookies" in str(told)) == (503, True), told
         await rest.done("DELETE", f"{SPACE}/persistence")
         assert context.durability == context.options.durability
         assert context.flush_interval_s == 1.0

@@ -5,6 +5,7 @@ subscriptions, and places within a batch.
 from __future__ import annotations
 
 import pytest
+import trio
 
 from geminga_broker.admin.namespaces._tests.test_kept import Admin, admin
 from geminga_broker.admin.topics.subscriptions import ResetCursorData
@@ -229,3 +230,31 @@ def test_a_place_within_a_batch_leaves_the_rest(
     position, acked = data.within(4)
     assert position == Position(1, 2)
     assert sum(word.bit_count() for word in acked) == left
+
+
+async def test_more_copies_than_bookies_are_no_defect(caplog: pytest.LogCaptureFixture) -> None:
+    path = "/admin/v2/namespaces/public/default/persistence"
+    wanted = {"bookkeeperEnsemble": 5, "bookkeeperWriteQuorum": 5, "bookkeeperAckQuorum": 5}
+    async with admin() as at:
+        await at.done("POST", path, wanted)
+        for number in range(15):
+            status, told = await at.ask("PUT", f"{D}/lacking{number}")
+            assert status == 503
+            assert "needs 5 bookies, 1 are writable" in str(told)
+        assert 0 < caplog.text.count("needs 5 bookies") <= 10
+        await at.done("DELETE", path)
+        await at.done("PUT", f"{D}/lacking0")
+
+
+async def test_puts_of_properties_at_once_lose_nothing() -> None:
+    async with admin() as at:
+        await _made(at)
+        await at.done("PUT", D + "/p/partitions", 2)
+        async with trio.open_nursery() as nursery:
+            for path in (PROPS, D + "/p/properties"):
+                for number in range(10):
+                    nursery.start_soon(at.done, "PUT", path, {f"k{number}": "v"})
+        for path in (PROPS, D + "/p/properties"):
+            _, told = await at.ask("GET", path)
+            assert isinstance(told, dict)
+            assert len(told) == 10
