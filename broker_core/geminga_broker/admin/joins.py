@@ -113,7 +113,8 @@ def findings_of_all(answers: Sequence[Answer], asked: Asked) -> Response:
     found = [each for answer in known for each in answer.json(list[dict[str, str]])]
     for number, answer in enumerate(answers):
         if answer.is_error:
-            found.append(missing_on(str(asked.name.partition(number))))
+            subscription = rest.subscription_of(asked.request)
+            found.append(missing_on(str(asked.name.partition(number)), subscription))
     return rest.ok(worst_first(found))
 
 

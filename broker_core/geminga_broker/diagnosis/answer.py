@@ -9,11 +9,12 @@ from geminga_broker.diagnosis.finding import Finding, Level
 _LEVELS = [level.value for level in Level]
 
 
-def as_json(topic: str, findings: Iterable[Finding]) -> list[dict[str, str]]:
-    """The answer for one topic."""
+def as_json(topic: str, subscription: str, findings: Iterable[Finding]) -> list[dict[str, str]]:
+    """The answer for a subscription of one topic."""
     return [
         {
             "topic": topic,
+            "subscription": subscription,
             "code": each.code,
             "level": each.level.value,
             "sentence": each.sentence,
@@ -23,7 +24,7 @@ def as_json(topic: str, findings: Iterable[Finding]) -> list[dict[str, str]]:
     ]
 
 
-def missing_on(partition: str) -> dict[str, str]:
+def missing_on(partition: str, subscription: str) -> dict[str, str]:
     """The finding for a partition without the subscription."""
     finding = Finding(
         "NO_SUBSCRIPTION",
@@ -31,7 +32,7 @@ def missing_on(partition: str) -> dict[str, str]:
         "This partition has no such subscription: it keeps no messages for it.",
         "Create the subscription on the whole topic, or let a consumer subscribe.",
     )
-    return as_json(partition, [finding])[0]
+    return as_json(partition, subscription, [finding])[0]
 
 
 def worst_first(findings: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:

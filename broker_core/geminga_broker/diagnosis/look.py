@@ -77,7 +77,7 @@ def _stored(topic: PersistentTopic, subscription: Subscription) -> SubscriptionV
         fenced=subscription.is_fenced,
         seeking=subscription.is_seeking,
         running=pump.running,
-        reading=pump.lock.locked(),
+        reading_s=trio.current_time() - pump.round_began_s if pump.lock.locked() else 0.0,
         read_error=pump.read_error,
         backlog=subscription.backlog_entries(),
         has_more=pump.has_more,

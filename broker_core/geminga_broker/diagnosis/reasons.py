@@ -15,6 +15,8 @@ from geminga_broker.log.reserved_cursors import COMPACTION
 ERROR_CHARACTERS_MAX = 300
 LATELY_S = 10.0
 """A consumer that acknowledged since then is at work."""
+SLOW_READ_S = 2.0
+"""A read of healthy bookies takes less: there is always one somewhere on a busy broker."""
 
 
 def why(view: SubscriptionView) -> list[Finding]:
@@ -22,7 +24,7 @@ def why(view: SubscriptionView) -> list[Finding]:
     if (gone := _gone(view)) is not None:
         return [gone]
     if not view.consumers:
-        return [_no_consumers(view)]
+        return _unused(view)
     looks = _STORED if view.topic.persistent else _PASSING
     found = [finding for look in looks for finding in look(view)]
     # Sorting is stable: of one level, the order of the looks stays.
@@ -67,6 +69,12 @@ def _gone(view: SubscriptionView) -> Finding | None:
             "Wait for some seconds.",
         )
     return None
+
+
+def _unused(view: SubscriptionView) -> list[Finding]:
+    """Without consumers, which a terminated topic needs for its backlog only."""
+    ends = list(_terminated(view))
+    return ends if ends and not view.backlog else [_no_consumers(view), *ends]
 
 
 def _no_consumers(view: SubscriptionView) -> Finding:
@@ -134,12 +142,13 @@ def _caught_up(view: SubscriptionView) -> Iterator[Finding]:
             "another subscription.",
             "Consume or skip the largest backlog of the topic, or raise its quota.",
         )
-    elif topic.state == "terminated":
-        yield Finding(
-            "TERMINATED",
-            Level.OK,
-            "Everything is acknowledged, and the topic is terminated: no more messages come.",
-        )
+
+
+def _terminated(view: SubscriptionView) -> Iterator[Finding]:
+    if view.topic.state == "terminated":
+        left = " after the backlog" if view.backlog else ", and everything is acknowledged"
+        text = f"The topic is terminated: no more messages come{left}."
+        yield Finding("TERMINATED", Level.OK, text)
 
 
 def _limits(view: SubscriptionView) -> Iterator[Finding]:
@@ -268,19 +277,20 @@ def _quota(view: SubscriptionView) -> Iterator[Finding]:
 
 
 def _reading(view: SubscriptionView) -> Iterator[Finding]:
-    if view.reading:
+    if view.reading_s >= SLOW_READ_S:
         yield Finding(
             "READING",
             Level.WARN,
-            "The broker waits for the topic's log: a read of the bookies is running.",
+            "The broker waits for the topic's log: a read of the bookies has been running for "
+            f"{seconds(view.reading_s)}.",
             "If it stays so, look at the bookies' load and disks.",
         )
 
 
 _Look = Callable[[SubscriptionView], Iterable[Finding]]
 _STORED: tuple[_Look, ...] = (
-    _stopped, _unpublished, _caught_up, _limits, _pauses, keys, consumers, _unacked, _delays,
-    _filters, _compacted, turns, _quota, _reading,
+    _stopped, _unpublished, _terminated, _caught_up, _limits, _pauses, keys, consumers, _unacked,
+    _delays, _filters, _compacted, turns, _quota, _reading,
 )  # fmt: skip
 _PASSING: tuple[_Look, ...] = (consumers, keys, turns, dropping)
 

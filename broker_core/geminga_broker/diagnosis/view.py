@@ -91,8 +91,8 @@ class SubscriptionView:
     seeking: bool = False
     running: bool = True
     """Whether its dispatch task runs."""
-    reading: bool = False
-    """Whether a read of the log takes time right now."""
+    reading_s: float = 0.0
+    """How long a read of the log has been running; 0 if none is."""
     read_error: str = ""
     """Why the last read failed; empty if it succeeded."""
     backlog: int = 0

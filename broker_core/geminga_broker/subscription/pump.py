@@ -69,6 +69,8 @@ class Pump:
         """Messages and bytes sent in this round."""
         self._pause: fx.Order | fx.WakeAt | fx.PauseUntil | None = None
         """The round's last effect; None: wait to be woken."""
+        self.round_began_s = 0.0
+        """When the last round began, by the loop's clock."""
         self.read_error = ""
         """Why the last read failed; empty since one succeeded."""
 
@@ -238,6 +240,7 @@ class Pump:
                 self._sent = (0, 0)
                 try:
                     async with self.lock:
+                        self.round_began_s = trio.current_time()
                         await self._round(machine)
                         self.read_error = ""
                 except (LogFenced, LogClosed):

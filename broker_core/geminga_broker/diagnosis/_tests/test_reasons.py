@@ -17,7 +17,7 @@ from geminga_broker._tests.topic_world import World
 from geminga_broker.diagnosis.answer import worst_first
 from geminga_broker.diagnosis.finding import Finding, Level
 from geminga_broker.diagnosis.look import explain
-from geminga_broker.diagnosis.reasons import why
+from geminga_broker.diagnosis.reasons import SLOW_READ_S, why
 from geminga_broker.diagnosis.view import ConsumerView, Draining, SubscriptionView, TopicView
 from geminga_broker.log.api import Entry, LogReadFailed
 from geminga_broker.policies.quota import QuotaType
@@ -92,6 +92,8 @@ async def test_a_read_that_takes_long(world: World, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(subscription.cursor, "read", slow)
     subscription.consumers[0].flow(10)
     await world.settle()
+    assert "READING" not in [code for code, _ in codes(explain(topic, "sub"))]
+    await trio.sleep(SLOW_READ_S)
     assert ("READING", "warn") in codes(explain(topic, "sub"))
 
 
@@ -233,3 +235,12 @@ def test_names_are_few_short_and_printable() -> None:
 def test_the_worst_comes_first() -> None:
     levels = [{"level": level} for level in ("ok", "odd", "warn", "fail")]
     assert [each["level"] for each in worst_first(levels)] == ["fail", "warn", "ok", "odd"]
+
+
+def test_a_terminated_topic_is_told_without_consumers() -> None:
+    ended = TopicView("persistent://public/default/t", state="terminated")
+    assert codes(why(view(topic=ended, consumers=(), backlog=0))) == [("TERMINATED", "ok")]
+    found = why(view(topic=ended, consumers=(), backlog=3))
+    assert codes(found) == [("NO_CONSUMERS", "fail"), ("TERMINATED", "ok")]
+    assert "after the backlog" in found[1].sentence
+    assert ("TERMINATED", "ok") in codes(why(view(topic=ended)))

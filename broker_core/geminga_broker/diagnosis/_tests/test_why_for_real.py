@@ -268,7 +268,7 @@ CASES: tuple[tuple[Cause, str, str, str, dict[str, object]], ...] = (
     (same_names, "NO_PERMITS", "fail", "consumer app asked", {}),
     (lower, "LOWER_PRIORITY", "warn", "Because consumer second has a lower priority, it gets", {}),
     (taken_over, "FAILOVER_DELAY", "fail", "a has just become the active consumer", {}),
-    (terminated, "TERMINATED", "ok", "the topic is terminated", {}),
+    (terminated, "TERMINATED", "ok", "The topic is terminated", {}),
     (all_rate_used, "DISPATCH_RATE", "fail", "topic's dispatch rate, 2 messages in 60 s", {}),
     (
         other_has_backlog,
