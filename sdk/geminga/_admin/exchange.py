@@ -26,9 +26,11 @@ NOT_SHOWN = (
 )
 
 
-def parse_admin_url(service_url: str) -> tuple[Address, ...]:
-    """The addresses of `http://host:port[,host:port...]`. Raises InvalidServiceUrlError."""
-    addresses = parse(service_url)
+def parse_admin_url(service_url: str, what: str = "service_url") -> tuple[Address, ...]:
+    """The addresses of `http://host:port[,host:port...]`. Raises InvalidServiceUrlError, which says
+    `what` had it.
+    """
+    addresses = parse(service_url, what)
     if not addresses[0].http:
         raise InvalidServiceUrlError(
             f"the admin client needs the web service's http:// or https:// URL, not {service_url!r}"

@@ -42,18 +42,24 @@ def is_trusted(address: Address, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(name, each.lower()) for each in patterns for name in names)
 
 
-def parse(service_url: str) -> tuple[Address, ...]:
-    """The addresses of a service URL, in its order. Raises InvalidServiceUrlError."""
+def parse(service_url: str, what: str = "service_url") -> tuple[Address, ...]:
+    """The addresses of a service URL, in its order. Raises InvalidServiceUrlError, which says
+    `what` had it.
+    """
     if not isinstance(service_url, str):
-        raise InvalidServiceUrlError(f"service_url must be a text, not {service_url!r}")
+        raise InvalidServiceUrlError(f"{what} must be a text, not {service_url!r}")
     scheme, separator, rest = service_url.partition("://")
     if not separator or scheme not in _SCHEMES:
         schemes = ", ".join(f"{each}://" for each in _SCHEMES)
-        raise InvalidServiceUrlError(f"service_url must begin with {schemes}, not {service_url!r}")
+        raise InvalidServiceUrlError(f"{what} must begin with {schemes}, not {service_url!r}")
     hosts = rest.split("/", 1)[0]
-    addresses = tuple(_address(part, scheme, service_url) for part in hosts.split(",") if part)
+    addresses = tuple(
+        _address(part, scheme, f"{what} has a bad", service_url)
+        for part in hosts.split(",")
+        if part
+    )
     if not addresses:
-        raise InvalidServiceUrlError(f"service_url names no host: {service_url!r}")
+        raise InvalidServiceUrlError(f"{what} names no host: {service_url!r}")
     return addresses
 
 
@@ -72,15 +78,15 @@ _SCHEMES = {
 _NAMES = {(tls, http): scheme for scheme, (_, tls, http) in _SCHEMES.items()}
 
 
-def _address(text: str, scheme: str, url: str) -> Address:
+def _address(text: str, scheme: str, has_a_bad: str, url: str) -> Address:
     if text.startswith("["):
         host, bracket, tail = text[1:].partition("]")
         if not bracket or (tail and not tail.startswith(":")):
-            raise InvalidServiceUrlError(f"service_url has a bad IPv6 host: {url!r}")
+            raise InvalidServiceUrlError(f"{has_a_bad} IPv6 host: {url!r}")
         port = tail[1:]
     else:
         host, _, port = text.partition(":")
     if not host or (port and not port.isdecimal()) or (port and not 0 < int(port) < 65536):
-        raise InvalidServiceUrlError(f"service_url has a bad host or port: {url!r}")
+        raise InvalidServiceUrlError(f"{has_a_bad} host or port: {url!r}")
     default, tls, http = _SCHEMES[scheme]
     return Address(host, int(port) if port else default, tls, http)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from geminga.cli.admin.calls import NO_PLUGIN
 from geminga_runtime.settings import ConfigError, build, gather, setting
 
 if TYPE_CHECKING:
@@ -125,4 +126,6 @@ def _access(service_url: str | None, config: Path | None, **given: str | bool | 
         conf = build(_Config, gather(config, {}, overrides)).client
     except ConfigError as error:
         raise click.UsageError(str(error)) from None
+    if given["auth_params"] and not conf.auth_plugin:
+        raise click.UsageError(NO_PLUGIN)
     return Access(service_url or conf.broker_url or conf.web_url or URL_DEFAULT, conf)

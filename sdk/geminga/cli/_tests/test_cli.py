@@ -23,6 +23,7 @@ from geminga.cli.perf import perf
         (["produce", "t", "-m", "x", "-ekn", "k"], "-ekn and -ekv"),
         (["produce", "t", "-m", "x", "-ekv", "file:///k.pem"], "-ekn and -ekv"),
         (["consume", "t"], "--subscription-name"),
+        (["--auth-params", "token:a", "produce", "t", "-m", "x"], "without --auth-plugin"),
         (["consume", "t", "-s", "s", "-t", "Odd"], "Odd"),
     ],
 )

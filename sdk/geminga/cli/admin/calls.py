@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 URL_DEFAULT = "http://localhost:8080"
 REQUEST_TIMEOUT_S = 60
+NO_PLUGIN = "--auth-params has no effect without --auth-plugin (token, tls, basic or oauth2)"
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,10 @@ class Place:
             "tlsCertificateFilePath": self.certificate,
             "tlsKeyFilePath": self.key,
         }
-        return found | {key: value for key, value in given.items() if value is not None}
+        found |= {key: value for key, value in given.items() if value is not None}
+        if self.auth_params and not found.get("authPlugin"):
+            raise click.UsageError(NO_PLUGIN)
+        return found
 
 
 def _text(value: bool | None) -> str | None:
@@ -98,13 +102,18 @@ def answered(answer: HttpAnswer) -> object:
 
 
 def asker(place: Place) -> Callable[[Request], HttpAnswer]:
-    """What sends requests to that place. Raises GemingaError for unusable settings."""
+    """What sends requests to that place. Raises GemingaError for unusable settings, UsageError for
+    options that can't be.
+    """
     from geminga._admin.exchange import parse_admin_url
     from geminga._admin.options import AdminOptions
 
     settings = place.settings()
     url = settings.get("webServiceUrl") or settings.get("serviceUrl") or URL_DEFAULT
-    addresses = parse_admin_url(url.rstrip("/"))
+    named = "--admin-url" if place.admin_url else "webServiceUrl"
+    if not url.startswith(("http://", "https://")):
+        raise click.UsageError(f"{named} must begin with http:// or https://, not {url!r}")
+    addresses = parse_admin_url(url.rstrip("/"), named)
     plugin, params = settings.get("authPlugin") or "", settings.get("authParams") or ""
     certificate = settings.get("tlsCertificateFilePath") or None
     key = settings.get("tlsKeyFilePath") or None

@@ -252,3 +252,24 @@ def test_credentials_that_need_trio(web: Web, monkeypatch: pytest.MonkeyPatch) -
     options = ("--auth-plugin", "oauth2", "--auth-params", "{}")
     assert run("--admin-url", web.url, *options).output == "asked /admin/v2/tenants\n"
     assert web.seen == [("/admin/v2/tenants", "Bearer from-server")]
+
+
+def test_options_that_mean_nothing_are_wrong_use(web: Web, tmp_path: Path) -> None:
+    result = run("--admin-url", web.url, "--auth-params", "token:secret")
+    assert result.exit_code == 2
+    assert "--auth-params has no effect without --auth-plugin" in result.output
+    assert "secret" not in result.output
+    for wrong in ("localhost:8080", "pulsar://localhost:6650", "ftp://x"):
+        result = run("--admin-url", wrong)
+        assert result.exit_code == 2
+        assert "--admin-url must begin with http:// or https://" in result.output
+    result = run("--admin-url", "http://a:b")
+    assert (result.exit_code, "--admin-url has a bad host or port" in result.output) == (2, True)
+    conf = tmp_path / "client.conf"
+    conf.write_text("webServiceUrl=localhost:8080\nauthParams=token:secret\n")
+    result = run("-c", str(conf))
+    assert (result.exit_code, "webServiceUrl must begin" in result.output) == (2, True)
+    assert web.seen == []
+    result = run("-c", str(conf), "--admin-url", web.url, "--auth-plugin", "token")
+    assert result.exit_code == 0
+    assert web.seen == [("/admin/v2/tenants", "Bearer secret")]
