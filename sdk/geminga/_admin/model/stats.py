@@ -293,6 +293,7 @@ class Finding(Model):
     """
 
     topic: str = ""
+    subscription: str = ""
     code: str = ""
     level: str = ""
     sentence: str = ""

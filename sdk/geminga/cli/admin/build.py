@@ -45,6 +45,9 @@ def built(row: Command) -> click.Command:
             help="As pulsar-admin, JSON, or an aligned table.",
         )
     )
+    if row.lines is not None:
+        names = ["--json", "in_json"]
+        parameters.append(click.Option(names, is_flag=True, help="As --format json."))
     if _is_read(row):
         parameters.append(
             click.Option(
@@ -141,7 +144,10 @@ def _is_read(row: Command) -> bool:
 
 
 def _callback(row: Command) -> Callable[..., None]:
-    def run(form: str, watch_s: float | None = None, **values: object) -> None:
+    def run(
+        form: str, watch_s: float | None = None, in_json: bool = False, **values: object
+    ) -> None:
+        form = "json" if in_json else form
         context = click.get_current_context()
         for parameter in context.command.params:
             off: set[str] = context.meta.get("geminga.off", set())
@@ -150,13 +156,16 @@ def _callback(row: Command) -> Callable[..., None]:
         calls = context.find_object(Calls)
         assert calls is not None, "the group makes them"
         if watch_s is None:
-            shown(done(row, calls, dict(values)), form)
+            answer = done(row, calls, dict(values))
+            shown(_for_people(row, answer, form), form)
+            if row.failed is not None and row.failed(answer):
+                context.exit(1)
             return
         while True:
             answer = done(row, calls, dict(values))
             if sys.stdout.isatty():
                 click.clear()
-            shown(answer, form)
+            shown(_for_people(row, answer, form), form)
             time.sleep(watch_s)
 
     return run
@@ -181,6 +190,15 @@ def done(row: Command, calls: Calls, values: Values) -> object:
         raise click.UsageError(str(error)) from error
     except GemingaError as error:
         raise click.ClickException(str(error)) from error
+
+
+def _for_people(row: Command, answer: object, form: str) -> object:
+    if form != "auto":
+        return answer
+    if row.lines is not None:
+        return row.lines(answer)
+    # As pulsar-admin says that nothing is set.
+    return "null" if answer is None and (_is_read(row) or row.tells) else answer
 
 
 def shown(answer: object, form: str) -> None:

@@ -47,6 +47,12 @@ class Command:
     make: Callable[[Values], Values] | None = None
     run: Run | None = None
     says: str = ""
+    lines: Callable[[object], str] | None = None
+    """Makes the text for people of an answer; with `--json` it is printed as it came."""
+    failed: Callable[[object], bool] | None = None
+    """Whether an answer tells of something that is wrong: then the exit code is 1."""
+    tells: bool = False
+    """Whether it has an answer, although it changes something: without one it is `null`."""
     is_read: bool = False
     """Whether it only reads, although it has a `run`: then it can be watched."""
     is_hidden: bool = False

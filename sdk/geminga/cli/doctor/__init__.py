@@ -19,7 +19,8 @@ from geminga.cli.admin.calls import URL_DEFAULT, Calls, Place
 if TYPE_CHECKING:
     from geminga.cli.doctor.report import Line
 
-REQUEST_S = 30
+REQUEST_S = 5
+"""Of each thing that is asked: a server that is well answers in a moment."""
 NO_TOPIC = "persistent://public/default/no-such-topic"
 """Looked up if no topic is named; any answer will do."""
 
@@ -28,12 +29,16 @@ NO_TOPIC = "persistent://public/default/no-such-topic"
 @click.option("--admin-url", metavar="URL", help="Web service; by default http://localhost:8080.")
 @access_options
 @click.option("-s", "--subscription", metavar="NAME", help="Of the topic; by default all.")
+@click.option("--request-timeout", "request_timeout_s", type=click.IntRange(min=1),
+              default=REQUEST_S, show_default=True, metavar="SECONDS",
+              help="How long each answer is waited for.")  # fmt: skip
 @click.option("--json", "in_json", is_flag=True, help="One JSON object.")
 @click.argument("topic", required=False)
 def doctor(
     admin_url: str | None,
     access: Access,
     subscription: str | None,
+    request_timeout_s: int,
     in_json: bool,
     topic: str | None,
 ) -> None:
@@ -51,7 +56,7 @@ def doctor(
 
     lines: list[Line] = []
     try:
-        for line in _looked(admin_url, access, topic, subscription):
+        for line in _looked(admin_url, access, request_timeout_s, topic, subscription):
             lines.append(line)
             if not in_json:
                 click.echo(as_text([line]))
@@ -63,7 +68,11 @@ def doctor(
 
 
 def _looked(
-    admin_url: str | None, access: Access, topic: str | None, subscription: str | None
+    admin_url: str | None,
+    access: Access,
+    timeout_s: int,
+    topic: str | None,
+    subscription: str | None,
 ) -> Iterator[Line]:
     """Raises InvalidArgumentError, InvalidServiceUrlError for what no server could be asked."""
     import trio
@@ -76,6 +85,7 @@ def _looked(
         topic = f"{domain}://{namespace}/{local}"
     given = click.get_current_context().get_parameter_source("service_url")
     place = _place(admin_url, access, service_url_given=given is not ParameterSource.DEFAULT)
+    place = replace(place, request_timeout_s=timeout_s)
     calls = Calls(place)
     reached = False
     for line in looks.whole_server(calls):
@@ -84,7 +94,7 @@ def _looked(
     if given is ParameterSource.DEFAULT and not access.conf.broker_url:
         asked = place.admin_url or URL_DEFAULT
         access = replace(access, url=looks.service_url_of(calls, asked))
-    yield trio.run(looks.port, access, topic or NO_TOPIC)
+    yield trio.run(looks.port, access, topic or NO_TOPIC, timeout_s)
     if reached and topic is None:
         yield from looks.all_topics(calls)
     elif reached and topic is not None:
@@ -104,8 +114,7 @@ def _place(admin_url: str | None, access: Access, *, service_url_given: bool) ->
     return Place(
         admin_url=url,
         auth_plugin=conf.auth_plugin or None,
-        auth_params=conf.auth_params or None,
-        request_timeout_s=REQUEST_S,
+        auth_params=(conf.auth_params or None) if conf.auth_plugin else None,
         allow_insecure=conf.allow_insecure,
         trust_certs=conf.trust_certs or None,
         hostname_verification=conf.validate_hostname,

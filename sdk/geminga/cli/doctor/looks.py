@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from geminga._admin.declared import declaration_of
-from geminga._admin.errors import AdminError, NotAuthorizedError, NotFoundError
+from geminga._admin.errors import (
+    AdminError,
+    NotAuthorizedError,
+    NotFoundError,
+    RequestTimeoutError,
+)
 from geminga._admin.families.brokers import Bookies, Brokers, BrokerStats
 from geminga._admin.families.clusters import Clusters
 from geminga._admin.families.subscriptions import Subscriptions
 from geminga.cli.admin.calls import answered
 from geminga.cli.doctor.report import (
     FAIL,
-    LEVELS,
     OK,
     TEXT_MAX,
     WARN,
@@ -24,6 +28,7 @@ from geminga.cli.doctor.report import (
     Line,
     backlogs,
     clock,
+    line_of,
     members,
     served_lately,
     space,
@@ -40,7 +45,6 @@ BLOCKED_MAX = 20
 """Subscriptions that are explained, of all topics: those with the largest backlogs."""
 SUBSCRIPTIONS_MAX = 200
 """Subscriptions of one topic that are explained."""
-PORT_S = 10.0
 
 INTENDED = ("NO_CONSUMERS", "DELAYED", "DISPATCH_RATE", "FAILOVER_DELAY")
 """Causes that may be as somebody wants it: no fault of a server."""
@@ -185,25 +189,21 @@ def _topics(calls: Calls) -> Iterator[Line]:
 def _explained(calls: Calls, backlog: Backlog) -> Iterator[Line]:
     try:
         yield from reasons(calls, backlog.topic, backlog.subscription)
+    except RequestTimeoutError:
+        raise  # the next one would have to be waited for as long
     except GemingaError as error:
         what = f"{backlog.subscription} on {backlog.topic}"
-        yield Line(WARN, "blocked", f"Why {what} gets nothing can't be asked: {error}.")
+        text = f"Why {what} gets nothing can't be asked: {error}."
+        yield Line(WARN, "blocked", text, "", backlog.topic, backlog.subscription)
 
 
 def reasons(calls: Calls, topic: str, subscription: str) -> Iterator[Line]:
     """Why a subscription gets nothing. Raises AdminError."""
     found = calls.call(Subscriptions.why, topic=topic, subscription=subscription)
     for each in found if isinstance(found, list) else []:
-        if not isinstance(each, dict):
-            continue
-        level = str(each.get("level"))
-        where = each.get("topic") or topic
-        yield Line(
-            level if level in LEVELS else WARN,
-            str(each.get("code", "why")),
-            f"{subscription} on {where}: {each.get('sentence')}",
-            str(each.get("advice") or ""),
-        )
+        if isinstance(each, dict):
+            line = line_of(each, topic, subscription)
+            yield line._replace(sentence=f"{subscription} on {line.topic}: {line.sentence}")
 
 
 def one_topic(calls: Calls, topic: str, subscription: str | None) -> Iterator[Line]:
@@ -216,24 +216,27 @@ def one_topic(calls: Calls, topic: str, subscription: str | None) -> Iterator[Li
             if subscription not in names:
                 known = ", ".join(sorted(names)[:5]) or "none"
                 text = f"{topic} has no subscription {subscription}; it has: {known}."
-                yield Line(FAIL, "topic", text, "Create it, or let a consumer subscribe.")
+                advice = "Create it, or let a consumer subscribe."
+                yield Line(FAIL, "topic", text, advice, topic, subscription)
                 return
             names = [subscription]
         elif not names:
-            yield Line(WARN, "topic", f"{topic} has no subscriptions: its messages are not kept.")
+            text = f"{topic} has no subscriptions: its messages are not kept."
+            yield Line(WARN, "topic", text, "", topic)
         for name in names[:SUBSCRIPTIONS_MAX]:
             yield from reasons(calls, topic, name)
         if len(names) > SUBSCRIPTIONS_MAX:
             left = len(names) - SUBSCRIPTIONS_MAX
-            yield Line(WARN, "topic", f"{left} more subscriptions were not looked at.", "Use -s.")
+            text = f"{left} more subscriptions were not looked at."
+            yield Line(WARN, "topic", text, "Use -s.", topic)
 
     try:
         yield from topic_(calls)
     except NotFoundError as error:
         advice = "Check its name: `geminga admin topics list` shows those of a namespace."
-        yield Line(FAIL, "topic", f"{topic}: {error}.", advice)
+        yield Line(FAIL, "topic", f"{topic}: {error}.", advice, topic)
     except GemingaError as error:
-        yield Line(FAIL, "topic", f"Looking at {topic} failed: {error}.")
+        yield Line(FAIL, "topic", f"Looking at {topic} failed: {error}.", "", topic)
 
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -262,7 +265,7 @@ def service_url_of(calls: Calls, admin_url: str) -> str:
     return f"pulsar+ssl://{place}:6651" if is_tls else f"pulsar://{place}:6650"
 
 
-async def port(access: Access, topic: str) -> Line:
+async def port(access: Access, topic: str, timeout_s: float) -> Line:
     """The broker's own port: an answered lookup shows that it speaks, whatever it answers."""
     import trio
 
@@ -270,8 +273,8 @@ async def port(access: Access, topic: str) -> Line:
 
     began = trio.current_time()
     try:
-        with trio.fail_after(PORT_S):
-            async with access.connect(operation_timeout_s=PORT_S) as client:
+        with trio.fail_after(timeout_s):
+            async with access.connect(operation_timeout_s=timeout_s) as client:
                 await client.list_partitions(topic, auto_create=False)
     except AuthenticationError as error:
         return Line(
@@ -283,7 +286,7 @@ async def port(access: Access, topic: str) -> Line:
     except BrokerError:
         pass
     except (GemingaError, trio.TooSlowError) as error:
-        text = str(error) or f"no answer within {PORT_S:g} s"
+        text = str(error) or f"no answer within {timeout_s:g} s"
         return Line(
             FAIL,
             "port",

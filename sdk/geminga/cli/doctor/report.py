@@ -27,12 +27,30 @@ TEXT_MAX = 300
 
 
 class Line(NamedTuple):
-    """One thing that was looked at. `check` is stable, for programs."""
+    """One thing that was looked at, perhaps of a subscription. `check` is stable, for programs."""
 
     level: str
     check: str
     sentence: str
     advice: str = ""
+    topic: str = ""
+    subscription: str = ""
+
+
+def line_of(finding: Mapping[str, object], topic: str = "", subscription: str = "") -> Line:
+    """A broker's finding about a subscription; `topic` and `subscription` where it names none."""
+    level = str(finding.get("level"))
+    return Line(
+        level if level in LEVELS else WARN,
+        str(finding.get("code", "why")),
+        str(finding.get("sentence")),
+        str(finding.get("advice") or ""),
+        str(finding.get("topic") or topic),
+        str(finding.get("subscription") or subscription),
+    )
+
+
+_PLACES = ("topic", "subscription")
 
 
 def exit_code(lines: Iterable[Line]) -> int:
@@ -51,8 +69,13 @@ def as_text(lines: Iterable[Line]) -> str:
 
 
 def as_json(lines: Sequence[Line]) -> str:
-    """One object: whether nothing failed, and all lines."""
-    found = [line._asdict() for line in lines]
+    """One object: whether nothing failed, and all lines; `topic` and `subscription` where a line is
+    about one.
+    """
+    found = [
+        {name: each for name, each in line._asdict().items() if each or name not in _PLACES}
+        for line in lines
+    ]
     return json.dumps({"ok": not exit_code(lines), "findings": found}, ensure_ascii=False)
 
 

@@ -48,6 +48,8 @@ def test_a_command_s_request(asked: Asked, line: str, request_: str) -> None:
         "namespaces set-deduplication a/b",
         "namespaces set-deduplication a/b -e -d",
         "namespaces set-persistence a/b -e 1 -w 2",
+        "namespaces set-persistence a/b -r -1",
+        "topics set-persistence t -r nan",
         "namespaces split-bundle a/b",
         "namespaces unload a/b -d h:8080",
         "namespaces set-auto-topic-creation a/b -e -t partitioned",
@@ -281,3 +283,36 @@ def test_a_get_is_watched(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("time.sleep", sleep)
     result = asked.run("tenants", "list", "--watch", "0.5")
     assert (result.output.count("t\n"), slept, result.exit_code) == (3, [0.5] * 3, 1)
+
+
+WHY = "GET /admin/v2/persistent/public/default/t/subscription/s/why"
+TOPIC = "persistent://public/default/t"
+
+
+def _finding(level: str, topic: str = TOPIC) -> dict[str, str]:
+    place = {"topic": topic, "subscription": "s"}
+    return {**place, "code": "C", "level": level, "sentence": "It waits.", "advice": "Do."}
+
+
+def test_why_is_told_in_lines(asked: Asked) -> None:
+    asked.answers[WHY] = [_finding("warn"), _finding("ok")]
+    result = asked.run("topics", "why", "t", "-s", "s")
+    assert (result.exit_code, result.output) == (0, "warn: It waits.\n      Do.\nok: It waits.\n")
+    asked.answers[WHY] = [
+        _finding("fail", f"{TOPIC}-partition-0"),
+        _finding("ok", f"{TOPIC}-partition-1"),
+    ]
+    result = asked.run("topics", "why", "t", "-s", "s")
+    assert result.exit_code == 1
+    assert result.output.splitlines()[0] == f"fail: {TOPIC}-partition-0: It waits."
+    for options in (["--json"], ["--format", "json"]):
+        result = asked.run("topics", "why", "t", "-s", "s", *options)
+        assert result.exit_code == 1
+        assert json.loads(result.output) == asked.answers[WHY]
+
+
+def test_what_is_not_set_is_null(asked: Asked) -> None:
+    for command in ("get-property", "remove-property"):
+        result = asked.run("namespaces", command, "a/b", "-k", "x")
+        assert (result.exit_code, result.output) == (0, "null\n")
+    assert asked.run("namespaces", "clear-properties", "a/b").output == ""

@@ -183,7 +183,9 @@ COMMANDS = (
         (_KEY, text("-v --value", "value", "Value of the property.", required=True)),
     ),
     Command("get-property", "Show a property.", Namespaces.get_property, NS, (_KEY,)),
-    Command("remove-property", "Remove a property.", Namespaces.remove_property, NS, (_KEY,)),
+    Command(
+        "remove-property", "Remove a property.", Namespaces.remove_property, NS, (_KEY,), tells=True
+    ),
     Command(
         "set-properties", "Add properties.", Namespaces.set_properties, NS,
         (Option("-p --properties", "properties", "pairs", required=True, help="a=b,c=d"),),

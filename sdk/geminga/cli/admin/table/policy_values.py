@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import click
@@ -154,18 +155,21 @@ def backlog(values: Values) -> object:
 
 
 def storage(values: Values) -> object:
-    """A PersistencePolicies. Raises UsageError for quorums that can't be."""
+    """A PersistencePolicies. Raises UsageError for quorums and a rate that can't be."""
     ensemble, write, ack = values["ensemble"], values["write_quorum"], values["ack_quorum"]
     assert isinstance(ensemble, int)
     assert isinstance(write, int)
     assert isinstance(ack, int)
     if not ensemble >= write >= ack > 0:
         raise click.UsageError("ensemble >= write quorum >= ack quorum > 0 must hold")
+    rate = values["rate"]
+    if not isinstance(rate, float) or not 0 <= rate < math.inf:
+        raise click.UsageError("--ml-mark-delete-max-rate must be 0 (no bound) or more")
     return {
         "bookkeeperEnsemble": ensemble,
         "bookkeeperWriteQuorum": write,
         "bookkeeperAckQuorum": ack,
-        "managedLedgerMaxMarkDeleteRate": values["rate"],
+        "managedLedgerMaxMarkDeleteRate": rate,
     }
 
 

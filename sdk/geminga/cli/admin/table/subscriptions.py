@@ -36,6 +36,25 @@ def _excluded(values: Values, name: str) -> dict[str, object]:
     return {**position, "excluded": bool(values["exclude"])}
 
 
+def _findings(answer: object) -> str:
+    """The lines of `geminga doctor`; with the topic where findings are of several partitions."""
+    from geminga.cli.doctor.report import as_text, line_of
+
+    found = [each for each in answer if isinstance(each, dict)] if isinstance(answer, list) else []
+    several = len({each.get("topic") for each in found}) > 1
+    lines = []
+    for each in found:
+        line = line_of(each)
+        where = f"{line.topic}: " if several else ""
+        lines.append(line._replace(sentence=where + line.sentence))
+    return as_text(lines)
+
+
+def _has_failed(answer: object) -> bool:
+    found = answer if isinstance(answer, list) else []
+    return any(isinstance(each, dict) and each.get("level") == "fail" for each in found)
+
+
 def _create(values: Values) -> Values:
     position = values.pop("position")
     assert isinstance(position, dict)
@@ -137,7 +156,10 @@ COMMANDS = (
         Subscriptions.analyze_backlog, T,
         (SUBSCRIPTION, Option("-p --position", "position", "place", help="Where to begin.")),
     ),
-    Command("why", "Say why a subscription gets nothing.", Subscriptions.why, T, (SUBSCRIPTION,)),
+    Command(
+        "why", "Say why a subscription gets nothing; the exit code is 1 if something stops it.",
+        Subscriptions.why, T, (SUBSCRIPTION,), lines=_findings, failed=_has_failed,
+    ),
     Command("get-replicated-subscription-status", "Show whether it is replicated.",
             Subscriptions.get_replicated, T, (SUBSCRIPTION,)),
     Command("set-replicated-subscription-status", "Have it replicated, or not.",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import time
 from collections.abc import Iterator
 from email.utils import formatdate
 from typing import cast
@@ -13,10 +15,12 @@ from click.testing import CliRunner, Result
 import geminga
 import geminga.blocking
 import geminga.testing
+from geminga._admin.errors import RequestTimeoutError
+from geminga._admin.families.brokers import BrokerStats
 from geminga._admin.requests import Request
 from geminga.cli.admin.calls import Calls
 from geminga.cli.doctor import doctor
-from geminga.cli.doctor.looks import service_url_of
+from geminga.cli.doctor.looks import all_topics, service_url_of
 from geminga.cli.doctor.report import (
     Backlog,
     Line,
@@ -83,6 +87,9 @@ def test_a_blocked_subscription_is_found_and_explained(
         for topic in ("blocked", "public/default/blocked", "persistent://public/default/blocked"):
             found = told(ask(url, "--json", topic, "-s", "s"))
             assert found["NO_PERMITS"]["level"] == "fail"
+            assert found["NO_PERMITS"]["topic"] == "persistent://public/default/blocked"
+            assert found["NO_PERMITS"]["subscription"] == "s"
+            assert "topic" not in found["web"]
             assert "backlog" not in found
     with client.subscribe("blocked", "s") as consumer:
         for _ in range(5):
@@ -178,9 +185,43 @@ def test_a_server_that_is_not_there() -> None:
     assert any(line.startswith("fail: The broker's port pulsar://127.0.0.1:9 ") for line in lines)
 
 
+def test_a_server_that_is_silent() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        where = ["--admin-url", f"http://127.0.0.1:{port}", "-u", f"pulsar://127.0.0.1:{port}"]
+        began_s = time.monotonic()
+        result = CliRunner().invoke(doctor, [*where, "--request-timeout", "1"])
+    assert result.exit_code == 1
+    assert result.output.count("within 1 s") == 2, result.output
+    assert time.monotonic() - began_s < 15
+
+
+def test_no_more_is_asked_after_a_silence() -> None:
+    asked: list[object] = []
+
+    class Silent:
+        def call(self, operation: object, **_values: object) -> object:
+            asked.append(operation)
+            if operation is BrokerStats.topics:
+                topics = {f"t{n}": {"subscriptions": {"s": {"msgBacklog": 1}}} for n in range(9)}
+                return {"public/default": {"b": {"persistent": topics}}}
+            raise RequestTimeoutError("no answer within 5 s")
+
+    lines = list(all_topics(cast(Calls, Silent())))
+    assert len(asked) == 2
+    assert (lines[-1].level, "no answer within 5 s" in lines[-1].sentence) == ("fail", True)
+
+
 @pytest.mark.parametrize(
     "wrong",
-    [["-s", "s"], ["--admin-url", "ftp://x"], ["a//b"], ["--no-such"], ["a", "b"]],
+    [
+        ["-s", "s"],
+        ["--auth-params", "token:a"],
+        ["--admin-url", "ftp://x"],
+        ["a//b"],
+        ["--no-such"],
+        ["a", "b"],
+    ],
 )
 def test_wrong_usage(wrong: list[str]) -> None:
     assert CliRunner().invoke(doctor, wrong).exit_code == 2
