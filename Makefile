@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 CHECKS := check-generated check-style check-imports check-types check-house
 
-.PHONY: run test test-fast mutants nightly check $(CHECKS) docs bench compat spark-versions lock proto clean
+.PHONY: run test test-fast mutants nightly check $(CHECKS) peers docs bench compat spark-versions lock proto clean
 
 run: $(VENV)/run.stamp
 	exec $(BIN)/geminga standalone --data-dir $(or $(DATA_DIR),data) $(ARGS)
@@ -53,6 +53,10 @@ check-types: $(VENV)/dev.stamp
 check-house: $(VENV)/dev.stamp
 	$(BIN)/python tools/public_names.py --check
 	$(BIN)/python -m pytest -q compat_tests/test_tidy.py compat_tests/test_project.py
+
+# Other people's software for the tests, which fetch it themselves otherwise: Apache's jars, archives of Java's classes.
+peers: $(VENV)/dev.stamp
+	$(BIN)/python -m compat_tests.peers
 
 # The API reference, in build/docs.
 docs: .venv-docs/stamp

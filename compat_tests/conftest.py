@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from compat_tests.apache.jars import PeerMissing, class_path
 from compat_tests.apache.server import start_apache
 from compat_tests.missing import APACHE, skipped_without
+from compat_tests.peers import prepare
 from compat_tests.processes import ServerProcess, start_geminga
 
 # Off by default in Apache's broker.conf, and wanted by the batch-index tests on both servers;
@@ -34,9 +33,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """Fetch Apache's jars before the first test: Maven may need longer than a test is given."""
     if session.config.option.collectonly:
         return
-    if any(item.get_closest_marker("java") for item in session.items):
-        with contextlib.suppress(PeerMissing):  # the tests say why they are skipped
-            class_path()
+    names = {mark.name for item in session.items for mark in item.iter_markers()}
+    prepare(apache="java" in names, spark="spark" in names)  # the tests tell what is missing
 
 
 @pytest.fixture(

@@ -5,14 +5,15 @@ They are kept outside the checkout, in ``$GEMINGA_PEERS_DIR`` or ``~/.cache/gemi
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
+
+from compat_tests.apache.archives import archive_path, shared
+from compat_tests.apache.locks import locked
 
 PULSAR_VERSION = "4.0.7"
 _JARS_EXPECTED_MIN = 300
@@ -75,7 +76,7 @@ def jars() -> Path:
     home = peers_dir() / f"pulsar-{PULSAR_VERSION}"
     library = home / "lib"
     home.mkdir(parents=True, exist_ok=True)
-    with _locked(home / ".lock"):
+    with locked(home / ".lock"):
         if len(list(library.glob("*.jar"))) >= _JARS_EXPECTED_MIN:
             return library
         if shutil.which("mvn") is None:
@@ -97,10 +98,22 @@ def java_command(
     main_class: str, arguments: Sequence[str], *, heap_mb: int = 512, lean: bool = True
 ) -> list[str]:
     """Command line that runs a class with Apache's jars and the flags that they need. A lean one
-    starts with half the processor time; one that is not compiles what runs long as well as it can.
+    starts with a third of the processor time; one that is not is as its users start it, and
+    compiles what runs long as well as it can.
     """
-    flags = ["-Xms64m", f"-Xmx{heap_mb}m", *(["-XX:TieredStopAtLevel=1"] if lean else [])]
+    flags = ["-Xms64m", f"-Xmx{heap_mb}m", *(lean_flags() if lean else [])]
     return ["java", *flags, *JAVA_FLAGS, "-cp", class_path(), main_class, *arguments]
+
+
+def lean_flags() -> list[str]:
+    """For programs that are over before good compiling would pay."""
+    return ["-XX:TieredStopAtLevel=1", "-XX:MetaspaceSize=256m", *shared(archive())]
+
+
+def archive() -> Path:
+    """Of the classes that servers and clients load; see `training.prepare`."""
+    programs = _compiled(jars())
+    return archive_path(programs.parent, "apache", programs.name)
 
 
 def run_java(
@@ -138,11 +151,13 @@ def _fetch(home: Path, library: Path) -> str:
 
 
 def _compiled(library: Path) -> Path:
-    """Compile our programs once per state of their sources; return the folder of classes."""
+    """Compile our programs once per state of their sources; return their jar."""
+    if library in _programs:
+        return _programs[library]
     sources = sorted(_JAVA_SOURCES.glob("*.java"))
     digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
-    target = library.parent / f"programs-{digest}"
-    with _locked(library.parent / ".lock"):
+    target = library.parent / f"programs-{digest}.jar"
+    with locked(library.parent / ".lock"):
         if not target.exists():
             fresh = target.with_suffix(".new")
             shutil.rmtree(fresh, ignore_errors=True)
@@ -154,13 +169,12 @@ def _compiled(library: Path) -> Path:
             )
             if done.returncode != 0:
                 raise RuntimeError(f"javac failed:\n{done.stderr}")
-            fresh.rename(target)
-    return target
+            # A jar, as Java archives no classes while a folder is on the class path.
+            shutil.make_archive(str(fresh), "zip", fresh)
+            fresh.with_suffix(".new.zip").rename(target)
+            shutil.rmtree(fresh)
+    return _programs.setdefault(library, target)
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold a lock file, so that test runs at the same time fetch and compile only once."""
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+_programs: dict[Path, Path] = {}
+"""What `_compiled` has returned in this process."""

@@ -39,6 +39,14 @@ _SETTINGS = {
 _DRIVERS = "org.apache.pulsar.metadata.bookkeeper.PulsarMetadata"
 
 
+def standalone_settings(
+    settings: Mapping[str, str], broker_port: int, web_port: int
+) -> dict[str, str]:
+    """All that a standalone of the tests is told, with some settings of one's own."""
+    ports = {"brokerServicePort": str(broker_port), "webServicePort": str(web_port)}
+    return {**_SETTINGS, **settings, **ports}
+
+
 def start_apache(
     work_dir: Path,
     *,
@@ -56,12 +64,7 @@ def start_apache(
     """
     work_dir.mkdir(parents=True, exist_ok=True)
     broker_port, web_port = broker_port or free_port(), web_port or free_port()
-    every = {
-        **_SETTINGS,
-        **(settings or {}),
-        "brokerServicePort": str(broker_port),
-        "webServicePort": str(web_port),
-    }
+    every = standalone_settings(settings or {}, broker_port, web_port)
     config = work_dir / "standalone.conf"
     config.write_text("".join(f"{key}={value}\n" for key, value in every.items()))
     arguments = ["--config", str(config), "--no-functions-worker", "--no-stream-storage"]

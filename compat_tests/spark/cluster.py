@@ -11,17 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyspark
-
 from compat_tests.apache.jars import require_java
 from compat_tests.processes import spawn, wait_until
-from compat_tests.spark.session import JAVA_OPTIONS, LOOPBACK, spark_environment
+from compat_tests.spark.session import JAVA_OPTIONS, LOOPBACK, SPARK_HOME, spark_environment
 
 START_TIMEOUT_S = 120.0
 EXECUTOR_MB = 512
 WORKER_MB = 1024
 """A worker has room for an executor and for what Spark adds to one."""
-_SPARK_HOME = Path(pyspark.__file__).parent
 _MASTER_URL = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = re.compile(r"Registering worker ")
 
@@ -74,13 +71,14 @@ def _start(
 ) -> subprocess.Popen[bytes]:
     environment: Mapping[str, str] = {
         **spark_environment(),
-        "SPARK_HOME": str(_SPARK_HOME),
-        "SPARK_CONF_DIR": str(folder),
+        "SPARK_HOME": str(SPARK_HOME),
+        # It isn't there: with a folder on its class path Java uses no archive of classes.
+        "SPARK_CONF_DIR": str(folder / "conf"),
         "SPARK_DAEMON_MEMORY": "192m",
         "SPARK_DAEMON_JAVA_OPTS": JAVA_OPTIONS,
     }
     program, *rest = arguments
-    command = [str(_SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{program}"]
+    command = [str(SPARK_HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{program}"]
     log_path = folder / f"{name}.log"
     process = spawn([*command, *rest], log_path=log_path, cwd=folder, env=environment)
     stack.callback(_end, process)

@@ -11,17 +11,23 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyspark
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from compat_tests.apache.jars import require_java
+from compat_tests.apache.archives import archive_path, shared
+from compat_tests.apache.jars import peers_dir, require_java
 
 LOOPBACK = "127.0.0.1"
 STOP_TIMEOUT_S = 15.0
 HEAP = "1g"
 """Of the driver, where local mode runs everything."""
-LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+SPARK_HOME = Path(pyspark.__file__).parent
+ARCHIVE = archive_path(peers_dir(), "spark", SPARK_HOME, SPARK_HOME.stat().st_mtime_ns)
+"""Of the classes that it loads; see `training.prepare`."""
+LIGHT_JIT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Compiled once and lightly: tests are over before more would pay."""
+LIGHT = " ".join([LIGHT_JIT, *shared(ARCHIVE)])
 JAVA_OPTIONS = f"{LIGHT} -Djava.net.preferIPv4Stack=true -Duser.timezone=UTC"
 
 
@@ -58,7 +64,11 @@ def spark_environment(python: str = sys.executable) -> dict[str, str]:
 
 @contextlib.contextmanager
 def spark_session(
-    folder: Path, *, master: str = "local[2]", settings: Mapping[str, str] | None = None
+    folder: Path,
+    *,
+    master: str = "local[2]",
+    settings: Mapping[str, str] | None = None,
+    stop_timeout_s: float = STOP_TIMEOUT_S,
 ) -> Iterator[SparkSession]:
     """A session, and its engine's process, until the block ends; a process has one at a time.
 
@@ -73,10 +83,10 @@ def spark_session(
         try:
             yield session
         finally:
-            _end(session)
+            _end(session, stop_timeout_s)
 
 
-def _end(session: SparkSession) -> None:
+def _end(session: SparkSession, timeout_s: float) -> None:
     for query in session.streams.active:
         query.stop()
     gateway: Any = SparkContext._gateway
@@ -88,7 +98,7 @@ def _end(session: SparkSession) -> None:
     assert process.stdin is not None
     process.stdin.close()
     try:
-        process.wait(STOP_TIMEOUT_S)
+        process.wait(timeout_s)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
