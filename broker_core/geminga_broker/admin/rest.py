@@ -18,6 +18,7 @@ import trio
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from trio.lowlevel import RunVar
 
 from geminga_bookie.errors import BookkeeperError, NotEnoughBookies
 from geminga_broker.admin import jackson
@@ -44,7 +45,8 @@ BODY_BYTES_MAX = 1 << 20
 """Largest request body that the admin API reads."""
 INLINE_BYTES_MAX = 8 * 1024
 """Larger bodies are decoded in a thread."""
-_ONE_THREAD = trio.CapacityLimiter(1)
+_turns: RunVar[trio.CapacityLimiter] = RunVar("geminga_broker.admin.rest")
+"""One of each event loop: a process may have several brokers, in threads."""
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -151,7 +153,12 @@ async def off_the_loop(size_bytes: int, work: Callable[[], T]) -> T:
     """
     if size_bytes <= INLINE_BYTES_MAX:
         return work()
-    return await trio.to_thread.run_sync(work, limiter=_ONE_THREAD)
+    try:
+        one_thread = _turns.get()
+    except LookupError:
+        one_thread = trio.CapacityLimiter(1)
+        _turns.set(one_thread)
+    return await trio.to_thread.run_sync(work, limiter=one_thread)
 
 
 def _bound(body: bytes, kinds: tuple[type, ...]) -> object:

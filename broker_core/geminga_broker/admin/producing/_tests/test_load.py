@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import gc
 import json
+import threading
 import time
 
 import pytest
 import trio
 
+from geminga_broker.admin import rest
 from geminga_broker.admin.namespaces._tests.test_kept import Admin, admin
 from geminga_broker.admin.producing.requests import (
     MADE_BYTES_MAX,
@@ -123,3 +125,21 @@ async def test_other_tasks_have_their_turns() -> None:
         finally:
             if was_enabled:
                 gc.enable()
+
+
+def test_each_event_loop_has_turns_of_its_own() -> None:
+    together = threading.Barrier(2, timeout=10)
+
+    def work() -> None:
+        # Both at once, or the barrier breaks: a limit of one loop doesn't hold the other.
+        together.wait()
+
+    def run() -> None:
+        trio.run(rest.off_the_loop, rest.INLINE_BYTES_MAX + 1, work)
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert not together.broken
