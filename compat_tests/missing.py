@@ -13,6 +13,7 @@ from compat_tests.apache.jars import PeerMissing
 JAVA_CLIENT = "Apache's Java client"
 GO_CLIENT = "Apache's Go client"
 APACHE = "Apache Pulsar"
+CHROMIUM = "Chromium"
 BOOKIE = "Apache BookKeeper"
 SPARK = "Spark"
 ZOOKEEPER = "Apache ZooKeeper"

@@ -17,6 +17,7 @@ from typing import TypeVar
 from geminga_broker.admin.peer_settings import PeerSettings
 from geminga_broker.authz.settings import AuthorizationSettings
 from geminga_broker.bookies_config import BookiesConfig
+from geminga_broker.console.settings import ConsoleSettings
 from geminga_broker.loadbalance import settings as load_balance
 from geminga_broker.loadbalance.settings import LoadBalanceConfig
 from geminga_broker.network_config import MIB as MIB
@@ -248,6 +249,7 @@ class BrokerConfig:
     authorization: AuthorizationSettings = field(default_factory=AuthorizationSettings)
     peers: PeerSettings = field(default_factory=PeerSettings)
     websockets: WebSocketSettings = field(default_factory=WebSocketSettings)
+    console: ConsoleSettings = field(default_factory=ConsoleSettings)
     topics: TopicConfig = field(default_factory=TopicConfig)
     clients: ClientLimits = field(default_factory=ClientLimits)
     policies: PolicyConfig = field(default_factory=PolicyConfig)

@@ -98,6 +98,7 @@ async def serving(
     given are not bound.
     """
     from geminga_broker.admin.app import create_app
+    from geminga_broker.console.entry import with_console
 
     web_tls = None if web.secure is None else config.tls.contexts()
     async with trio.open_nursery() as nursery:
@@ -107,7 +108,7 @@ async def serving(
         addresses = addresses_of(config, web, *ports)
         await service.start(addresses, is_whole_cluster=is_whole_cluster)
         reach_system_topics(service)
-        app = create_app(service)
+        app = with_console(create_app(service), service)
         count = ConnectionCount(network.web_connections_max, network.web_connections_per_ip_max)
         web_server = partial(serve_web, app, web.plain, web.secure, web_tls, config.websockets)
         beside = partial(web_server, beside=given.web_beside, secure_beside=given.web_tls_beside)

@@ -56,6 +56,8 @@ def url_encode(text: str) -> str:
 
 def url_decode(text: str) -> str:
     """Inverse of `url_encode`, as java.net.URLDecoder; invalid UTF-8 becomes U+FFFD."""
+    if "%" not in text:
+        return text.replace("+", " ")
     return _ESCAPED.sub(
         lambda match: bytes.fromhex(match.group().replace("%", "")).decode("utf-8", "replace"),
         text.replace("+", " "),

@@ -6,6 +6,7 @@ registered now, also after a redirect (spec PX-23).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
@@ -99,10 +100,12 @@ class Peers:
         *,
         timeout_s: float | None = None,
         follow: bool = True,
+        headers: Mapping[str, str] | None = None,
     ) -> PeerAnswer:
         """One call of a registered broker, which may redirect it to others; `body` is JSON.
 
-        Without `follow` a redirect is the answer. `timeout_s` is by default
+        Without `follow` a redirect is the answer. `headers` are those of whoever asks, with their
+        credentials instead of this broker's own. `timeout_s` is by default
         `metadataStoreOperationTimeoutSeconds`, as in Apache's broker. Raises PeerUnreachable.
         """
         limit_s = self._timeout_s if timeout_s is None else timeout_s
@@ -110,7 +113,8 @@ class Peers:
             with trio.fail_after(limit_s):
                 service = await self._registered(broker_id)
                 for _ in range(REDIRECTS_MAX + 1):
-                    answer = await self._ask(service, method, path_and_query, body)
+                    shown_to = self._own_headers(body) if headers is None else headers
+                    answer = await self._ask(service, method, path_and_query, body, shown_to)
                     if not follow or answer.status not in REDIRECTS:
                         return PeerAnswer(answer.status, answer.body)
                     service, path_and_query = await self._redirected(
@@ -124,10 +128,43 @@ class Peers:
             raise PeerUnreachable(text) from error
         raise PeerUnreachable(f"broker {broker_id} redirected the call too often")
 
-    async def _ask(self, service: _WebService, method: str, target: str, body: bytes) -> HttpAnswer:
+    async def follow(
+        self, location: str, method: str, body: bytes, headers: Mapping[str, str]
+    ) -> HttpAnswer:
+        """Make a call that this broker has redirected to another one, with the headers, and so the
+        credentials, of whoever called; only to registered brokers. Raises PeerUnreachable.
+        """
+        asked = _WebService("", 0, "here")
+        try:
+            with trio.fail_after(self._timeout_s):
+                for _ in range(REDIRECTS_MAX + 1):
+                    asked, target = await self._redirected(asked, location)
+                    answer = await self._ask(asked, method, target, body, headers)
+                    if answer.status not in REDIRECTS:
+                        return answer
+                    location = answer.headers.get("location", "")
+        except trio.TooSlowError:
+            raise PeerUnreachable(
+                f"{asked.authority} did not answer within {self._timeout_s:g} s"
+            ) from None
+        except MetadataError as error:
+            raise PeerUnreachable(f"where brokers are can't be read: {error}") from error
+        raise PeerUnreachable(f"{asked.authority} redirected the call too often")
+
+    def _own_headers(self, body: bytes) -> dict[str, str]:
         headers = {"Content-Type": "application/json"} if body else {}
         if (credential := self._credentials.header()) is not None:
             headers["Authorization"] = credential
+        return headers
+
+    async def _ask(
+        self,
+        service: _WebService,
+        method: str,
+        target: str,
+        body: bytes,
+        headers: Mapping[str, str],
+    ) -> HttpAnswer:
         authority = service.authority
         turns = self._turns_of.setdefault(authority, trio.Semaphore(CONNECTIONS_PER_BROKER_MAX))
         try:
@@ -158,7 +195,7 @@ class Peers:
         except msgspec.MsgspecError:
             record = _Record()
         url = record.web_service_url if self._tls is None else record.web_service_url_tls
-        if (service := _parsed(url or "", self._scheme)) is not None:
+        if (service := _parsed(url or "", self.scheme)) is not None:
             return service
         kind = "without TLS" if self._tls is None else "with TLS"
         text = f"broker {broker_id} has registered no web service {kind}"
@@ -167,12 +204,13 @@ class Peers:
         raise PeerUnreachable(text)
 
     @property
-    def _scheme(self) -> str:
+    def scheme(self) -> str:
+        """That of the addresses under which other brokers are called."""
         return "http" if self._tls is None else "https"
 
     async def _redirected(self, origin: _WebService, location: str) -> tuple[_WebService, str]:
         """Where a redirect leads, if a broker is registered there. Raises PeerUnreachable."""
-        wanted = _parsed(location, self._scheme)
+        wanted = _parsed(location, self.scheme)
         if wanted is None:
             raise PeerUnreachable(f"broker {origin.authority} redirects to {shown(location)!r}")
         for broker_id in await self._store.children(BROKERS_PATH):

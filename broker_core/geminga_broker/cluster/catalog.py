@@ -30,6 +30,8 @@ from geminga_runtime.metadata.api import MUST_NOT_EXIST, BadVersion, MetadataErr
 
 MANAGED_LEDGERS = "/managed-ledgers"
 UNMARK_S = 5.0
+INLINE_NAMES_MAX = 5000
+"""More names are sorted in a thread."""
 Mode = CommandGetTopicsOfNamespace.Mode
 
 
@@ -156,7 +158,12 @@ class TopicCatalog:
         """Sorted full names of a namespace's stored topics, with all partitions."""
         path = f"{MANAGED_LEDGERS}/{namespace}/persistent"
         names = await self._store.children(path)
-        return sorted(f"persistent://{namespace}/{url_decode(name)}" for name in names)
+
+        def found() -> list[str]:
+            return sorted(f"persistent://{namespace}/{url_decode(name)}" for name in names)
+
+        # The loop must not wait for a hundred thousand names.
+        return await trio.to_thread.run_sync(found) if len(names) > INLINE_NAMES_MAX else found()
 
     async def auto_partitions(self, topic: TopicName) -> int | None:
         """The partitions of an automatically created topic: 0 for none, None if that is off."""
@@ -234,7 +241,9 @@ def without_system(names: Iterable[str]) -> list[str]:
     return [
         name
         for name in names
-        if not any(
+        # Most names are settled by two underscores that they don't have.
+        if "__" not in name
+        or not any(
             part in name.rpartition("/")[2].partition("-partition-")[0] for part in _SYSTEM_NAMES
         )
     ]

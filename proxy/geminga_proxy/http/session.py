@@ -13,6 +13,7 @@ import trio
 
 from geminga_proxy.addresses import Address
 from geminga_proxy.config import ProxyConfig
+from geminga_proxy.http import console
 from geminga_proxy.http.client_side import BodyEnd, ClientSide, Event, Gone, RequestHead
 from geminga_proxy.http.errors import BadRequest, ExchangeBroken, HttpError
 from geminga_proxy.http.exchange import Exchange, Outbound, RequestBody
@@ -159,8 +160,16 @@ class HttpSession:
                 await self._identify(request)
             text = self._service.metrics.text(self._service.authenticator, self._web.requests)
             await self._say(200, text.encode(), METRICS_TYPE)
+        elif console.is_open(request):
+            # The login: what it is given is checked by the broker, and with the next request here.
+            await self._pass_on(request, None, console.NOBODY)
         else:
-            identity = await self._identify(request)
+            try:
+                identity = await self._identify(request)
+            except HttpError:
+                if (location := console.to_login(request)) is None:
+                    raise
+                raise HttpError(303, "Log in", headers=((b"location", location),)) from None
             _check_path(path)
             await self._pass_on(request, identity)
 
@@ -175,17 +184,27 @@ class HttpSession:
         token = _token(request.target)
         if token:
             headers["authorization"] = f"Bearer {token}"
+        elif "authorization" not in headers and (kept := console.credential(request)):
+            headers["authorization"] = kept
         try:
             return await authenticator.authenticate_http(HttpRequest(headers, self._peer))
         except AuthenticationFailed as error:
             _log.warning("address=%s authentication failed: %s", self._wire.name, error)
             raise HttpError(401, "Authentication required") from None
 
-    async def _pass_on(self, request: RequestHead, identity: Identity | None) -> None:
+    async def _pass_on(
+        self,
+        request: RequestHead,
+        identity: Identity | None,
+        credentials: HttpCredentials | None = None,
+    ) -> None:
+        """`credentials` stands for those that the identity has."""
         upgrade = request.target.startswith(WEBSOCKETS) and is_websocket(request)
-        credentials = self._credentials(request, identity, upgrade=upgrade)
+        shows_none = upgrade or credentials is not None
+        credentials = credentials or self._credentials(request, identity, upgrade=upgrade)
         target = request.target
-        headers = to_broker(request, self._origin, credentials, upgrade=upgrade)
+        origin = console.origin_of(request, self._origin)
+        headers = to_broker(request, origin, credentials, upgrade=upgrade)
         timeout_s = self._web.config.brokers.http_timeout_ms / 1000
         outbound = Outbound(request, target, headers, timeout_s)
         body = RequestBody(
@@ -194,7 +213,7 @@ class HttpSession:
             has_body=request.has_body,
             kept_bytes_max=self._web.config.web.replay_bytes_max,
         )
-        upstreams = self._web.without_certificate if upgrade else self._web.upstreams
+        upstreams = self._web.without_certificate if shows_none else self._web.upstreams
         exchange = Exchange(self._client, self._wire, upstreams, outbound)
         try:
             if upgrade:
@@ -222,6 +241,7 @@ class HttpSession:
         """The credentials for the broker. Raises HttpError 403."""
         policy = self._service.brokers.credentials
         has_own = has_authorization(request) or bool(_token(request.target))
+        has_own = has_own or console.credential(request) is not None
         if not upgrade:
             return policy.for_request(identity, has_own=has_own)
         shows_certificate = self._web.upstreams.shows_certificate

@@ -177,7 +177,7 @@ def _metadata(
         # As Java's negative numbers are stored.
         sequence_id=message.sequence_id & UNSIGNED_MAX,
         compression=CompressionType.NONE,
-        schema_version=version,
+        schema_version=version or None,
     )
     clusters = [each for each in message.replication_clusters or () if each is not None]
     metadata.replicate_to.extend([NOT_REPLICATED] if message.disable_replication else clusters)

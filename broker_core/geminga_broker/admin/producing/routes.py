@@ -36,6 +36,7 @@ from geminga_broker.schema.model import (
     version_number,
 )
 from geminga_broker.service import BrokerService
+from geminga_protocol.schema_type import SchemaType
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.clock import wall_clock_ms
 
@@ -44,6 +45,10 @@ ERROR_CODE = 2
 LARGE_MAX = 16
 """Requests with larger bodies than `rest.INLINE_BYTES_MAX` that are published at once."""
 FAILED = "Fail to publish message: "
+WITHOUT_SCHEMA = "withoutSchema"
+"""Our own flag, of the query: the texts' bytes are published as from a client without a schema.
+Else each request gives a topic a schema that has none, and another type is refused from then on.
+"""
 
 
 def routes(service: BrokerService, domain: str) -> list[Route]:
@@ -113,16 +118,17 @@ async def _in_turn(
     for one another.
     """
     body = await rest.json_body(request, ProducerMessages)
+    plain = rest.flag(request, WITHOUT_SCHEMA)
     if len(body) <= rest.INLINE_BYTES_MAX:
-        return await _produce(service, name, parts, body)
+        return await _produce(service, name, parts, body, plain=plain)
     async with at_once:
-        return await _produce(service, name, parts, body)
+        return await _produce(service, name, parts, body, plain=plain)
 
 
 async def _produce(
-    service: BrokerService, name: TopicName, parts: list[TopicName], body: bytes
+    service: BrokerService, name: TopicName, parts: list[TopicName], body: bytes, *, plain: bool
 ) -> Response:
-    """Publish to these topics in turn."""
+    """Publish to these topics in turn, `plain` as in `WITHOUT_SCHEMA`."""
     given = await rest.decoded(body, ProducerMessages)
     if not isinstance(given, ProducerMessages):
         raise rest.bad_body(rest.EMPTY_BODY)
@@ -131,7 +137,10 @@ async def _produce(
     if len(given.messages) > MESSAGES_MAX:
         raise rest.RestError(413, f"More than {MESSAGES_MAX} messages")
     await _require_topic(service, name)
-    schema, version = await _schema(service, name, given, len(body))
+    if plain:
+        schema, version = await _no_schema(service, name)
+    else:
+        schema, version = await _schema(service, name, given, len(body))
     make = partial(all_made, given, schema, version, wall_clock_ms())
     try:
         messages = await rest.off_the_loop(len(body) + len(schema.data), make)
@@ -180,6 +189,14 @@ def _result(outcome: Outcome, partition: int) -> JsonObject:
     ledger_id, entry_id = outcome.position
     told = f"{ledger_id}:{entry_id}:{partition}"
     return {"messageId": told, "errorCode": 0, "schemaVersion": 0}
+
+
+async def _no_schema(service: BrokerService, name: TopicName) -> tuple[SchemaData, bytes]:
+    """Raises RestError 500."""
+    try:
+        return SchemaData(SchemaType.BYTES, b""), await service.schemas.admit_producer(name, None)
+    except IncompatibleSchema as error:
+        raise rest.RestError(500, FAILED + str(error)) from None
 
 
 async def _schema(

@@ -204,3 +204,19 @@ async def test_only_producers_send() -> None:
         path, body = "/topics/persistent/t/n/a", _body("a")
         for role, status in (("prod", 200), ("cons", 401), ("nobody", 401), (None, 401)):
             assert (await call(app, "POST", path, role, body=body)).status == status, role
+
+
+async def test_without_a_schema_the_topic_gets_none() -> None:
+    async with admin() as at:
+        assert (await at.ask("PUT", f"{D}/t"))[0] == 204
+        status, answer = await at.ask("POST", POST, _body("é"), query="withoutSchema=true")
+        assert status == 200
+        assert answer["messagePublishResults"][0]["errorCode"] == 0
+        assert answer["schemaVersion"] is None
+        assert (await at.ask("GET", "/admin/v2/schemas/public/default/t/schema"))[0] == 404
+        [entry] = await _log(at).read_range(EARLIEST, entries_max=1, bytes_max=1000)
+        parts = split(strip_broker_entry_metadata(entry.data))
+        assert bytes(parts.payload) == "é".encode()
+        assert not parse_metadata(strip_broker_entry_metadata(entry.data)).HasField(
+            "schema_version"
+        )

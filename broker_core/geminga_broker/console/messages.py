@@ -1,0 +1,183 @@
+"""A look at stored messages, without consuming them: those that a subscription has before it, or
+the topic's first or last ones.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+import trio
+from starlette.responses import Response
+
+from geminga_broker.console.answers import Schema
+from geminga_broker.console.calls import CallFailed, TopicPath
+from geminga_broker.console.listing import page_number
+from geminga_broker.console.payloads import Shown, shown
+from geminga_broker.console.site import Visit
+from geminga_broker.console.topic_pages import partitions_of, schema_of, statistics
+from geminga_protocol.batch import split_batch
+from geminga_protocol.errors import ProtocolError
+from geminga_protocol.messages import text
+from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata
+from geminga_runtime.http_answers import HttpAnswer
+
+ENTRIES = 5
+"""Of a page."""
+OF_BATCH_MAX = 10
+"""Messages of a batch that are shown."""
+PROPERTIES_MAX = 50
+_PREFIX = "x-pulsar-"
+_TOLD = {
+    "publish-time": "published",
+    "event-time": "event time",
+    "producer-name": "producer",
+    "sequence-id": "sequence",
+    "partition-key": "key",
+    "num-batch-message": "messages in the batch",
+    "compression": "compression",
+    "deliver-at-time": "delivered at",
+}
+
+
+class Looked(NamedTuple):
+    """A message on a page."""
+
+    key: str
+    properties: Mapping[str, str]
+    payload: Shown
+
+
+class EntryRow(NamedTuple):
+    """An entry: a message, or a batch of them."""
+
+    number: int
+    message_id: str
+    told: Mapping[str, str]
+    messages: list[Looked]
+    left: int
+    """Messages of the batch that aren't shown."""
+
+
+class _Schemas:
+    """Those of the messages of one page, each asked for once."""
+
+    def __init__(self, visit: Visit, topic: TopicPath) -> None:
+        self._visit = visit
+        self._topic = topic
+        self._found: dict[int | None, Schema | None] = {}
+
+    async def of(self, version: int | None) -> Schema:
+        """The schema of that version; without one that which says nothing."""
+        if version not in self._found:
+            self._found[version] = await schema_of(self._visit, self._topic, version)
+        return self._found[version] or Schema()
+
+
+async def _messages(visit: Visit) -> Response:
+    topic, subscription = visit.topic, visit.query("subscription")
+    first = page_number(visit.query("from"))
+    order = "earliest" if visit.query("order") == "earliest" else "latest"
+    partitions = await partitions_of(visit, topic)
+    if partitions:
+        raise CallFailed(405, "Choose one of the partitions: each has messages of its own")
+    if subscription:
+        # To peek by a subscription that isn't there would make it.
+        known = (await statistics(visit, topic, partitions)).subscriptions
+        if subscription not in known:
+            raise CallFailed(404, f"Topic {topic.name} has no subscription {subscription}")
+    schemas = _Schemas(visit, topic)
+    rows: list[EntryRow] = []
+    end = ""
+    for number in range(first, first + ENTRIES):
+        try:
+            answer = await _entry(visit, topic, subscription, order, number)
+        except CallFailed as error:
+            if error.status not in (404, 412) and not rows:
+                raise
+            end = error.reason
+            break
+        rows.append(await _row(answer, number, schemas))
+        await trio.lowlevel.checkpoint()
+    return visit.page(
+        "messages.html",
+        topic=topic,
+        subscription=subscription,
+        order=order,
+        rows=rows,
+        first=first,
+        following=first + ENTRIES if len(rows) == ENTRIES else 0,
+        previous=max(1, first - ENTRIES) if first > 1 else 0,
+        end=end,
+    )
+
+
+async def _entry(
+    visit: Visit, topic: TopicPath, subscription: str, order: str, number: int
+) -> HttpAnswer:
+    if subscription:
+        return await visit.rest.call("GET", f"{topic.subscription(subscription)}/position/{number}")
+    return await visit.rest.call(
+        "GET", f"{topic.rest}/examinemessage", initialPosition=order, messagePosition=number
+    )
+
+
+async def _row(answer: HttpAnswer, number: int, schemas: _Schemas) -> EntryRow:
+    headers = answer.headers
+    told = {
+        label: headers[_PREFIX + name]
+        for name, label in _TOLD.items()
+        if headers.get(_PREFIX + name, "NONE") != "NONE"
+    }
+    message_id = headers.get(f"{_PREFIX}message-id", "")
+    if headers.get(f"{_PREFIX}is-encrypted") == "true":
+        look = Shown("", "encrypted", "only its consumers have the key")
+        return EntryRow(number, message_id, told, [Looked("", _properties(headers), look)], 0)
+    schema = await schemas.of(_version(headers))
+    count = headers.get(f"{_PREFIX}num-batch-message", "")
+    if not count.isdecimal():
+        look = shown(answer.body, schema.type, schema.data)
+        one = Looked("", _properties(headers), look)
+        return EntryRow(number, message_id, told, [one], 0)
+    found = _of_batch(answer.body, min(int(count), OF_BATCH_MAX), schema)
+    return EntryRow(number, message_id, told, found, int(count) - len(found))
+
+
+def _of_batch(body: bytes, count: int, schema: Schema) -> list[Looked]:
+    """The first messages of a batch."""
+    try:
+        singles = split_batch(MessageMetadata(num_messages_in_batch=count), memoryview(body))
+    except ProtocolError as error:
+        return [Looked("", {}, Shown("", "batch", f"it can't be read: {error}"))]
+    return [
+        Looked(
+            text(single.partition_key),
+            {text(each.key): text(each.value) for each in single.properties[:PROPERTIES_MAX]},
+            shown(bytes(payload), schema.type, schema.data),
+        )
+        for single, payload in singles
+    ]
+
+
+def _properties(headers: Mapping[str, str]) -> dict[str, str]:
+    try:
+        found = msgspec.json.decode(headers.get(f"{_PREFIX}property", "{}"), type=dict[str, str])
+    except msgspec.MsgspecError:
+        return {}
+    return dict(list(found.items())[:PROPERTIES_MAX])
+
+
+def _version(headers: Mapping[str, str]) -> int | None:
+    """The version of a message's schema; None if it has none, or none that is a number."""
+    given = headers.get(f"{_PREFIX}base64-schema-version", "")
+    try:
+        data = b64decode(given, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return int.from_bytes(data, "big") if len(data) == 8 else None
+
+
+VIEWS = (("GET /topics/{domain}/{tenant}/{namespace}/{topic}/messages", _messages),)
