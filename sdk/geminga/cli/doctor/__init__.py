@@ -93,7 +93,8 @@ def _looked(
         yield line
     if given is ParameterSource.DEFAULT and not access.conf.broker_url:
         asked = place.admin_url or URL_DEFAULT
-        access = replace(access, url=looks.service_url_of(calls, asked))
+        # A web service that gives no answer isn't waited for again.
+        access = replace(access, url=looks.service_url_of(calls if reached else None, asked))
     yield trio.run(looks.port, access, topic or NO_TOPIC, timeout_s)
     if reached and topic is None:
         yield from looks.all_topics(calls)

@@ -242,27 +242,38 @@ def one_topic(calls: Calls, topic: str, subscription: str | None) -> Iterator[Li
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-def service_url_of(calls: Calls, admin_url: str) -> str:
-    """The brokers' URL as a cluster's record has it, or with the usual port. Only one at the host
-    that is asked already, and with TLS if that has it: it gets the same credentials.
+def service_url_of(calls: Calls | None, admin_url: str) -> str:
+    """The brokers' URL as a cluster's record has it; without `calls`, or such a record, with the
+    usual port. Only one at the host that is asked already, and with TLS if that has it: it gets
+    the same credentials.
     """
     asked = urlsplit(admin_url)
     host = asked.hostname or "localhost"
     is_tls = asked.scheme == "https"
     hosts = _LOOPBACK if host in _LOOPBACK else (host,)
+    member = "brokerServiceUrlTls" if is_tls else "brokerServiceUrl"
+    if calls is not None:
+        for record in _clusters(calls):
+            found = record.get(member) if isinstance(record, dict) else None
+            try:
+                if isinstance(found, str) and urlsplit(found).hostname in hosts:
+                    return found
+            except ValueError:
+                continue
+    place = f"[{host}]" if ":" in host else host
+    return f"pulsar+ssl://{place}:6651" if is_tls else f"pulsar://{place}:6650"
+
+
+def _clusters(calls: Calls) -> Iterator[object]:
+    """The records of clusters, as far as they are told."""
     try:
         names = calls.call(Clusters.list)
         for cluster in names if isinstance(names, list) else []:
-            request = declaration_of(Clusters.get).request((), {"cluster": cluster})
-            record = answered(calls.ask(request))
-            member = "brokerServiceUrlTls" if is_tls else "brokerServiceUrl"
-            found = record.get(member) if isinstance(record, dict) else None
-            if isinstance(found, str) and urlsplit(found).hostname in hosts:
-                return found
+            yield answered(
+                calls.ask(declaration_of(Clusters.get).request((), {"cluster": cluster}))
+            )
     except (GemingaError, ValueError):
         pass
-    place = f"[{host}]" if ":" in host else host
-    return f"pulsar+ssl://{place}:6651" if is_tls else f"pulsar://{place}:6650"
 
 
 async def port(access: Access, topic: str, timeout_s: float) -> Line:

@@ -196,6 +196,18 @@ def test_a_server_that_is_silent() -> None:
     assert time.monotonic() - began_s < 15
 
 
+def test_a_silent_web_service_is_asked_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(5)
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        result = CliRunner().invoke(doctor, ["--admin-url", url, "--request-timeout", "1"])
+        silent.accept()[0].close()
+        silent.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            silent.accept()
+    assert result.exit_code == 1
+
+
 def test_no_more_is_asked_after_a_silence() -> None:
     asked: list[object] = []
 
