@@ -7,6 +7,7 @@ registered now, also after a redirect (spec PX-23).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
@@ -21,7 +22,7 @@ from geminga_runtime.errors import ConnectFailed, ConnectionLost
 from geminga_runtime.http_get import BadHttpAnswer, HttpAnswer, ask
 from geminga_runtime.logs import shown
 from geminga_runtime.metadata.api import MetadataError, MetadataStore
-from geminga_runtime.tls import REFRESH_CHECK_S
+from geminga_runtime.tls import REFRESH_CHECK_S, TlsContexts
 
 CONNECTIONS_MAX = 64
 """Connections to all brokers at a time; each call has its own."""
@@ -88,6 +89,7 @@ class Peers:
         self._timeout_s = float(settings.timeout_s)
         self._credentials = settings.credentials()
         self._tls = settings.contexts(refresh_check_s)
+        self._tls_of_others = self._tls and _without_certificate(self._tls, refresh_check_s)
         self._turns = trio.Semaphore(CONNECTIONS_MAX)
         self._turns_of: WeakValueDictionary[str, trio.Semaphore] = WeakValueDictionary()
 
@@ -105,16 +107,16 @@ class Peers:
         """One call of a registered broker, which may redirect it to others; `body` is JSON.
 
         Without `follow` a redirect is the answer. `headers` are those of whoever asks, with their
-        credentials instead of this broker's own. `timeout_s` is by default
-        `metadataStoreOperationTimeoutSeconds`, as in Apache's broker. Raises PeerUnreachable.
+        credentials instead of this broker's own, whose certificate isn't shown either. `timeout_s`
+        is by default `metadataStoreOperationTimeoutSeconds`, as in Apache's broker. Raises
+        PeerUnreachable.
         """
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         try:
             with trio.fail_after(limit_s):
                 service = await self._registered(broker_id)
                 for _ in range(REDIRECTS_MAX + 1):
-                    shown_to = self._own_headers(body) if headers is None else headers
-                    answer = await self._ask(service, method, path_and_query, body, shown_to)
+                    answer = await self._ask(service, method, path_and_query, body, headers)
                     if not follow or answer.status not in REDIRECTS:
                         return PeerAnswer(answer.status, answer.body)
                     service, path_and_query = await self._redirected(
@@ -132,7 +134,8 @@ class Peers:
         self, location: str, method: str, body: bytes, headers: Mapping[str, str]
     ) -> HttpAnswer:
         """Make a call that this broker has redirected to another one, with the headers, and so the
-        credentials, of whoever called; only to registered brokers. Raises PeerUnreachable.
+        credentials, of whoever called, and without this broker's; only to registered brokers.
+        Raises PeerUnreachable.
         """
         asked = _WebService("", 0, "here")
         try:
@@ -163,15 +166,18 @@ class Peers:
         method: str,
         target: str,
         body: bytes,
-        headers: Mapping[str, str],
+        headers: Mapping[str, str] | None,
     ) -> HttpAnswer:
+        """`headers` are None for this broker's own."""
+        tls = self._tls if headers is None else self._tls_of_others
+        given = self._own_headers(body) if headers is None else headers
         authority = service.authority
         turns = self._turns_of.setdefault(authority, trio.Semaphore(CONNECTIONS_PER_BROKER_MAX))
         try:
             async with turns, self._turns:
-                stream = await connect(service.host, service.port, tls=self._tls)
+                stream = await connect(service.host, service.port, tls=tls)
                 return await ask(
-                    stream, method, authority, target, headers, body, body_bytes_max=BODY_BYTES_MAX
+                    stream, method, authority, target, given, body, body_bytes_max=BODY_BYTES_MAX
                 )
         except (ConnectFailed, ConnectionLost, BadHttpAnswer) as error:
             raise PeerUnreachable(f"broker {authority}: {error}") from error
@@ -223,6 +229,12 @@ class Peers:
                 return service, f"{parts.path}?{parts.query}" if parts.query else parts.path
         text = f"broker {origin.authority} redirects to {wanted.authority}, which is no broker"
         raise PeerUnreachable(text)
+
+
+def _without_certificate(tls: TlsContexts, refresh_check_s: float) -> TlsContexts:
+    """For calls of others: the certificate would prove that they are this broker."""
+    options = replace(tls.options, certificate_file="", key_file="")
+    return TlsContexts(options, refresh_check_s=refresh_check_s)
 
 
 def _parsed(url: str, scheme: str) -> _WebService | None:

@@ -103,10 +103,6 @@ class TopicRow(NamedTuple):
     partitions: int
 
 
-_listings = trio.CapacityLimiter(2)
-"""Lists of topics that are looked through at once; each may have a hundred thousand names."""
-
-
 async def _namespace(visit: Visit) -> Response:
     tenant, namespace = visit.parameter("tenant"), visit.parameter("namespace")
     encoded = f"{quote(tenant, safe='')}/{quote(namespace, safe='')}"
@@ -133,7 +129,7 @@ async def _topics(visit: Visit, path: str, prefix: str) -> tuple[Page, list[Topi
     """A page of a namespace's topics. Names are looked through in a thread: the loop must not wait
     for a hundred thousand.
     """
-    async with _listings:
+    async with visit.site.listings:
         names = (await visit.rest.call("GET", f"/admin/v2/{path}")).body
         partitioned = (await visit.rest.call("GET", f"/admin/v2/{path}/partitioned")).body
 

@@ -30,6 +30,8 @@ ENTRIES = 5
 OF_BATCH_MAX = 10
 """Messages of a batch that are shown."""
 PROPERTIES_MAX = 50
+INLINE_BYTES_MAX = 4 << 10
+ENCRYPTED = Shown("", "encrypted", "only its consumers have the key")
 _PREFIX = "x-pulsar-"
 _TOLD = {
     "publish-time": "published",
@@ -133,17 +135,22 @@ async def _row(answer: HttpAnswer, number: int, schemas: _Schemas) -> EntryRow:
         if headers.get(_PREFIX + name, "NONE") != "NONE"
     }
     message_id = headers.get(f"{_PREFIX}message-id", "")
-    if headers.get(f"{_PREFIX}is-encrypted") == "true":
-        look = Shown("", "encrypted", "only its consumers have the key")
-        return EntryRow(number, message_id, told, [Looked("", _properties(headers), look)], 0)
-    schema = await schemas.of(_version(headers))
     count = headers.get(f"{_PREFIX}num-batch-message", "")
-    if not count.isdecimal():
-        look = shown(answer.body, schema.type, schema.data)
-        one = Looked("", _properties(headers), look)
-        return EntryRow(number, message_id, told, [one], 0)
-    found = _of_batch(answer.body, min(int(count), OF_BATCH_MAX), schema)
-    return EntryRow(number, message_id, told, found, int(count) - len(found))
+    if headers.get(f"{_PREFIX}is-encrypted") == "true":
+        found = [Looked("", _properties(headers), ENCRYPTED)]
+        return EntryRow(number, message_id, told, found, 0)
+    schema = await schemas.of(_version(headers))
+
+    def look() -> list[Looked]:
+        if count.isdecimal():
+            return _of_batch(answer.body, min(int(count), OF_BATCH_MAX), schema)
+        return [Looked("", _properties(headers), shown(answer.body, schema.type, schema.data))]
+
+    # The loop must not wait while a long one is decoded.
+    is_short = len(answer.body) + len(schema.data) <= INLINE_BYTES_MAX
+    found = look() if is_short else await trio.to_thread.run_sync(look)
+    left = int(count) - len(found) if count.isdecimal() else 0
+    return EntryRow(number, message_id, told, found, left)
 
 
 def _of_batch(body: bytes, count: int, schema: Schema) -> list[Looked]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 from urllib.parse import parse_qsl, unquote
 
+import trio
 from jinja2 import Environment
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
@@ -24,6 +25,7 @@ from geminga_runtime.auth.console_login import CREDENTIAL_COOKIE, credential_in
 
 T = TypeVar("T")
 FORM_FIELDS_MAX = 50
+LISTINGS_MAX = 2
 _PASSED_ON = ("authorization", ORIGINAL_PRINCIPAL, "x-pulsar-auth-method-name")
 """Credentials of a proxy, or of a program that sends them itself."""
 
@@ -36,11 +38,13 @@ class Site:
     """The REST API."""
     service: BrokerService
     templates: Environment
+    listings: trio.CapacityLimiter
+    """Lists of topics that are looked through at once; each may have a hundred thousand names."""
 
     @classmethod
     def of(cls, app: ASGIApp, service: BrokerService) -> Site:
         """For one broker."""
-        return cls(app, service, environment())
+        return cls(app, service, environment(), trio.CapacityLimiter(LISTINGS_MAX))
 
 
 @dataclass(frozen=True, slots=True)

@@ -186,7 +186,36 @@ async def test_with_tls_and_a_certificate(tmp_path_factory: pytest.TempPathFacto
         assert (await ours.call(web.broker_id, "GET", "/")).body == b"hello"
         with pytest.raises(PeerUnreachable):  # without a certificate
             await peers(store, without).call(web.broker_id, "GET", "/")
+        # Ours would prove that whoever asks is this broker.
+        with pytest.raises(PeerUnreachable):
+            await ours.call(web.broker_id, "GET", "/", headers={"authorization": "Bearer t"})
+        with pytest.raises(PeerUnreachable):
+            await ours.follow(f"https://127.0.0.1:{web.port}/", "GET", b"", {})
         nursery.cancel_scope.cancel()
+
+
+async def test_calls_of_others_have_their_credentials_only() -> None:
+    store, web, stranger = MemoryMetadataStore(), Web([HELLO]), Web([HELLO])
+    own = PeerSettings(auth_plugin=TOKEN, auth_parameters="token:of-the-broker")
+    theirs = {"authorization": "Bearer theirs"}
+    async with serving(web, stranger):
+        await register(store, web)
+        ours = peers(store, own)
+        assert (await ours.call(web.broker_id, "GET", "/a", headers=theirs)).body == b"hello"
+        location = f"http://127.0.0.1:{web.port}/b?c=d"
+        found = await ours.follow(location, "POST", b"{}", theirs)
+        assert (found.status, found.body) == (200, b"hello")
+        assert (await ours.follow(location, "GET", b"", {})).body == b"hello"
+        for elsewhere in (f"http://127.0.0.1:{stranger.port}/", "", "/b", "https://127.0.0.1/"):
+            with pytest.raises(PeerUnreachable):
+                await ours.follow(elsewhere, "GET", b"", theirs)
+        web.answers = [redirect(location)]
+        with pytest.raises(PeerUnreachable, match="too often"):
+            await ours.follow(location, "GET", b"", theirs)
+    assert stranger.asked == []
+    assert web.asked[1].startswith(b"POST /b?c=d HTTP/1.1\r\n")
+    assert all(b"of-the-broker" not in each for each in web.asked)
+    assert sum(b"Bearer theirs" in each for each in web.asked) == len(web.asked) - 1
 
 
 def test_settings_are_checked_at_the_start() -> None:
