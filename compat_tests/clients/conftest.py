@@ -216,15 +216,8 @@ async def take_after_change(
     return messages
 
 
-ADMIN_OPEN = ("test_resource_quotas",)
-"""Tests of calls that our broker doesn't serve yet, or not all of them."""
-
-
 @pytest.fixture
-def admin(request: pytest.FixtureRequest, server: ServerProcess) -> Iterator[AdminClient]:
-    if server.kind == "geminga" and request.node.originalname in ADMIN_OPEN:
-        reason = "our broker doesn't serve it yet: docs/ADMIN.md"
-        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
+def admin(server: ServerProcess) -> Iterator[AdminClient]:
     with geminga.blocking.admin.connect(server.web_url) as client:
         yield client
 

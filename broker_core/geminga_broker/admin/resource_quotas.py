@@ -42,7 +42,7 @@ def routes(service: BrokerService) -> list[Route]:
             with suppress(NoNode):
                 await service.store.delete(path)
             return rest.no_content()
-        if not quota.is_valid():
+        if not quota.is_storable():
             raise rest.RestError(412, "The resource quota is not valid")
         await service.store.put(path, encode(quota))
         return rest.no_content()

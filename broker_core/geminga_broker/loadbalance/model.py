@@ -229,12 +229,18 @@ class ResourceQuota(msgspec.Struct, rename="camel"):
     dynamic: bool = True
 
     def is_valid(self) -> bool:
-        """Whether all its figures are above zero, as Apache's admin API demands."""
-        values = (
+        """Whether all its figures are above zero: others are no estimate of a bundle."""
+        return all(isfinite(each) and each > 0 for each in self._figures())
+
+    def is_storable(self) -> bool:
+        """Whether all are numbers that aren't negative: so much Apache's admin API keeps, too."""
+        return all(isfinite(each) and each >= 0 for each in self._figures())
+
+    def _figures(self) -> tuple[float, ...]:
+        return (
             *(self.msg_rate_in, self.msg_rate_out),
             *(self.bandwidth_in, self.bandwidth_out, self.memory),
         )
-        return all(isfinite(each) and each > 0 for each in values)
 
 
 def initial_quota() -> ResourceQuota:

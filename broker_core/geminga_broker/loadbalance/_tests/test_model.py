@@ -178,6 +178,9 @@ def test_quota_is_taken_for_a_full_history() -> None:
     quota = decode_quota(b'{"msgRateIn": 1, "msgRateOut": 2, "bandwidthIn": 3, "bandwidthOut": 4}')
     assert quota.dynamic
     assert not quota.is_valid()
+    assert quota.is_storable()
+    assert not ResourceQuota(1, 1, 1, 1, -1).is_storable()
+    assert not ResourceQuota(1, 1, 1, 1, float("inf")).is_storable()
     assert ResourceQuota(1, 1, 1, 1, 1).is_valid()
     data = bundle_data_of_quota(quota)
     assert data.short_term_data == TimeAverageMessageData(SHORT_SAMPLES, SHORT_SAMPLES, 3, 4, 1, 2)
