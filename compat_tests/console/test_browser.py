@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import quote
 
@@ -152,7 +152,9 @@ def another_site(servers: Secured) -> Iterator[int]:
         def log_message(self, *_arguments: object) -> None:
             return
 
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+    # In threads, as a browser opens connections ahead that it doesn't use.
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield server.server_port

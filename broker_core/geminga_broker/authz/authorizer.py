@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from geminga_broker.authz.grants import check_subscription, namespace_allows, topic_allows
 from geminga_broker.authz.needs import NAMESPACE_ACTIONS, TOPIC_ACTIONS, Need, Place, Scope
 from geminga_broker.authz.settings import AuthorizationSettings
+from geminga_broker.cluster.catalog import is_system_topic
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.records import JsonObject, decode
 from geminga_protocol.topic_name import TopicName
@@ -150,6 +151,9 @@ class Authorizer:
         ):
             return False
         topic = TopicName.parse(place.topic)
+        # Stricter than Apache: who could write there would set the policies of others' topics.
+        if need.operation == "PRODUCE" and is_system_topic(topic):
+            return False
         wildcards = self.settings.wildcards
         return any(
             topic_allows(policies, topic, role, action, wildcards=wildcards) for action in actions

@@ -9,6 +9,7 @@ from starlette.routing import Route
 
 from geminga_broker.admin import rest
 from geminga_broker.admin.calls import Call, Calls, raise_first
+from geminga_broker.admin.topics.property_rules import checked
 from geminga_broker.admin.topics.routes import (
     listed,
     partitioned_json,
@@ -29,7 +30,7 @@ class PartitionedTopicMetadata(msgspec.Struct):
 async def _wanted(request: Request) -> tuple[int, dict[str, str] | None]:
     body = await rest.read_union(request, int, PartitionedTopicMetadata)
     if isinstance(body, PartitionedTopicMetadata):
-        return body.partitions, rest.properties_of(rest.without_nulls(body.properties))
+        return body.partitions, checked(body.properties)
     if not isinstance(body, int):
         raise rest.bad_body(rest.EMPTY_BODY)
     return body, None

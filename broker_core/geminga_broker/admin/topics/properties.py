@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin import rest
-from geminga_broker.admin.topics.property_rules import OWN_PREFIX, checked
+from geminga_broker.admin.topics.property_rules import OWN_PREFIX, checked, within_bounds
 from geminga_broker.admin.topics.routes import require_topic
 from geminga_broker.cluster.records import ResourceMissing
 from geminga_broker.service import BrokerService
@@ -20,11 +20,6 @@ from geminga_protocol.topic_name import TopicName
 
 Properties = Mapping[str, str]
 Change = Callable[[Properties], Properties]
-
-
-def _within_bounds(properties: Properties) -> Properties:
-    """The same. Raises RestError 412 if those that are there and the new ones are too many."""
-    return rest.properties_of(dict(properties))
 
 
 async def _log_of(service: BrokerService, name: TopicName) -> PersistentTopic:
@@ -67,7 +62,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         name = topic_of(request)
         given = checked(await rest.read_body(request, dict[str, str]))
         if given:
-            await _change(service, name, lambda old: _within_bounds({**old, **given}))
+            await _change(service, name, lambda old: within_bounds({**old, **given}))
         return rest.no_content()
 
     async def delete(request: Request) -> Response:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from geminga_broker.admin import rest
 from geminga_broker.log.catalog import INDEX_PROPERTY
 from geminga_broker.topic.fencing import EPOCH_PROPERTY
@@ -24,3 +26,8 @@ def checked(given: dict[str, str] | None) -> dict[str, str]:
     if SHADOW_SOURCE in properties:
         raise rest.RestError(501, "Shadow topics are not implemented")
     return properties
+
+
+def within_bounds(properties: Mapping[str, str]) -> dict[str, str]:
+    """The same. Raises RestError 412 if those that are there and the new ones are too many."""
+    return rest.properties_of(dict(properties))

@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from geminga_broker.admin import rest
 from geminga_broker.admin.calls import Call, Calls, raise_first
-from geminga_broker.admin.topics.property_rules import checked
+from geminga_broker.admin.topics.property_rules import checked, within_bounds
 from geminga_broker.cluster.catalog import without_system
 from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.service import BrokerService
@@ -92,6 +92,19 @@ def listed(request: Request, names: list[str]) -> list[str]:
     return names if rest.flag(request, "includeSystemTopic") else without_system(names)
 
 
+ALREADY_THERE = "This topic already exists"
+
+
+async def _create(service: BrokerService, name: TopicName, properties: dict[str, str]) -> None:
+    if await service.catalog.partitions(name) or await service.topics.exists(name):
+        raise rest.RestError(409, ALREADY_THERE)
+    topic = await service.topics.create(name, properties)
+    if isinstance(topic, PersistentTopic):
+        lacks = not properties.items() <= topic.log.properties.items()
+        if lacks:  # a client's use has just made it
+            await topic.log.change_properties(lambda old: within_bounds({**old, **properties}))
+
+
 def routes(service: BrokerService, calls: Calls, domain: str) -> list[Route]:
     """All routes of the family for one domain."""
 
@@ -103,17 +116,19 @@ def routes(service: BrokerService, calls: Calls, domain: str) -> list[Route]:
             return rest.ok(await non_persistent_names(service, calls, namespace, range_name))
         return rest.ok(listed(request, await topic_names(service, calls, namespace, domain)))
 
+    being_made: set[TopicName] = set()
+
     async def create(request: Request) -> Response:
         name = rest.topic_of(request, domain)
         properties = checked(await rest.read_body(request, dict[str, str]))
         await require_writable_namespace(service, name)
-        if await service.catalog.partitions(name) or await service.topics.exists(name):
-            raise rest.RestError(409, "This topic already exists")
-        topic = await service.topics.create(name, properties)
-        if isinstance(topic, PersistentTopic):
-            lacks = not properties.items() <= topic.log.properties.items()
-            if lacks:  # a client's use has just made it
-                await topic.log.change_properties(lambda old: {**old, **properties})
+        if name in being_made:  # one of several callers makes it
+            raise rest.RestError(409, ALREADY_THERE)
+        being_made.add(name)
+        try:
+            await _create(service, name, properties)
+        finally:
+            being_made.discard(name)
         return rest.no_content()
 
     async def delete(request: Request) -> Response:

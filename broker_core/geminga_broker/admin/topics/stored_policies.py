@@ -117,7 +117,7 @@ async def _check_shadows(
     service: BrokerService, name: TopicName, value: object, is_global: bool
 ) -> None:
     del is_global
-    shadows = cast("list[str] | None", value)
+    shadows = cast("list[str | None] | None", value)
     if not name.is_persistent:
         text = "Only persistent source topic is supported with shadow topics."
         raise rest.RestError(412, text)
@@ -126,7 +126,7 @@ async def _check_shadows(
         raise rest.RestError(412, text)
     for text in shadows:
         try:
-            shadow = TopicName.parse(text)
+            shadow = TopicName.parse(text or "")
         except LocalProtocolError:
             raise rest.RestError(403, f"Invalid shadow topic name: {text}") from None
         if not shadow.is_persistent:

@@ -205,6 +205,21 @@ async def test_a_producers_initial_subscription_needs_consume() -> None:
         await client.ask(first, Type.PRODUCER_SUCCESS)
 
 
+@pytest.mark.parametrize("name", ["__change_events", "__change_events-partition-0"])
+async def test_who_may_produce_may_not_write_policies(name: str) -> None:
+    """Of others' topics, in the namespace's system topic."""
+    topic = f"persistent://{NAMESPACE}/{name}"
+    async with secured() as broker:
+        await set_grants(broker, {"namespace_auth": {"writer": ["produce", "consume"]}})
+        client = await login(broker, "writer")
+        answer = await client.ask(producing.producer(topic, 1, 7), Type.ERROR)
+        assert answer.error.error == ServerError.AuthorizationError
+        app = create_app(broker.service)
+        url, body = f"/topics/persistent/{NAMESPACE}/{name}", {"messages": [{"payload": "a"}]}
+        assert (await call(app, "POST", url, "writer", body=body)).status == 401
+        assert (await call(app, "POST", url, "boss", body=body)).status != 401
+
+
 async def test_grants_are_deleted_with_the_topic() -> None:
     async with secured() as broker:
         app = create_app(broker.service)

@@ -52,6 +52,8 @@ async def test_partitions_keep_theirs_in_their_record() -> None:
 async def test_the_brokers_own_properties_are_refused(name: str) -> None:
     async with admin() as at:
         assert (await at.ask("PUT", T, {name: "1"}))[0] == 412
+        parts = {"partitions": 2, "properties": {name: "1"}}
+        assert (await at.ask("PUT", T + "/partitions", parts))[0] == 412
         await _made(at)
         assert (await at.ask("PUT", PROPS, {name: "1"}))[0] == 412
         assert (await at.ask("DELETE", PROPS, query=f"key={name}"))[0] == 412
@@ -258,3 +260,26 @@ async def test_puts_of_properties_at_once_lose_nothing() -> None:
             _, told = await at.ask("GET", path)
             assert isinstance(told, dict)
             assert len(told) == 10
+
+
+async def test_one_of_several_callers_makes_a_topic() -> None:
+    async with admin() as at:
+        statuses: list[int] = []
+
+        async def make(number: int) -> None:
+            status, _ = await at.ask("PUT", T, {"by": str(number), f"p{number}": "x" * 20_000})
+            statuses.append(status)
+
+        async with trio.open_nursery() as nursery:
+            for number in range(12):
+                nursery.start_soon(make, number)
+        assert sorted(statuses) == [204] + [409] * 11
+        _, found = await at.ask("GET", PROPS)
+        assert isinstance(found, dict)
+        assert len(found) == 2
+
+
+async def test_names_of_shadows_that_are_none() -> None:
+    async with admin() as at:
+        await _made(at)
+        assert (await at.ask("PUT", T + "/shadowTopics", [None]))[0] == 403
