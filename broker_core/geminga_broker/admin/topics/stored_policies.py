@@ -124,15 +124,15 @@ async def _check_shadows(
     if not shadows:
         text = "Cannot specify empty shadow topics, please use remove command instead."
         raise rest.RestError(412, text)
-    for text in shadows:
+    for given in shadows:
         try:
-            shadow = TopicName.parse(text or "")
+            shadow = TopicName.parse(given or "")
         except LocalProtocolError:
-            raise rest.RestError(403, f"Invalid shadow topic name: {text}") from None
+            raise rest.RestError(403, f"Invalid shadow topic name: {given}") from None
         if not shadow.is_persistent:
             raise rest.RestError(412, "Only persistent topic can be set as shadow topic")
         if not await service.catalog.partitions(shadow) and not await service.topics.exists(shadow):
-            raise rest.RestError(412, f"Shadow topic [{text}] not exists.")
+            raise rest.RestError(412, f"Shadow topic [{given}] not exists.")
     raise rest.RestError(501, NO_SHADOWS)
 
 
