@@ -66,7 +66,11 @@ def refusal(headers: Mapping[str, str], in_cookie: str, in_form: str) -> str | N
         return OTHER_SITE
     if site is None:
         own = {headers.get("host"), headers.get("x-forwarded-host")} - {None, ""}
-        if urlsplit(headers.get("origin", "")).netloc not in own:
+        try:
+            origin = urlsplit(headers.get("origin", "")).netloc
+        except ValueError:
+            return OTHER_SITE
+        if origin not in own:
             return OTHER_SITE
     if not in_cookie or not hmac.compare_digest(in_cookie.encode(), in_form.encode()):
         return "The form is too old, or not the console's: open the page anew"

@@ -13,10 +13,9 @@ import msgspec
 import trio
 from starlette.responses import Response
 
-from geminga_broker.console.answers import Schema
 from geminga_broker.console.calls import CallFailed, TopicPath
 from geminga_broker.console.listing import page_number
-from geminga_broker.console.payloads import Shown, shown
+from geminga_broker.console.payloads import Payloads, Shown
 from geminga_broker.console.site import Visit
 from geminga_broker.console.topic_pages import partitions_of, schema_of, statistics
 from geminga_protocol.batch import split_batch
@@ -30,7 +29,8 @@ ENTRIES = 5
 OF_BATCH_MAX = 10
 """Messages of a batch that are shown."""
 PROPERTIES_MAX = 50
-INLINE_BYTES_MAX = 4 << 10
+INLINE_SIZE_MAX = 256
+"""Of a payload, and of its schema; longer ones are decoded beside the loop."""
 ENCRYPTED = Shown("", "encrypted", "only its consumers have the key")
 _PREFIX = "x-pulsar-"
 _TOLD = {
@@ -70,13 +70,14 @@ class _Schemas:
     def __init__(self, visit: Visit, topic: TopicPath) -> None:
         self._visit = visit
         self._topic = topic
-        self._found: dict[int | None, Schema | None] = {}
+        self._found: dict[int | None, Payloads] = {}
 
-    async def of(self, version: int | None) -> Schema:
-        """The schema of that version; without one that which says nothing."""
+    async def of(self, version: int | None) -> Payloads:
+        """Payloads by the schema of that version; without one by that which says nothing."""
         if version not in self._found:
-            self._found[version] = await schema_of(self._visit, self._topic, version)
-        return self._found[version] or Schema()
+            found = await schema_of(self._visit, self._topic, version)
+            self._found[version] = Payloads(found.type, found.data) if found else Payloads()
+        return self._found[version]
 
 
 async def _messages(visit: Visit) -> Response:
@@ -102,7 +103,7 @@ async def _messages(visit: Visit) -> Response:
                 raise
             end = error.reason
             break
-        rows.append(await _row(answer, number, schemas))
+        rows.append(await _row(visit, answer, number, schemas))
         await trio.lowlevel.checkpoint()
     return visit.page(
         "messages.html",
@@ -127,7 +128,7 @@ async def _entry(
     )
 
 
-async def _row(answer: HttpAnswer, number: int, schemas: _Schemas) -> EntryRow:
+async def _row(visit: Visit, answer: HttpAnswer, number: int, schemas: _Schemas) -> EntryRow:
     headers = answer.headers
     told = {
         label: headers[_PREFIX + name]
@@ -139,21 +140,22 @@ async def _row(answer: HttpAnswer, number: int, schemas: _Schemas) -> EntryRow:
     if headers.get(f"{_PREFIX}is-encrypted") == "true":
         found = [Looked("", _properties(headers), ENCRYPTED)]
         return EntryRow(number, message_id, told, found, 0)
-    schema = await schemas.of(_version(headers))
+    payloads = await schemas.of(_version(headers))
 
     def look() -> list[Looked]:
         if count.isdecimal():
-            return _of_batch(answer.body, min(int(count), OF_BATCH_MAX), schema)
-        return [Looked("", _properties(headers), shown(answer.body, schema.type, schema.data))]
+            return _of_batch(answer.body, min(int(count), OF_BATCH_MAX), payloads)
+        return [Looked("", _properties(headers), payloads.shown(answer.body))]
 
-    # The loop must not wait while a long one is decoded.
-    is_short = len(answer.body) + len(schema.data) <= INLINE_BYTES_MAX
-    found = look() if is_short else await trio.to_thread.run_sync(look)
+    if max(len(answer.body), payloads.definition_size) <= INLINE_SIZE_MAX:
+        found = look()
+    else:
+        found = await trio.to_thread.run_sync(look, limiter=visit.site.decodings)
     left = int(count) - len(found) if count.isdecimal() else 0
     return EntryRow(number, message_id, told, found, left)
 
 
-def _of_batch(body: bytes, count: int, schema: Schema) -> list[Looked]:
+def _of_batch(body: bytes, count: int, payloads: Payloads) -> list[Looked]:
     """The first messages of a batch."""
     try:
         singles = split_batch(MessageMetadata(num_messages_in_batch=count), memoryview(body))
@@ -163,7 +165,7 @@ def _of_batch(body: bytes, count: int, schema: Schema) -> list[Looked]:
         Looked(
             text(single.partition_key),
             {text(each.key): text(each.value) for each in single.properties[:PROPERTIES_MAX]},
-            shown(bytes(payload), schema.type, schema.data),
+            payloads.shown(bytes(payload)),
         )
         for single, payload in singles
     ]

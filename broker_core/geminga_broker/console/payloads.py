@@ -5,15 +5,18 @@ from __future__ import annotations
 import codecs
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from geminga_broker.console import avro
+from geminga_broker.console.avro_schema import BadAvro, Node, prepared
+from geminga_broker.console.json_text import Enough, JsonText
 
 SHOWN_BYTES_MAX = 16 * 1024
 """Of a payload; more is cut off. Larger ones are not decoded."""
 DECODED_BYTES_MAX = 64 * 1024
 HEX_BYTES_MAX = 1024
+CUT = "only the first part is shown"
 
 _NUMBERS: Mapping[str, str] = {
     "INT8": ">b", "INT16": ">h", "INT32": ">i", "INT64": ">q", "FLOAT": ">f", "DOUBLE": ">d",
@@ -31,34 +34,71 @@ class Shown(NamedTuple):
     """Why it wasn't decoded, or that it is cut."""
 
 
-def shown(data: bytes, kind: str, definition: str) -> Shown:
-    """The payload by a schema's type and definition; without a schema as text or as bytes."""
-    if not data:
-        return Shown("", "empty")
-    if len(data) > DECODED_BYTES_MAX:
-        return _plain(data, f"only the first part of {len(data)} bytes is shown, not decoded")
+class Payloads:
+    """Those of one schema, whose definition is read once, when the first of them needs it."""
+
+    def __init__(self, kind: str = "NONE", definition: str = "") -> None:
+        self._kind = kind
+        self._definition = definition
+        self._node: Node | BadAvro | None = None
+
+    @property
+    def definition_size(self) -> int:
+        """Characters of the schema's definition."""
+        return len(self._definition)
+
+    def shown(self, data: bytes) -> Shown:
+        """A payload by the schema's type and definition; without a schema as text or as bytes."""
+        if not data:
+            return Shown("", "empty")
+        if len(data) > DECODED_BYTES_MAX:
+            return _plain(data, f"only the first part of {len(data)} bytes is shown, not decoded")
+        try:
+            found = self._by_schema(data)
+        except (BadAvro, ValueError, struct.error, RecursionError) as error:
+            return _plain(data, f"not decoded as {self._kind}: {error}")
+        return _plain(data) if found is None else found
+
+    def _by_schema(self, data: bytes) -> Shown | None:
+        """None for a schema that says nothing about bytes. Raises BadAvro, ValueError,
+        struct.error, RecursionError.
+        """
+        if self._kind == "STRING":
+            return _cut(Shown(data.decode(), self._kind))
+        if self._kind == "JSON":
+            return _json(json.loads(data), self._kind)
+        if self._kind == "AVRO":
+            node = self._prepared()
+            return _written(lambda out: avro.write(data, node, out), self._kind)
+        if form := _NUMBERS.get(self._kind):
+            return Shown(str(struct.unpack(form, data)[0]), self._kind)
+        return None
+
+    def _prepared(self) -> Node:
+        """Raises BadAvro."""
+        if self._node is None:
+            try:
+                self._node = prepared(self._definition)
+            except (ValueError, RecursionError):
+                self._node = BadAvro("its schema can't be read")
+            except BadAvro as error:
+                self._node = error
+        if isinstance(self._node, BadAvro):
+            raise BadAvro(*self._node.args)
+        return self._node
+
+
+def _json(value: object, form: str, note: str = "") -> Shown:
+    return _written(lambda out: out.value(value), form, note)
+
+
+def _written(write: Callable[[JsonText], None], form: str, note: str = "") -> Shown:
+    out = JsonText(SHOWN_BYTES_MAX)
     try:
-        found = _by_schema(data, kind, definition)
-    except (avro.BadAvro, ValueError, struct.error, RecursionError) as error:
-        return _plain(data, f"not decoded as {kind}: {error}")
-    return _plain(data) if found is None else _cut(Shown(found, kind))
-
-
-def _by_schema(data: bytes, kind: str, definition: str) -> str | None:
-    """None for a schema that says nothing about bytes. Raises BadAvro, ValueError, struct.error."""
-    if kind == "STRING":
-        return data.decode()
-    if kind == "JSON":
-        return _json(json.loads(data))
-    if kind == "AVRO":
-        return _json(avro.decoded(data, json.loads(definition)))
-    if form := _NUMBERS.get(kind):
-        return str(struct.unpack(form, data)[0])
-    return None
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+        write(out)
+    except Enough:
+        return Shown(out.text, form, note or CUT)
+    return Shown(out.text, form, note)
 
 
 def _plain(data: bytes, note: str = "") -> Shown:
@@ -73,7 +113,7 @@ def _plain(data: bytes, note: str = "") -> Shown:
         return _bytes(data, note)
     if text.lstrip()[:1] in ("{", "[") and len(data) <= SHOWN_BYTES_MAX:
         try:
-            return Shown(_json(json.loads(text)), "JSON text", note)
+            return _json(json.loads(text), "JSON text", note)
         except (ValueError, RecursionError):
             pass
     return _cut(Shown(text, "text", note), len(data) > SHOWN_BYTES_MAX)
@@ -94,5 +134,5 @@ def _bytes(data: bytes, note: str) -> Shown:
 def _cut(found: Shown, is_cut: bool = False) -> Shown:
     if len(found.text) <= SHOWN_BYTES_MAX and not is_cut:
         return found
-    note = found.note or "only the first part is shown"
+    note = found.note or CUT
     return Shown(found.text[:SHOWN_BYTES_MAX], found.form, note)

@@ -26,6 +26,7 @@ from geminga_runtime.auth.console_login import CREDENTIAL_COOKIE, credential_in
 T = TypeVar("T")
 FORM_FIELDS_MAX = 50
 LISTINGS_MAX = 2
+DECODINGS_MAX = 2
 _PASSED_ON = ("authorization", ORIGINAL_PRINCIPAL, "x-pulsar-auth-method-name")
 """Credentials of a proxy, or of a program that sends them itself."""
 
@@ -40,11 +41,14 @@ class Site:
     templates: Environment
     listings: trio.CapacityLimiter
     """Lists of topics that are looked through at once; each may have a hundred thousand names."""
+    decodings: trio.CapacityLimiter
+    """Entries whose messages are decoded at once beside the loop."""
 
     @classmethod
     def of(cls, app: ASGIApp, service: BrokerService) -> Site:
         """For one broker."""
-        return cls(app, service, environment(), trio.CapacityLimiter(LISTINGS_MAX))
+        listings = trio.CapacityLimiter(LISTINGS_MAX)
+        return cls(app, service, environment(), listings, trio.CapacityLimiter(DECODINGS_MAX))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,23 @@ Programs that send an Authorization header, and all other paths, are not concern
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from urllib.parse import urlencode
 
 from geminga_proxy.http.client_side import RequestHead
-from geminga_proxy.http.headers import Origin
+from geminga_proxy.http.headers import Header, Origin
 from geminga_proxy.trust import HttpCredentials
 from geminga_runtime.auth import console_login
 
+PROTECTION: Sequence[Header] = (
+    (b"content-security-policy", b"default-src 'none'; base-uri 'none'; frame-ancestors 'none'"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+)
+"""Of the proxy's own answers in place of pages: they load nothing, aren't framed or kept."""
 NOBODY = HttpCredentials(replaces=True)
 """Of requests that nobody has authenticated: neither the proxy's credentials nor the client's."""
 
@@ -31,6 +40,11 @@ def is_open(request: RequestHead) -> bool:
     if not is_plain or ".." in path:
         return False
     return console_login.is_open(request.method.decode("ascii", "replace"), path)
+
+
+def protection(request: RequestHead) -> Sequence[Header]:
+    """Headers for an answer of the proxy's own; none for what is no page of the console."""
+    return PROTECTION if console_login.is_console(_path(request)) else ()
 
 
 def to_login(request: RequestHead) -> bytes | None:

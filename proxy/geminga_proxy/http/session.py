@@ -140,7 +140,8 @@ class HttpSession:
             status = error.status
             if self._client.answered:
                 raise ExchangeBroken(str(error)) from error
-            await self._say(error.status, _reason(error.reason), headers=error.headers)
+            headers = (*error.headers, *console.protection(request))
+            await self._say(error.status, _reason(error.reason), headers=headers)
         finally:
             self._web.requests += 1
             if self._web.config.listen.log_level > 0:

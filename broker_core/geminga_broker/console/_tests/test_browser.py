@@ -26,6 +26,8 @@ OWN = {**HOST, "origin": "http://b:8080"}
         ({**HOST, "origin": "http://b:9090"}, False),
         ({**HOST, "origin": "null"}, False),
         ({**HOST, "origin": ""}, False),
+        ({**HOST, "origin": "http://["}, False),
+        ({**HOST, "origin": "http://b\u2100"}, False),
         (HOST, False),
         ({"origin": "null"}, False),
         ({"host": "", "origin": ""}, False),

@@ -5,8 +5,16 @@ from __future__ import annotations
 import json
 from urllib.parse import quote
 
+import pytest
+import trio
+import trio.testing
+
 from geminga_broker.console._tests.visitor import Visitor, visitor
+from geminga_broker.console.answers import Schema
 from geminga_broker.console.entry import with_console
+from geminga_broker.console.messages import INLINE_SIZE_MAX
+from geminga_broker.console.payloads import Payloads, Shown
+from geminga_broker.console.site import DECODINGS_MAX
 
 HOSTILE = '"><img src=x onerror=alert(1)>%2F ä'
 REST = "/admin/v2/persistent/public/default"
@@ -103,6 +111,57 @@ async def test_names_and_payloads_are_no_markup() -> None:
         answer = await browser.post(f"{at}/do/terminate", {"name": "no"})
         assert answer.status == 400
         assert "<img src=x" not in answer.text
+
+
+async def test_long_messages_are_decoded_beside_the_loop_two_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    at_once: list[int] = []
+    running = 0
+
+    async def meet() -> None:
+        nonlocal running
+        running += 1
+        at_once.append(running)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        running -= 1
+
+    def shown(_self: Payloads, data: bytes) -> Shown:
+        if len(data) > INLINE_SIZE_MAX:
+            trio.from_thread.run(meet)  # an error on the loop itself
+        return Shown(str(len(data)), "text")
+
+    async def look(browser: Visitor) -> None:
+        page = await browser.get(f"{TOPICS}/t/messages")
+        assert page.status == 200, page.text
+        assert ">257</pre>" in page.text
+        assert ">3</pre>" in page.text
+
+    monkeypatch.setattr(Payloads, "shown", shown)
+    async with visitor() as browser:
+        await make(browser, "t", messages=1)
+        path = "/topics/persistent/public/default/t?withoutSchema=true"
+        await rest(browser, "POST", path, {"messages": [{"payload": "x" * 257}]})
+        async with trio.open_nursery() as nursery:
+            for _ in range(4):
+                nursery.start_soon(look, browser)
+    assert len(at_once) == 4
+    assert max(at_once) == DECODINGS_MAX == 2
+
+
+async def test_a_long_schema_is_read_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def definition(*_: object) -> Schema:
+        return Schema(0, "AVRO", f'"int"{" " * INLINE_SIZE_MAX}')
+
+    def shown(_self: Payloads, _data: bytes) -> Shown:
+        trio.from_thread.run(trio.lowlevel.checkpoint)  # an error on the loop itself
+        return Shown("read beside it", "text")
+
+    monkeypatch.setattr(Payloads, "shown", shown)
+    monkeypatch.setattr("geminga_broker.console.messages.schema_of", definition)
+    async with visitor() as browser:
+        await make(browser, "t", messages=1)
+        assert "read beside it" in (await browser.get(f"{TOPICS}/t/messages")).text
 
 
 async def test_actions() -> None:

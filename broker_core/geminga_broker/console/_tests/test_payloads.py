@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import struct
+import tracemalloc
 
 import fastavro
 import pytest
@@ -12,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geminga_broker.console import avro
-from geminga_broker.console.payloads import DECODED_BYTES_MAX, SHOWN_BYTES_MAX, shown
+from geminga_broker.console.avro_schema import BadAvro, Node, prepared
+from geminga_broker.console.json_text import JsonText
+from geminga_broker.console.payloads import CUT, DECODED_BYTES_MAX, SHOWN_BYTES_MAX, Payloads, Shown
 
 RECORD = {
     "type": "record", "name": "Order", "namespace": "shop", "fields": [
@@ -31,6 +34,16 @@ ORDER = {
 }  # fmt: skip
 
 
+def shown(data: bytes, kind: str, definition: str) -> Shown:
+    return Payloads(kind, definition).shown(data)
+
+
+def decoded(data: bytes, schema: object, limit: int = SHOWN_BYTES_MAX) -> object:
+    out = JsonText(limit)
+    avro.write(data, prepared(json.dumps(schema)), out)
+    return json.loads(out.text)
+
+
 def written(value: object, schema: object) -> bytes:
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(json.loads(json.dumps(schema))), value)
@@ -45,14 +58,108 @@ def test_a_record_of_avro() -> None:
     assert json.loads(found.text) == {**expected, "next": expected}
 
 
+MANY = b"\xfe\xff\xff\xff\x0f\0"
+"""The start of an array of two thousand million items."""
+EMPTY = {"type": "record", "name": "E", "fields": []}
+LONG = "s" * 20_000
+
+
 def test_as_many_values_as_a_writer_likes_are_not_read() -> None:
-    nulls = {"type": "array", "items": "null"}
-    many = b"\xfe\xff\xff\xff\x0f\0"
-    with pytest.raises(avro.BadAvro, match="too many"):
-        avro.decoded(many, nulls)
+    for items in ("null", EMPTY):
+        with pytest.raises(BadAvro, match="too many"):
+            decoded(MANY, {"type": "array", "items": items}, limit=1_000_000)
     circle = {"type": "record", "name": "R", "fields": [{"name": "r", "type": "R"}]}
-    with pytest.raises(avro.BadAvro, match="too many"):
-        avro.decoded(b"", circle)
+    with pytest.raises(BadAvro, match="too many"):
+        decoded(b"", circle)
+
+
+def test_every_field_counts() -> None:
+    fields = [{"name": f"f{number}", "type": "null"} for number in range(900)]
+    record = {"type": "record", "name": "R", "fields": fields}
+    assert decoded(b"\x02\0", {"type": "array", "items": record}, limit=100_000)
+    with pytest.raises(BadAvro, match="too many"):
+        decoded(b"\x0a\0", {"type": "array", "items": record}, limit=1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "schema"),
+    [
+        (MANY, "AVRO", {"type": "array", "items": "null"}),
+        (MANY, "AVRO", {"type": "array", "items": EMPTY}),
+        (b"\x90\x4e" + b"\0" * 5000 + b"\0", "AVRO", {"type": "array", "items": {
+            "type": "enum", "name": "N", "symbols": [LONG]}}),
+        (MANY, "AVRO", {"type": "array", "items": {
+            "type": "record", "name": "R", "fields": [{"name": LONG, "type": "null"}]}}),
+        (b"[" * 900 + b"0," * 20_000 + b"0" + b"]" * 900, "JSON", ""),
+        (b'{"a":' * 900 + b"0" + b"}" * 900, "JSON", ""),
+        (b"[" * 900 + b"0," * 7000 + b"0" + b"]" * 900, "NONE", ""),
+        (json.dumps({LONG: LONG}).encode(), "JSON", ""),
+    ],
+    ids=["nulls", "empty records", "symbols", "names", "deep", "objects", "text", "long"],
+)  # fmt: skip
+def test_no_more_text_is_made_than_is_shown(data: bytes, kind: str, schema: object) -> None:
+    payloads = Payloads(kind, json.dumps(schema))
+    tracemalloc.start()
+    try:
+        found = payloads.shown(data)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (found.form, found.note) == ("JSON text" if kind == "NONE" else kind, CUT)
+    assert len(found.text) == SHOWN_BYTES_MAX
+    assert peak < 2_000_000
+
+
+def test_a_schema_is_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def counted(definition: str) -> Node:
+        calls.append(definition)
+        return prepared(definition)
+
+    monkeypatch.setattr("geminga_broker.console.payloads.prepared", counted)
+    for definition in ('"int"', '{"type":3}', "{"):
+        payloads = Payloads("AVRO", definition)
+        assert payloads.shown(b"\x02") == payloads.shown(b"\x02")
+    assert len(calls) == 3
+
+
+def test_half_of_a_surrogate_pair_is_shown_as_it_was_sent() -> None:
+    found = shown(b'["\\ud800"]', "JSON", "")
+    assert found.text == '[\n  "\\ud800"\n]'
+    assert found.text.encode()
+
+
+def test_names_are_those_of_their_namespace() -> None:
+    kind = {"type": "enum", "name": "Kind", "symbols": ["A"]}
+    inner = {"type": "record", "name": "Inner", "namespace": "a", "fields": [
+        {"name": "k", "type": kind}, {"name": "same", "type": "Kind"},
+    ]}  # fmt: skip
+    outer = {"type": "record", "name": "b.Outer", "fields": [
+        {"name": "i", "type": ["null", inner]}, {"name": "k", "type": "a.Kind"},
+        {"name": "again", "type": {"type": "record", "name": "Inner", "fields": []}},
+    ]}  # fmt: skip
+    assert decoded(b"\0\0", outer) == {"i": None, "k": "A", "again": {}}
+    with pytest.raises(BadAvro, match="unknown type 'Kind'"):
+        decoded(b"\0\0", ["null", {**outer, "fields": [{"name": "k", "type": "Kind"}]}])
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "array", "items": {"type": "record", "name": "R", "fields": [1] * 900}},
+        {"type": "record", "name": "R"}, {"type": "record", "fields": []},
+        {"type": "record", "name": "R", "fields": [{"type": "null"}]},
+        {"type": "record", "name": "R", "fields": [{"name": "f", "type": "null"}] * 2},
+        [["null"]], ["null", {"type": ["null"]}], [EMPTY, EMPTY], {"type": "array"}, {},
+        {"type": "enum", "name": "E", "symbols": [{}]}, {"type": "enum", "name": "E"},
+        {"type": "fixed", "name": "F", "size": -1}, ["null"] * 20_000, "x" * 300_000,
+    ],
+)  # fmt: skip
+def test_a_malformed_schema_is_refused(schema: object) -> None:
+    with pytest.raises(BadAvro, match="its schema"):
+        prepared(json.dumps(schema))
+    assert shown(b"\0\0", "AVRO", json.dumps(schema)).form == "bytes"
 
 
 @pytest.mark.parametrize(
@@ -65,8 +172,8 @@ def test_as_many_values_as_a_writer_likes_are_not_read() -> None:
     ],
 )  # fmt: skip
 def test_bytes_that_do_not_follow_the_schema(data: bytes, schema: object) -> None:
-    with pytest.raises(avro.BadAvro):
-        avro.decoded(data, schema)
+    with pytest.raises(BadAvro):
+        decoded(data, schema)
 
 
 _SCHEMAS = st.recursive(

@@ -48,6 +48,22 @@ async def test_other_pages_lead_to_the_login() -> None:
         assert broker.requests == []
 
 
+async def test_the_proxys_own_answers_are_neither_kept_nor_framed() -> None:
+    async with brokers(echo) as (broker,), proxied(broker.port, **AUTH) as running:
+        client = await Client.of(running)
+        for method, path, expected in (
+            ("GET", "/console/tenants", 303), ("GET", "/", 303), ("POST", "/console/logout", 401),
+        ):  # fmt: skip
+            status, headers, _ = await client.ask(method, path)
+            assert status == expected
+            assert headers[b"cache-control"] == b"no-store"
+            assert b"frame-ancestors 'none'" in headers[b"content-security-policy"]
+            assert headers[b"x-frame-options"] == b"DENY"
+            assert headers[b"x-content-type-options"] == b"nosniff"
+        # Answers to programs stay as they were.
+        assert b"cache-control" not in (await client.ask("GET", "/admin"))[1]
+
+
 @pytest.mark.parametrize(
     "path",
     [
