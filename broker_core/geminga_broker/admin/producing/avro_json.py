@@ -53,7 +53,16 @@ class _Out(bytearray):
 
 
 def _refuse(kind: AvroType, value: object) -> NotOfSchema:
-    return NotOfSchema(f"{kind.label} expected, not {str(value)[:40]}")
+    return NotOfSchema(f"{kind.label} expected, not {_told(value)}")
+
+
+def _told(value: object) -> str:
+    """A value, shortened; large ones aren't printed as a whole."""
+    if isinstance(value, dict):
+        return f"an object of {len(value)} members"
+    if isinstance(value, list):
+        return f"an array of {len(value)}"
+    return (value if isinstance(value, str) else str(value))[:40]
 
 
 def _number(out: _Out, value: int) -> None:
@@ -166,7 +175,7 @@ def _union(out: _Out, kind: AvroType, value: object) -> None:
     elif isinstance(value, dict) and len(value) == 1:
         [(label, inner)] = value.items()
     else:
-        raise NotOfSchema(f"an object with the name of a type expected, not {str(value)[:40]}")
+        raise NotOfSchema(f"an object with the name of a type expected, not {_told(value)}")
     number = out.number_of(kind, label)
     if number is None:
         raise NotOfSchema(f"no type of the union is called {str(label)[:40]}")

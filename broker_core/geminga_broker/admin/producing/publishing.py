@@ -29,7 +29,7 @@ RUN_MAX = 200
 """Messages that are appended without letting other tasks run."""
 
 PAUSE_S_MAX = 10.0
-"""The longest wait for a rate limit."""
+"""The longest wait for a rate limit, of a request."""
 
 
 class Outcome(NamedTuple):
@@ -39,11 +39,37 @@ class Outcome(NamedTuple):
     error: str = ""
 
 
-async def publish(topic: Topic, messages: Sequence[Made], bytes_max: int) -> list[Outcome]:
-    """Append in order; returns what came of each. Raises BrokerError if the topic takes no
-    messages at all.
+def rate_wait_s(topic: Topic) -> float:
+    """Seconds until the topic is below its publish rate, which producers and requests share."""
+    return take_all(topic.publish_limits, 0, 0, trio.current_time())
+
+
+def above_rate() -> BrokerError:
+    """What a request is told whose messages would come too fast for too long."""
+    text = "The topic is above its publish rate: not stored, try again later"
+    return BrokerError(ServerError.TooManyRequests, text)
+
+
+async def publish(
+    topic: Topic, messages: Sequence[Made], bytes_max: int, wait_until_s: float
+) -> list[Outcome]:
+    """Append in order; returns what came of each. While the topic is above its publish rate, waits
+    until then at most (trio's clock). Raises BrokerError if the topic takes no messages at all.
     """
     await _check(topic)
+    waited = False
+    while wait_s := rate_wait_s(topic):
+        if not waited:
+            topic.publishes_limited += 1
+        waited = True
+        if trio.current_time() + wait_s > wait_until_s:
+            raise above_rate()
+        await trio.sleep(wait_s)
+    if waited:
+        _check_open(topic)
+    # All at once, before other tasks run: whoever comes now waits until that is paid.
+    given = [len(each.data) for each in messages if not each.error]
+    take_all(topic.publish_limits, len(given), sum(given), trio.current_time())
     deadline = trio.current_time() + ANSWER_S
     runs: list[_Run] = []
     refused = ""
@@ -60,7 +86,6 @@ async def publish(topic: Topic, messages: Sequence[Made], bytes_max: int) -> lis
     with trio.move_on_at(deadline):
         for run in runs:
             await run.done.wait()
-    await trio.sleep(min(max(run.pause_s for run in runs), PAUSE_S_MAX) if runs else 0)
     return [outcome for run in runs for outcome in run.outcomes]
 
 
@@ -72,7 +97,6 @@ class _Run:
         self._messages = messages
         self.outcomes = [Outcome(None, each.error) for each in messages]
         self.done = trio.Event()
-        self.pause_s = 0.0
 
     def refuse(self, text: str) -> None:
         """Append none of them."""
@@ -107,8 +131,6 @@ class _Run:
             topic.append([(self._messages[at].data, 1) for at in waiting], appended)
         except LogError as error:
             appended(Position(-1, -1), left, error)
-        size = sum(len(self._messages[at].data) for at in waiting)
-        self.pause_s = take_all(topic.publish_limits, len(waiting), size, trio.current_time())
 
 
 def _closed(topic: Topic) -> str:

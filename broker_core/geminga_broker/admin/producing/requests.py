@@ -59,6 +59,12 @@ class ProducerMessages(msgspec.Struct, rename="camel"):
     messages: list[ProducerMessage] | None = None
 
 
+class _Whole(msgspec.Struct):
+    """A body of which the messages aren't decoded."""
+
+    messages: msgspec.Raw = msgspec.Raw(b"null")
+
+
 class _SchemaInfo(msgspec.Struct):
     name: str | None = None
     schema: str | None = None
@@ -127,6 +133,26 @@ def _schema(text: str) -> SchemaData:
         raise BadSchema(f"the schema is no base64: {error}") from None
     props = {name: value for name, value in (info.properties or {}).items() if value is not None}
     return SchemaData(kind, data, props, "Rest Producer")
+
+
+class TooMany(Exception):
+    """A request has more than `MESSAGES_MAX` messages."""
+
+
+def request_of(body: bytes) -> object:
+    """The body as ProducerMessages; None without a body, or for null. Raises Unbindable, and
+    TooMany before the messages are looked at.
+    """
+    if not body.strip():
+        return None
+    try:
+        messages = msgspec.json.decode(body, type=_Whole).messages
+        count = len(msgspec.json.decode(messages, type=list[msgspec.Raw]))
+    except (msgspec.DecodeError, RecursionError):
+        count = 0  # What is wrong is told below.
+    if count > MESSAGES_MAX:
+        raise TooMany
+    return jackson.decode(body, ProducerMessages)
 
 
 class TooLarge(Exception):

@@ -11,9 +11,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from geminga_broker.admin import rest
+from geminga_broker.admin import jackson, rest
 from geminga_broker.admin.owners import require_topic_owner
-from geminga_broker.admin.producing.publishing import RUN_MAX, Outcome, publish
+from geminga_broker.admin.producing.publishing import (
+    PAUSE_S_MAX,
+    RUN_MAX,
+    Outcome,
+    above_rate,
+    publish,
+    rate_wait_s,
+)
 from geminga_broker.admin.producing.requests import (
     MADE_BYTES_MAX,
     MESSAGES_MAX,
@@ -21,7 +28,9 @@ from geminga_broker.admin.producing.requests import (
     Made,
     ProducerMessages,
     TooLarge,
+    TooMany,
     all_made,
+    request_of,
     schema_of,
 )
 from geminga_broker.admin.topics.subscriptions import number_of
@@ -44,6 +53,10 @@ ERROR_CODE = 2
 """Of a message that wasn't published: Apache's broker has no other one."""
 LARGE_MAX = 16
 """Requests with larger bodies than `rest.INLINE_BYTES_MAX` that are published at once."""
+LARGE_PAUSE_S_MAX = 0.5
+"""The longest wait of such a request for a rate limit while others can't have its place; before
+that it waits with its body only.
+"""
 FAILED = "Fail to publish message: "
 WITHOUT_SCHEMA = "withoutSchema"
 """Our own flag, of the query: the texts' bytes are published as from a client without a schema.
@@ -115,27 +128,62 @@ async def _in_turn(
     parts: list[TopicName],
 ) -> Response:
     """Publish to these topics. What requests hold beside their bodies is bounded: large ones wait
-    for one another.
+    for one another, but not while one of them waits for its topic's rate. Raises BrokerError 503
+    for one that waits too long for it.
     """
     body = await rest.json_body(request, ProducerMessages)
     plain = rest.flag(request, WITHOUT_SCHEMA)
+    wait_until_s = trio.current_time() + PAUSE_S_MAX
+    await _below_rate(service, parts, wait_until_s)
     if len(body) <= rest.INLINE_BYTES_MAX:
-        return await _produce(service, name, parts, body, plain=plain)
+        return await _produce(service, name, parts, body, wait_until_s, plain=plain)
     async with at_once:
-        return await _produce(service, name, parts, body, plain=plain)
+        return await _produce(service, name, parts, body, None, plain=plain)
 
 
-async def _produce(
-    service: BrokerService, name: TopicName, parts: list[TopicName], body: bytes, *, plain: bool
-) -> Response:
-    """Publish to these topics in turn, `plain` as in `WITHOUT_SCHEMA`."""
-    given = await rest.decoded(body, ProducerMessages)
+async def _below_rate(service: BrokerService, parts: list[TopicName], wait_until_s: float) -> None:
+    """Return when one of the topics is below its publish rate. Raises BrokerError."""
+    while True:
+        topics = [service.topics.loaded.get(str(part)) for part in parts]
+        wait_s = min(0.0 if topic is None else rate_wait_s(topic) for topic in topics)
+        if not wait_s:
+            return
+        for topic in topics:
+            if topic is not None:
+                topic.publishes_limited += 1
+        if trio.current_time() + wait_s > wait_until_s:
+            raise above_rate()
+        await trio.sleep(wait_s)
+
+
+async def _given(body: bytes) -> ProducerMessages:
+    """What a body says. Raises the error for an invalid body, RestError 413."""
+    try:
+        given = await rest.off_the_loop(len(body), partial(request_of, body))
+    except jackson.Unbindable as error:
+        raise rest.bad_body(str(error)) from None
+    except TooMany:
+        raise rest.RestError(413, f"More than {MESSAGES_MAX} messages") from None
     if not isinstance(given, ProducerMessages):
         raise rest.bad_body(rest.EMPTY_BODY)
     if given.messages is None or None in given.messages:
         raise rest.bad_body("messages: not a list of messages")
-    if len(given.messages) > MESSAGES_MAX:
-        raise rest.RestError(413, f"More than {MESSAGES_MAX} messages")
+    return given
+
+
+async def _produce(
+    service: BrokerService,
+    name: TopicName,
+    parts: list[TopicName],
+    body: bytes,
+    wait_until_s: float | None,
+    *,
+    plain: bool,
+) -> Response:
+    """Publish to these topics in turn, `plain` as in `WITHOUT_SCHEMA`. Waits for their rates until
+    that time, or `LARGE_PAUSE_S_MAX`.
+    """
+    given = await _given(body)
     await _require_topic(service, name)
     if plain:
         schema, version = await _no_schema(service, name)
@@ -147,14 +195,16 @@ async def _produce(
     except TooLarge:
         text = f"The messages have more than {MADE_BYTES_MAX} bytes with their metadata"
         raise rest.RestError(413, text) from None
+    if wait_until_s is None:
+        wait_until_s = trio.current_time() + LARGE_PAUSE_S_MAX
     outcomes: list[Outcome] = [Outcome(None)] * len(messages)
     for turn, part in enumerate(parts):
         mine = range(turn, len(messages), len(parts))
         if not mine:
             continue
-        for at, outcome in zip(
-            mine, await _published(service, part, [messages[at] for at in mine]), strict=True
-        ):
+        taken = [messages[at] for at in mine]
+        came = await _published(service, part, taken, wait_until_s)
+        for at, outcome in zip(mine, came, strict=True):
             outcomes[at] = outcome
     results: list[JsonObject] = []
     for at, outcome in enumerate(outcomes):
@@ -166,13 +216,13 @@ async def _produce(
 
 
 async def _published(
-    service: BrokerService, name: TopicName, messages: list[Made]
+    service: BrokerService, name: TopicName, messages: list[Made], wait_until_s: float
 ) -> list[Outcome]:
     """What came of these at one topic; a refusal by the topic is that of each message."""
     try:
         topic = await service.topics.get(name, create=False)
         bytes_max = service.config.network.max_message_size_bytes
-        return await publish(topic, messages, bytes_max)
+        return await publish(topic, messages, bytes_max, wait_until_s)
     except BrokerError as error:
         return [Outcome(None, str(error))] * len(messages)
 

@@ -13,16 +13,21 @@ import trio
 
 from geminga_broker.admin import rest
 from geminga_broker.admin.namespaces._tests.test_kept import Admin, admin
+from geminga_broker.admin.producing.avro_json import AvroWriter, NotOfSchema
+from geminga_broker.admin.producing.encoding import encoder_of
 from geminga_broker.admin.producing.requests import (
     MADE_BYTES_MAX,
     MESSAGES_MAX,
     ProducerMessage,
     ProducerMessages,
     TooLarge,
+    TooMany,
     all_made,
+    request_of,
 )
 from geminga_broker.schema.model import SchemaData
 from geminga_protocol._tests.cost import cpu_s
+from geminga_protocol.avro_schema import parse_avro
 from geminga_protocol.schema_type import SchemaType
 
 D = "/admin/v2/persistent/public/default"
@@ -75,6 +80,36 @@ def test_errors_repeat_no_values() -> None:
     given = ProducerMessages(messages=[ProducerMessage(payload=text)])
     [only] = all_made(given, SchemaData(SchemaType.AVRO, b'"int"'), b"", 0)
     assert 0 < len(only.error) < 300
+
+
+@pytest.mark.parametrize("first", [b"", b'"messages":5,'])
+def test_too_many_messages_are_not_decoded(first: bytes) -> None:
+    body = b"{" + first + b'"messages":[' + b"{}," * 340_000 + b"{}]}"
+
+    def read() -> None:
+        with pytest.raises(TooMany):
+            request_of(body)
+
+    assert cpu_s(read, enough_s=0.1, tries=3) < 0.2
+
+
+@pytest.mark.parametrize("payload", [list(range(150_000)), {str(n): n for n in range(60_000)}])
+def test_a_refused_value_is_not_printed(payload: object) -> None:
+    kind = parse_avro('"int"').root
+    writer = AvroWriter(kind)
+
+    def refused() -> None:
+        for _ in range(100):
+            with pytest.raises(NotOfSchema, match="expected, not an"):
+                writer.encode(payload)
+
+    assert cpu_s(refused, enough_s=0.1, tries=3) < 0.2
+
+
+def test_numbers_of_a_json_schema_cost_little() -> None:
+    text = json.dumps([n / 7 for n in range(50_000)])
+    encode = encoder_of(SchemaData(SchemaType.JSON, b""))
+    assert cpu_s(lambda: encode(text), enough_s=0.02, tries=5) < 0.04
 
 
 async def _longest_pause(at: Admin, body: object) -> float:

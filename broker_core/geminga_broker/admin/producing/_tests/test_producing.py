@@ -37,6 +37,11 @@ RECORD = b'{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
         (SchemaType.LOCAL_DATE, "1970-01-03", struct.pack(">q", 2)),
         (SchemaType.INSTANT, "1970-01-01T00:00:01.5Z", struct.pack(">qi", 1, 500_000_000)),
         (SchemaType.JSON, '{"a": 1}', b'{"a":1}'),
+        (
+            SchemaType.JSON,
+            '[1e3, 0.1, 123456789012345678901234, "\\u00e9/"]',
+            '[1000.0,0.1,123456789012345678901234,"é/"]'.encode(),
+        ),
         (SchemaType.AVRO, '{"a": 1}', b"\2"),
     ],
 )
@@ -50,6 +55,8 @@ def test_bytes_of_a_text(kind: SchemaType, text: str, expected: bytes) -> None:
         (SchemaType.INT8, "200"),
         (SchemaType.INT32, "x"),
         (SchemaType.JSON, "{"),
+        (SchemaType.JSON, "NaN"),
+        (SchemaType.JSON, "1e999"),
         (SchemaType.AVRO, '{"a": "x"}'),
         (SchemaType.AVRO, "[]"),
         (SchemaType.STRING, None),

@@ -1,0 +1,77 @@
+"""Messages over REST and the topic's publish rate."""
+
+from __future__ import annotations
+
+import trio
+import trio.testing
+
+from geminga_broker.admin.namespaces._tests.test_kept import Admin, admin
+from geminga_broker.admin.producing.routes import LARGE_MAX
+from geminga_broker.policies.rate_limit import take_all
+from geminga_broker.topic.persistent import PersistentTopic
+from geminga_protocol.ids import EARLIEST
+from geminga_protocol.topic_name import TopicName
+
+D = "/admin/v2/persistent/public/default"
+TOPIC = "persistent://public/default/"
+POST = "/topics/persistent/public/default/"
+
+
+async def _limited(at: Admin, name: str, messages: int) -> PersistentTopic:
+    rate = {"publishThrottlingRateInMsg": messages, "publishThrottlingRateInByte": -1}
+    await at.done("POST", "/admin/v2/namespaces/public/default/publishRate", rate)
+    await at.done("PUT", f"{D}/{name}")
+    topic = await at.service.topics.get(TopicName.parse(TOPIC + name), create=False)
+    assert isinstance(topic, PersistentTopic)
+    assert topic.publish_limits
+    return topic
+
+
+async def test_requests_at_once_share_the_rate() -> None:
+    async with admin() as at:
+        topic = await _limited(at, "t", 1)
+        body = {"messages": [{"payload": "x"}] * 100}
+        statuses: list[int] = []
+
+        async def one() -> None:
+            status, told = await at.ask("POST", POST + "t", body)
+            assert isinstance(told, dict)
+            results = told.get("messagePublishResults", [])
+            refused = status == 503 or all(each["errorCode"] for each in results)
+            assert not refused or "publish rate" in str(told)
+            statuses.append(503 if refused else status)
+
+        with trio.fail_after(5):
+            async with trio.open_nursery() as nursery:
+                for _ in range(20):
+                    nursery.start_soon(one)
+            await one()
+        assert sorted(statuses) == [200] + [503] * 20
+        assert len(await topic.log.read_range(EARLIEST, entries_max=999, bytes_max=1 << 20)) == 100
+        assert topic.publishes_limited
+
+
+async def test_a_request_waits_for_the_rate_and_is_stored_then() -> None:
+    async with admin() as at:
+        topic = await _limited(at, "t", 20)
+        body = {"messages": [{"payload": "x"}] * 24}
+        assert (await at.ask("POST", POST + "t", body))[0] == 200
+        began_s = trio.current_time()
+        assert (await at.ask("POST", POST + "t", body))[0] == 200
+        assert trio.current_time() - began_s > 0.2
+        assert len(await topic.log.read_range(EARLIEST, entries_max=99, bytes_max=1 << 20)) == 48
+
+
+async def test_a_slow_topic_holds_back_no_other_large_requests() -> None:
+    large = {"messages": [{"payload": "x" * 10_000}]}
+    async with admin() as at:
+        slow = await _limited(at, "slow", 10)
+        await at.done("PUT", f"{D}/t")
+        take_all(slow.publish_limits, 90, 0, trio.current_time())  # 8 s of debt
+        async with trio.open_nursery() as nursery:
+            for _ in range(LARGE_MAX + 4):
+                nursery.start_soon(at.ask, "POST", POST + "slow", large)
+            await trio.testing.wait_all_tasks_blocked(0.2)
+            with trio.fail_after(3):
+                assert (await at.ask("POST", POST + "t", large))[0] == 200
+            nursery.cancel_scope.cancel()
