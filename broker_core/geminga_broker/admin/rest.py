@@ -15,7 +15,7 @@ from urllib.parse import unquote, unquote_plus
 
 import msgspec
 import trio
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 from trio.lowlevel import RunVar
@@ -174,8 +174,8 @@ def _bound(body: bytes, kinds: tuple[type, ...]) -> object:
 
 
 async def raw_body(request: Request) -> bytes:
-    """The bytes of the body, to be read once. Raises RestError 413, and 408 for a body that takes
-    longer than `BODY_S`.
+    """The bytes of the body, to be read once. Raises RestError 413, 408 for a body that takes
+    longer than `BODY_S`, and 400 for one that breaks off.
     """
     body = bytearray()
     try:
@@ -186,6 +186,8 @@ async def raw_body(request: Request) -> bytes:
                     raise RestError(413, f"Request body is larger than {BODY_BYTES_MAX} bytes")
     except trio.TooSlowError:
         raise RestError(408, f"The request's body did not come within {BODY_S:g} s") from None
+    except ClientDisconnect:
+        raise RestError(400, "The request's body broke off") from None
     return bytes(body)
 
 

@@ -55,7 +55,14 @@ def new_form_token() -> str:
 
 
 def refusal(headers: Mapping[str, str], in_cookie: str, in_form: str) -> str | None:
-    """Why a POST is not one of the console's own forms; None if it is one.
+    """Why a POST is not one of the console's own forms; None if it is one."""
+    if (reason := refused_unread(headers, in_cookie)) is not None:
+        return reason
+    return None if hmac.compare_digest(in_cookie.encode(), in_form.encode()) else TOO_OLD
+
+
+def refused_unread(headers: Mapping[str, str], in_cookie: str) -> str | None:
+    """The same without a look at the form's body; None if it may be one.
 
     `Sec-Fetch-Site` and `Origin` are set by the browser, whatever a page wants; the token stands in
     a cookie that other sites' pages can neither read nor send. Over plain HTTP browsers leave
@@ -72,9 +79,8 @@ def refusal(headers: Mapping[str, str], in_cookie: str, in_form: str) -> str | N
             return OTHER_SITE
         if origin not in own:
             return OTHER_SITE
-    if not in_cookie or not hmac.compare_digest(in_cookie.encode(), in_form.encode()):
-        return "The form is too old, or not the console's: open the page anew"
-    return None
+    return None if in_cookie else TOO_OLD
 
 
+TOO_OLD = "The form is too old, or not the console's: open the page anew"
 OTHER_SITE = "The request doesn't come from the console's own page"

@@ -99,6 +99,10 @@ async def _messages(visit: Visit) -> Response:
         try:
             answer = await _entry(visit, topic, subscription, order, number)
         except CallFailed as error:
+            if error.status == 500:
+                # One that can't be read hides no others.
+                rows.append(EntryRow(number, "", {}, [_unread(error.reason)], 0))
+                continue
             if error.status not in (404, 412) and not rows:
                 raise
             end = error.reason
@@ -116,6 +120,10 @@ async def _messages(visit: Visit) -> Response:
         previous=max(1, first - ENTRIES) if first > 1 else 0,
         end=end,
     )
+
+
+def _unread(reason: str) -> Looked:
+    return Looked("", {}, Shown("", "message", f"it can't be read: {reason}"))
 
 
 async def _entry(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import unquote
+
 from starlette.responses import Response
 
 from geminga_broker.console import browser
@@ -55,6 +57,8 @@ def _again(visit: Visit, fields: dict[str, str], error: str, status: int = 400) 
 def _inside(path: str) -> str:
     """A page of the console; the first one for anything else, which could lead to another site."""
     is_inside = path.startswith(f"{BASE}/") and path.isascii() and path.isprintable()
+    if any(unquote(part) in (".", "..") for part in path.partition("?")[0].split("/")):
+        return BASE
     return path if is_inside and "\\" not in path and "//" not in path else BASE
 
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from geminga_broker.console.browser import HEADERS, basic, cookie, new_form_token, refusal
+from geminga_broker.console.browser import (
+    HEADERS,
+    basic,
+    cookie,
+    new_form_token,
+    refusal,
+    refused_unread,
+)
 
 TOKEN = new_form_token()
 HOST = {"host": "b:8080"}
@@ -42,6 +49,12 @@ def test_where_a_form_comes_from(headers: dict[str, str], is_own: bool) -> None:
 )
 def test_a_form_needs_the_token_of_its_cookie(in_cookie: str, in_form: str) -> None:
     assert refusal(OWN, in_cookie, in_form) is not None
+
+
+def test_a_form_is_not_read_without_a_cookie() -> None:
+    assert refused_unread(OWN, "") is not None
+    assert refused_unread({**OWN, "origin": "http://evil"}, TOKEN) is not None
+    assert refused_unread(OWN, TOKEN) is None
 
 
 def test_cookies_are_seen_by_the_console_only() -> None:

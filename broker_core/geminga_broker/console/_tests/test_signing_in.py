@@ -79,7 +79,7 @@ async def test_a_login_leads_to_no_other_site() -> None:
     async with secured() as browser:
         for elsewhere in (
             "http://evil/console/", "//evil", "/console//evil", "/console/\\evil", "/admin",
-            "\r\nx: y",
+            "\r\nx: y", "/console/../admin", "/console/%2e%2e/a",
         ):  # fmt: skip
             assert await log_in(browser, "root", elsewhere) == "/console"
 
