@@ -13,7 +13,7 @@ from geminga_broker.console.browser import (
     refused_unread,
 )
 
-TOKEN = new_form_token()
+TOKEN = "0123456789abcdef" * 2
 HOST = {"host": "b:8080"}
 OWN = {**HOST, "origin": "http://b:8080"}
 
@@ -72,3 +72,9 @@ def test_no_page_may_load_anything_from_elsewhere() -> None:
 
 def test_a_password_as_a_header() -> None:
     assert basic("user", "päss") == "Basic dXNlcjpww6Rzcw=="
+
+
+def test_form_tokens_are_drawn() -> None:
+    drawn = {new_form_token() for _ in range(10)}
+    assert len(drawn) == 10
+    assert {len(each) for each in drawn} == {len(TOKEN)}
