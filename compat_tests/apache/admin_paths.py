@@ -66,6 +66,8 @@ for offloading and compaction of non-persistent ones.
 
 Of our own, which Apache has not: `GET /admin/v2/bookies/space`, the room on the disks of bookies \
 that take entries, and `GET .../subscription/{{subName}}/why`, why a subscription gets nothing. \
+`POST /topics/...?withoutSchema=true` publishes the texts as they are, as a client without a \
+schema does, and gives the topic none. \
 Operations under `/admin/v2/non-persistent/` that equal their twins are counted, without a line.
 
 Made by `python -m compat_tests.apache.admin_paths`; a test compares this page with the broker's \

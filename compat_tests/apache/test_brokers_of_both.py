@@ -4,7 +4,6 @@ owns may be either, and bundles go from one to the other under load (CL-16).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -165,7 +164,7 @@ def new_topics(fleet: Fleet, name: str) -> list[str]:
 
 def test_what_either_sets_for_a_namespace_holds_at_both(fleet: Fleet) -> None:
     """Copies of new ledgers; and either writes the namespace's record as the other one does."""
-    written = []
+    written: list[object] = []
     for setter in (OURS, APACHES):
         fleet.rest(setter, "POST", f"{NAMESPACE}/persistence", NARROW)
         fleet.rest(setter, "PUT", f"{NAMESPACE}/property/a/b")
@@ -173,7 +172,7 @@ def test_what_either_sets_for_a_namespace_holds_at_both(fleet: Fleet) -> None:
         record = fleet.record("/admin/policies/public/default")
         # Apache's broker writes what holds without it, once somebody has read the policies.
         record.pop("is_allow_auto_update_schema", None)
-        written.append(json.dumps(record))
+        written.append(record)  # whose members stand in the order in which Java finds methods
         for asked in (OURS, APACHES):
             fleet.until(
                 lambda asked=asked: fleet.rest(asked, "GET", f"{NAMESPACE}/persistence") == NARROW
