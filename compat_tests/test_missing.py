@@ -13,7 +13,7 @@ from compat_tests.apache import jars
 from compat_tests.apache.jars import PeerMissing, require_java
 from compat_tests.apache.links import NotPermitted, open_links
 from compat_tests.missing import REQUIRED, SPARK, skipped_without
-from compat_tests.test_tidy import sources, tree_of
+from compat_tests.test_tidy import sources, text_of, tree_of
 
 
 @pytest.fixture(autouse=True)
@@ -82,6 +82,8 @@ def test_a_download_that_failed_is_not_begun_for_each_test(
 def skips(name: str) -> list[int]:
     """Lines of a file on which a test may be skipped by pytest's own means."""
     words = ("skip", "skipif", "importorskip")
+    if "skip" not in text_of(name):  # most files, which would take a while to parse
+        return []
     return [
         node.lineno
         for node in ast.walk(tree_of(name))
