@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import trio
@@ -45,6 +47,7 @@ from geminga_broker.schema.model import (
     version_number,
 )
 from geminga_broker.service import BrokerService
+from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.schema_type import SchemaType
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.clock import wall_clock_ms
@@ -53,6 +56,10 @@ ERROR_CODE = 2
 """Of a message that wasn't published: Apache's broker has no other one."""
 LARGE_MAX = 16
 """Requests with larger bodies than `rest.INLINE_BYTES_MAX` that are published at once."""
+LARGE_HELD_MAX = 128
+"""Such requests that are there at all, a megabyte each, also while they wait for a rate or their
+turn. More are refused with 503.
+"""
 LARGE_PAUSE_S_MAX = 0.5
 """The longest wait of such a request for a rate limit while others can't have its place; before
 that it waits with its body only.
@@ -66,12 +73,12 @@ Else each request gives a topic a schema that has none, and another type is refu
 
 def routes(service: BrokerService, domain: str) -> list[Route]:
     """All routes of the family for one domain."""
-    at_once = trio.CapacityLimiter(LARGE_MAX)
+    large = _Large()
 
     async def produce(request: Request) -> Response:
         name = rest.topic_of(request, domain)
         parts = await _parts_here(service, request, name)
-        return await _in_turn(service, at_once, request, name, parts)
+        return await _in_turn(service, large, request, name, parts)
 
     async def produce_to_partition(request: Request) -> Response:
         name = rest.topic_of(request, domain)
@@ -80,7 +87,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         index = number_of(request, "partition")
         part = name if index < 0 else name.partition(index)
         await require_topic_owner(service, request, part)
-        return await _in_turn(service, at_once, request, name, [part])
+        return await _in_turn(service, large, request, name, [part])
 
     one = f"/topics/{domain}/{{tenant}}/{{namespace}}/{{topic}}"
     return [
@@ -120,25 +127,47 @@ async def _is_here(service: BrokerService, name: TopicName) -> bool:
         return False
 
 
+class _Large:
+    """Requests with large bodies: how many there are, and are published at once."""
+
+    def __init__(self) -> None:
+        self.at_once = trio.CapacityLimiter(LARGE_MAX)
+        self._held = 0
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """One more in the block. Raises BrokerError TooManyRequests."""
+        if self._held >= LARGE_HELD_MAX:
+            text = "Too many large requests are waiting: not stored, try again later"
+            raise BrokerError(ServerError.TooManyRequests, text)
+        self._held += 1
+        try:
+            yield
+        finally:
+            self._held -= 1
+
+
 async def _in_turn(
     service: BrokerService,
-    at_once: trio.CapacityLimiter,
+    large: _Large,
     request: Request,
     name: TopicName,
     parts: list[TopicName],
 ) -> Response:
     """Publish to these topics. What requests hold beside their bodies is bounded: large ones wait
     for one another, but not while one of them waits for its topic's rate. Raises BrokerError 503
-    for one that waits too long for it.
+    for one that waits too long for it, and for one of too many.
     """
     body = await rest.json_body(request, ProducerMessages)
     plain = rest.flag(request, WITHOUT_SCHEMA)
     wait_until_s = trio.current_time() + PAUSE_S_MAX
-    await _below_rate(service, parts, wait_until_s)
     if len(body) <= rest.INLINE_BYTES_MAX:
+        await _below_rate(service, parts, wait_until_s)
         return await _produce(service, name, parts, body, wait_until_s, plain=plain)
-    async with at_once:
-        return await _produce(service, name, parts, body, None, plain=plain)
+    with large.held():
+        await _below_rate(service, parts, wait_until_s)
+        async with large.at_once:
+            return await _produce(service, name, parts, body, None, plain=plain)
 
 
 async def _below_rate(service: BrokerService, parts: list[TopicName], wait_until_s: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 import trio.testing
 
@@ -75,3 +76,23 @@ async def test_a_slow_topic_holds_back_no_other_large_requests() -> None:
             with trio.fail_after(3):
                 assert (await at.ask("POST", POST + "t", large))[0] == 200
             nursery.cancel_scope.cancel()
+
+
+async def test_large_requests_that_wait_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each holds its body."""
+    monkeypatch.setattr("geminga_broker.admin.producing.routes.LARGE_HELD_MAX", 4)
+    large = {"messages": [{"payload": "x" * 10_000}]}
+    async with admin() as at:
+        slow = await _limited(at, "slow", 10)
+        await at.done("PUT", f"{D}/t")
+        take_all(slow.publish_limits, 90, 0, trio.current_time())  # 8 s of debt
+        async with trio.open_nursery() as nursery:
+            for _ in range(4):
+                nursery.start_soon(at.ask, "POST", POST + "slow", large)
+            await trio.testing.wait_all_tasks_blocked(0.2)
+            status, told = await at.ask("POST", POST + "t", large)
+            assert (status, "Too many large requests" in str(told)) == (503, True)
+            small = {"messages": [{"payload": "x"}]}
+            assert (await at.ask("POST", POST + "t", small))[0] == 200
+            nursery.cancel_scope.cancel()
+        assert (await at.ask("POST", POST + "t", large))[0] == 200
