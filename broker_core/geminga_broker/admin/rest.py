@@ -258,6 +258,14 @@ def topic_of(request: Request, domain: str) -> TopicName:
         raise RestError(412, f"Topic name is not valid: {error}") from None
 
 
+def persistent_topic_of(request: Request, domain: str) -> TopicName:
+    """The same; RestError 406 for one that isn't persistent, too."""
+    name = topic_of(request, domain)
+    if not name.is_persistent:
+        raise RestError(406, "Need to provide a persistent topic name")
+    return name
+
+
 def parsed_topic(text: str) -> TopicName:
     """A topic by its full name, or by its name in `public/default`. Raises RestError 412."""
     try:

@@ -12,11 +12,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 import trio
-from starlette.types import ASGIApp, Message
+from starlette.types import ASGIApp
 
 from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.memory import MemoryBookie
+from geminga_broker._tests.asgi import request
 from geminga_broker._tests.wire import among
 from geminga_broker.admin.app import create_app
 from geminga_broker.admin.peers import PeerAnswer, PeerUnreachable
@@ -66,24 +67,9 @@ class Broker:
         self, method: str, target: str, content: bytes, *, scheme: str = "http"
     ) -> Reply:
         """The same with the bytes of a body."""
-        path, _, query = target.partition("?")
-        sent: list[Message] = []
-
-        async def receive() -> Message:
-            return {"type": "http.request", "body": content, "more_body": False}
-
-        async def send(message: Message) -> None:
-            sent.append(message)
-
-        scope = {
-            "type": "http", "method": method, "path": path, "raw_path": path.encode(),
-            "query_string": query.encode(), "client": ("1.2.3.4", 5), "server": ("here", 8080),
-            "scheme": scheme, "headers": [(b"content-type", b"application/json")], "root_path": "",
-        }  # fmt: skip
-        await self.app(scope, receive, send)
-        headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-        body = b"".join(part.get("body", b"") for part in sent[1:])
-        return Reply(sent[0]["status"], headers.get("location", ""), body)
+        json = [("content-type", "application/json")]
+        reply = await request(self.app, method, target, content, json, scheme=scheme)
+        return Reply(reply.status, dict(reply.headers).get("location", ""), reply.body)
 
     async def own(self, *bundles: BundleId) -> None:
         """Take bundles that nobody owns."""

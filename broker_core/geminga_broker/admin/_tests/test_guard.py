@@ -13,6 +13,7 @@ import msgspec
 import pytest
 from starlette.types import ASGIApp, Message
 
+from geminga_broker._tests.asgi import request
 from geminga_broker._tests.wire import open_broker
 from geminga_broker.admin.app import create_app, routes_of
 from geminga_broker.authz.needs import Scope
@@ -70,28 +71,18 @@ async def call(
         pairs.setdefault("content-type", "application/json")
     if role is not None:
         pairs.setdefault("authorization", "Bearer " + tokens.create(SECRET, role))
-    sent: list[Message] = []
 
     async def receive() -> Message:
         assert not unread
         content = b"" if body is None else msgspec.json.encode(body)
         return {"type": "http.request", "body": content, "more_body": False}
 
-    async def send(message: Message) -> None:
-        sent.append(message)
-
-    scope = {
-        "type": "http", "method": method, "path": path, "raw_path": path.encode(),
-        "query_string": query.encode(), "client": ("1.2.3.4", 5), "server": ("here", 8080),
-        "scheme": "http",
-        "headers": [
-            (k.encode(), v.encode()) for k, v in pairs.items() for _ in range(1 + (k == twice))
-        ],
-        "root_path": "",
-        TLS_PEER_CERTIFICATE: None,
-    }  # fmt: skip
-    await app(scope, receive, send)
-    return Answer(sent[0]["status"], b"".join(part.get("body", b"") for part in sent[1:]))
+    listed = [pair for pair in pairs.items() for _ in range(1 + (pair[0] == twice))]
+    certificate = {TLS_PEER_CERTIFICATE: None}
+    reply = await request(
+        app, method, f"{path}?{query}", headers=listed, receive=receive, **certificate
+    )
+    return Answer(reply.status, reply.body)
 
 
 @asynccontextmanager

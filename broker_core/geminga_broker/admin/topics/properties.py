@@ -44,14 +44,8 @@ async def _change(service: BrokerService, name: TopicName, change: Change) -> No
 def routes(service: BrokerService, domain: str) -> list[Route]:
     """All routes of the family for one domain."""
 
-    def topic_of(request: Request) -> TopicName:
-        name = rest.topic_of(request, domain)
-        if not name.is_persistent:
-            raise rest.RestError(406, "Need to provide a persistent topic name")
-        return name
-
     async def get(request: Request) -> Response:
-        name = topic_of(request)
+        name = rest.persistent_topic_of(request, domain)
         count, found = (0, None) if name.is_partition else await service.catalog.metadata(name)
         if count:
             return rest.ok_or_empty(found)
@@ -59,14 +53,14 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         return rest.ok({key: shown[key] for key in shown if not key.startswith(OWN_PREFIX)})
 
     async def put(request: Request) -> Response:
-        name = topic_of(request)
+        name = rest.persistent_topic_of(request, domain)
         given = checked(await rest.read_body(request, dict[str, str]))
         if given:
             await _change(service, name, lambda old: within_bounds({**old, **given}))
         return rest.no_content()
 
     async def delete(request: Request) -> Response:
-        name = topic_of(request)
+        name = rest.persistent_topic_of(request, domain)
         key = request.query_params.get("key", "")
         checked({key: ""})
         await _change(service, name, lambda old: {k: old[k] for k in old if k != key})

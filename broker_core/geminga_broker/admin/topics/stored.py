@@ -193,14 +193,8 @@ async def offline_backlog(service: BrokerService, name: TopicName) -> JsonObject
 def routes(service: BrokerService, domain: str) -> list[Route]:
     """All routes of the family for one domain."""
 
-    def topic_of(request: Request) -> TopicName:
-        name = rest.topic_of(request, domain)
-        if not name.is_persistent:
-            raise rest.RestError(406, "Need to provide a persistent topic name")
-        return name
-
     async def info(request: Request) -> Response:
-        name = topic_of(request)
+        name = rest.persistent_topic_of(request, domain)
         if not await service.namespaces.exists(name.namespace):
             raise rest.RestError(404, "Namespace not found")
         count = 0 if name.is_partition else await service.catalog.partitions(name)

@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
-from starlette.types import ASGIApp, Message
+from starlette.types import ASGIApp, Receive
 
+from geminga_broker._tests.asgi import request
 from geminga_broker._tests.wire import open_broker
 from geminga_broker.admin.app import create_app
 from geminga_broker.config import load_config
@@ -40,37 +41,28 @@ class Visitor:
     """Headers of the tests' own REST calls."""
 
     async def ask(
-        self, method: str, target: str, body: bytes = b"", headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        target: str,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        *,
+        receive: Receive | None = None,
     ) -> Page:
         """One request; cookies that it sets are kept."""
-        path, _, query = target.partition("?")
         given = {"host": HOST, **(headers or {})}
         if self.cookies:
             given["cookie"] = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
-        sent: list[Message] = []
-
-        async def receive() -> Message:
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        async def send(message: Message) -> None:
-            sent.append(message)
-
-        scope = {
-            "type": "http", "method": method, "path": path, "raw_path": path.encode(),
-            "query_string": query.encode(), "client": ("1.2.3.4", 5), "server": ("here", 8080),
-            "scheme": "http", "root_path": "", "http_version": "1.1",
-            "headers": [(name.encode(), value.encode()) for name, value in given.items()],
-        }  # fmt: skip
-        await self.app(scope, receive, send)
-        found = [(name.decode(), value.decode()) for name, value in sent[0]["headers"]]
+        status, found, content = await request(
+            self.app, method, target, body, given.items(), receive=receive
+        )
         for name, value in found:
             if name == "set-cookie":
                 key, _, rest = value.partition("=")
                 self.cookies[key] = rest.partition(";")[0]
                 if not self.cookies[key]:
                     del self.cookies[key]
-        content = b"".join(part.get("body", b"") for part in sent[1:])
-        return Page(sent[0]["status"], dict(found), content.decode())
+        return Page(status, dict(found), content.decode())
 
     async def get(self, path: str) -> Page:
         """A page beneath `/console`."""
