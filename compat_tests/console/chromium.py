@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from selenium.common.exceptions import NoSuchElementException, StaleElementRefer
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import WebDriverWait
 
 from compat_tests.apache.jars import PeerMissing
 
@@ -28,6 +28,8 @@ _OPTIONS = (
     "--disable-component-update",
     "--ignore-certificate-errors",
 )
+CHANGING = NoSuchElementException, StaleElementReferenceException
+POLL_S = 0.05
 DESKTOP = 1280, 900
 PHONE = 390, 844
 
@@ -65,16 +67,11 @@ class Browser:
         self.driver.find_element(By.LINK_TEXT, text).click()
 
     def wait(self, found: Callable[[], T], timeout_s: float = 20) -> T:
-        """What the call answers once that is neither false nor an error of a page that changes."""
-        deadline = time.monotonic() + timeout_s
-        while True:
-            try:
-                if answer := found():
-                    return answer
-            except (NoSuchElementException, StaleElementReferenceException):
-                pass
-            assert time.monotonic() < deadline, f"not there at {self.driver.current_url}"
-            time.sleep(0.05)
+        """What the call answers once that is neither false nor an error of a page that changes.
+        Raises TimeoutException.
+        """
+        waiting = WebDriverWait(self.driver, timeout_s, POLL_S, CHANGING)
+        return waiting.until(lambda _driver: found(), "not there")
 
     def run(self, script: str) -> object:
         """The value of a script in the page."""

@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from pyspark.sql import functions
@@ -19,7 +18,6 @@ from compat_tests.processes import ROOT
 from compat_tests.spark.session import ARCHIVE, LIGHT_JIT, spark_session
 
 _TIMEOUT_S = 300.0
-_STREAM_S = 3.0
 
 
 def prepare() -> None:
@@ -53,11 +51,10 @@ def main(fresh: Path) -> None:
             numbers.write.parquet(str(folder / "files"))
             spark.read.parquet(str(folder / "files")).createOrReplaceTempView("t")
             spark.sql("select * from t join (select 1 as x) using (x) order by x").collect()
-            stream = spark.readStream.format("rate").load().writeStream.format("memory")
-            stream = stream.queryName("q").option("checkpointLocation", str(folder / "point"))
-            query = stream.start()
-            time.sleep(_STREAM_S)
-            query.stop()
+            stored = spark.readStream.schema(numbers.schema).parquet(str(folder / "files"))
+            stream = stored.writeStream.format("memory").queryName("q").trigger(availableNow=True)
+            query = stream.option("checkpointLocation", str(folder / "point")).start()
+            assert query.awaitTermination(int(_TIMEOUT_S)), "the stream doesn't end"
 
 
 if __name__ == "__main__":
