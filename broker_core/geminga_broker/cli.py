@@ -15,7 +15,7 @@ from geminga_runtime.command_line import (
     StartFailed,
     config_option,
     loaded,
-    log_level_option,
+    log_options,
     serve_command,
 )
 
@@ -55,7 +55,7 @@ BROKERS_MAX = 64
 )
 @config_option("broker.conf")
 @click.option("--in-memory", is_flag=True, help="Keep everything in memory and lose it at the end.")
-@log_level_option
+@log_options
 def standalone(
     data_dir: Path,
     host: str | None,
@@ -66,14 +66,11 @@ def standalone(
     first_own_port: int,
     config_file: Path | None,
     in_memory: bool,
-    log_level: str,
 ) -> None:
     """Run broker, bookie and metadata store in one process, or several brokers in theirs."""
     from geminga_broker.config import load_config
     from geminga_broker.standalone_parts import StandaloneOptions, cores, defaults_of
-    from geminga_runtime.logs import set_up_logging
 
-    set_up_logging(log_level.upper())
     given = {
         "bindAddress": host,
         "brokerServicePort": broker_port,
@@ -125,7 +122,7 @@ def run(options: StandaloneOptions) -> None:
 @click.option("--broker-port", type=PORT, help="0 takes a free one.  [default: 6650]")
 @click.option("--web-port", type=PORT, help="0 takes a free one.  [default: 8080]")
 @click.option("--advertised-address", help="Host name that clients are told.")
-@log_level_option
+@log_options
 def broker(
     config_file: Path | None,
     metadata_store: str | None,
@@ -133,15 +130,12 @@ def broker(
     broker_port: int | None,
     web_port: int | None,
     advertised_address: str | None,
-    log_level: str,
 ) -> None:
     """Run a broker on ZooKeeper and the bookies that are registered there."""
     from geminga_broker.broker import run_broker
     from geminga_broker.config import load_cluster_config
-    from geminga_runtime.logs import set_up_logging
     from geminga_runtime.metadata.api import MetadataError
 
-    set_up_logging(log_level.upper())
     given = {
         "metadataStoreUrl": metadata_store,
         "clusterName": cluster_name,

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from functools import wraps
 from pathlib import Path
 from typing import TypeVar
 
@@ -26,10 +27,29 @@ class StartFailed(click.ClickException):
     exit_code = 2
 
 
-def log_level_option(command: F) -> F:
-    """`--log-level`."""
+def log_options(command: Callable[..., object]) -> Callable[..., object]:
+    """`--log-level` and `--log-format`: the log is set up before the command runs, which gets
+    neither.
+    """
+
+    @wraps(command)
+    def logging_first(*args: object, log_level: str, log_format: str, **given: object) -> object:
+        from geminga_runtime.logs import LogSettings, set_up_logging
+
+        set_up_logging(LogSettings(log_level, log_format == "json"))
+        return command(*args, **given)
+
     levels = click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False)
-    return click.option("--log-level", type=levels, default="INFO", show_default=True)(command)
+    level = click.option("--log-level", type=levels, default="INFO", show_default=True)
+    formats = click.Choice(["text", "json"], case_sensitive=False)
+    shape = click.option(
+        "--log-format",
+        type=formats,
+        default="text",
+        show_default=True,
+        help="json: an object a line, with what it is about as members.",
+    )
+    return level(shape(logging_first))
 
 
 def config_option(apaches_file: str) -> Callable[[F], F]:

@@ -12,7 +12,7 @@ from geminga_runtime.command_line import (
     PORT,
     config_option,
     loaded,
-    log_level_option,
+    log_options,
     serve_command,
 )
 
@@ -34,13 +34,11 @@ if TYPE_CHECKING:
 @click.option("--web-port-tls", type=PORT, help="For HTTPS.")
 @click.option("--advertised-address", help="Host name in the line that is printed.")
 @config_option("proxy.conf")
-@log_level_option
-def proxy(config_file: Path | None, log_level: str, **given: object) -> None:
+@log_options
+def proxy(config_file: Path | None, **given: object) -> None:
     """Run a proxy: one address for brokers, ours or Apache's."""
     from geminga_proxy.config import load_config
-    from geminga_runtime.logs import set_up_logging
 
-    set_up_logging(log_level.upper())
     overrides = {_KEYS[name]: value for name, value in given.items() if value is not None}
     if not _TLS_KEYS.isdisjoint(overrides):
         overrides["tlsEnabledWithBroker"] = "true"

@@ -10,7 +10,7 @@ import click
 from geminga_runtime.command_line import (
     config_option,
     loaded,
-    log_level_option,
+    log_options,
     serve_command,
 )
 from geminga_runtime.metadata.zookeeper_url import uri_of_ledgers
@@ -23,15 +23,13 @@ from geminga_runtime.metadata.zookeeper_url import uri_of_ledgers
     "store_uri",
     help="zk+hierarchical://HOSTS/ledgers, or zk:HOSTS/PATH (metadataServiceUri).",
 )
-@log_level_option
-def autorecovery(config_file: Path | None, store_uri: str | None, log_level: str) -> None:
+@log_options
+def autorecovery(config_file: Path | None, store_uri: str | None) -> None:
     """Replace lost bookies in ledgers, and complete their copies."""
     from geminga_bookie.autorecovery.config import load_config
     from geminga_bookie.autorecovery.process import Running, run_autorecovery
-    from geminga_runtime.logs import set_up_logging
     from geminga_runtime.metadata.api import MetadataError
 
-    set_up_logging(log_level.upper())
     given = {"metadataServiceUri": uri_of_ledgers(store_uri)}
     config = loaded(load_config, config_file, given)
 

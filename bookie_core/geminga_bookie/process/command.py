@@ -12,7 +12,7 @@ import click
 from geminga_runtime.command_line import (
     config_option,
     loaded,
-    log_level_option,
+    log_options,
     serve_command,
 )
 from geminga_runtime.metadata.zookeeper_url import uri_of_ledgers
@@ -37,20 +37,17 @@ if TYPE_CHECKING:
 )
 @click.option("--port", type=click.IntRange(1, 65535), help="bookiePort.  [default: 3181]")
 @click.option("--advertised-address", help="Host name that clients are told (advertisedAddress).")
-@log_level_option
+@log_options
 def bookie(
     config_file: Path | None,
     service_uri: str | None,
     data_dir: Path | None,
     port: int | None,
     advertised_address: str | None,
-    log_level: str,
 ) -> None:
     """Run a bookie of a cluster."""
     from geminga_bookie.process.config import load_config
-    from geminga_runtime.logs import set_up_logging
 
-    set_up_logging(log_level.upper())
     given: dict[str, object] = {
         "metadataServiceUri": uri_of_ledgers(service_uri),
         "bookiePort": port,

@@ -75,7 +75,7 @@ async def run_broker(
             nursery.start_soon(_hear, control, begun, scope)
             begin = await begun.wait()
             os.umask(PRIVATE_UMASK)
-            set_up_logging(begin.log_level, begin.name)
+            set_up_logging(begin.logs, begin.name)
             async with open_broker(begin) as running:
                 task_status.started(running)
                 await running.service.stop_requested.wait()

@@ -11,6 +11,7 @@ import msgspec
 import trio
 
 from geminga_broker.config import BrokerConfig
+from geminga_runtime.logs import LogSettings
 from geminga_runtime.message_frames import Decoder, Frames, encode
 from geminga_runtime.stream import FramedStream
 
@@ -35,7 +36,7 @@ class Begin(msgspec.Struct, array_like=True, tag=1):
 
     name: str
     """Stands in the lines of its log."""
-    log_level: str
+    logs: LogSettings
     config: BrokerConfig
     descriptors: Descriptors
 

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from geminga_broker.config import BrokerConfig
 from geminga_broker.processes.sockets import Listeners, addresses, bind_service, own_ports
 from geminga_broker.processes.supervisor import BrokerPlan, BrokerProcess, Services
 from geminga_broker.standalone_parts import StandaloneOptions, bookie_options, open_store
+from geminga_runtime.logs import settings_in_use
 from geminga_runtime.metadata.api import MetadataStore
 from geminga_runtime.metadata.remote_server import serve_session
 from geminga_runtime.settings import ConfigError
@@ -98,10 +98,10 @@ def _spawned(
     ports: Sequence[list[int | None]],
     stack: AsyncExitStack,
 ) -> tuple[BrokerProcess, ...]:
-    level = logging.getLevelName(logging.getLogger(__name__).getEffectiveLevel())
+    logs = settings_in_use()
     brokers: list[BrokerProcess] = []
     for number, own in enumerate(ports, 1):
-        broker = BrokerProcess(BrokerPlan(f"broker-{number}", config, level, service, own))
+        broker = BrokerProcess(BrokerPlan(f"broker-{number}", config, logs, service, own))
         stack.callback(broker.abandon)
         broker.spawn()
         brokers.append(broker)

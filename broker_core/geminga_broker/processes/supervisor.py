@@ -22,6 +22,7 @@ from geminga_protocol.bookkeeper.framing import WireError
 from geminga_runtime.backoff import Backoff
 from geminga_runtime.errors import BindFailed, ConnectionLost
 from geminga_runtime.lasting import open_lasting_nursery
+from geminga_runtime.logs import LogSettings
 from geminga_runtime.stream import FramedStream
 from geminga_runtime.waiters import Promise
 
@@ -61,7 +62,7 @@ class BrokerPlan:
 
     name: str
     config: BrokerConfig
-    log_level: str
+    logs: LogSettings
     service: Listeners
     """The sockets of the service's address, which all brokers have."""
     own_ports: list[int | None]
@@ -100,7 +101,7 @@ class _Child:
                 messages.stream_of(end.dup(), f"{plan.name}{name}")
                 for end, name in zip(ours, names, strict=True)
             )
-        begin = Begin(plan.name, plan.log_level, plan.config, descriptors)
+        begin = Begin(plan.name, plan.logs, plan.config, descriptors)
         self.control.write(messages.message(begin))
 
     async def end(self) -> int:

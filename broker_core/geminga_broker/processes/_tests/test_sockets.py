@@ -17,6 +17,7 @@ from geminga_broker.processes.sockets import (
     own_ports,
 )
 from geminga_runtime.errors import BindFailed
+from geminga_runtime.logs import LogSettings
 
 CONFIG = BrokerConfig(
     network=NetworkConfig(bind_address="127.0.0.1", broker_service_port=0, web_service_port=0)
@@ -72,7 +73,12 @@ def test_a_configuration_crosses_whole() -> None:
     config = replace(
         CONFIG, log=replace(CONFIG.log, password="hidden in print"), network=CONFIG.network
     )
-    begin = Begin("broker-1", "INFO", config, Descriptors(5, 6, [7, 8], [], [9], []))
+    begin = Begin(
+        "broker-1",
+        LogSettings("INFO", as_json=True),
+        config,
+        Descriptors(5, 6, [7, 8], [], [9], []),
+    )
     ((_, said, _),) = to_broker().feed(message(begin))
     assert said == begin
     assert isinstance(said, Begin)

@@ -23,6 +23,7 @@ from geminga_broker.processes.supervisor import (
     BrokerRefused,
     Services,
 )
+from geminga_runtime.logs import LogSettings
 from geminga_runtime.stream import FramedStream
 
 CONFIG = BrokerConfig(
@@ -87,7 +88,7 @@ def plan(tmp_path: Path) -> Iterator[Plan]:
             file.write_text(PROGRAM + rest)
             own_ports: list[int | None] = [0, None, 0, None]
             command = (sys.executable, str(file))
-            return BrokerPlan("broker-1", CONFIG, "INFO", service, own_ports, command)
+            return BrokerPlan("broker-1", CONFIG, LogSettings(), service, own_ports, command)
 
         yield made
 

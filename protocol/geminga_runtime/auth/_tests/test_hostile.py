@@ -12,7 +12,7 @@ from passlib.hash import apr_md5_crypt, bcrypt, ldap_sha1
 from geminga_runtime.auth.api import AuthenticationFailed, Exchange, Identity, Peer
 from geminga_runtime.auth.basic import BasicProvider
 from geminga_runtime.auth.service import Authenticator
-from geminga_runtime.logs import SHOWN_CHARACTERS_MAX, set_up_logging, shown
+from geminga_runtime.logs import SHOWN_CHARACTERS_MAX, LogSettings, set_up_logging, shown
 
 PEER = Peer("1.2.3.4:5")
 
@@ -84,7 +84,7 @@ def test_a_line_of_the_log_cannot_be_forged(monkeypatch: pytest.MonkeyPatch) -> 
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     try:
-        set_up_logging("INFO")
+        set_up_logging(LogSettings())
         logging.getLogger("geminga").warning("role=%s", "a\n2026 INFO b\r\x1b[2J\u2028c")
         assert isinstance(sys.stderr, io.StringIO)
         lines = sys.stderr.getvalue().splitlines()
