@@ -34,7 +34,7 @@ def log_options(command: Callable[..., object]) -> Callable[..., object]:
 
     @wraps(command)
     def logging_first(*args: object, log_level: str, log_format: str, **given: object) -> object:
-        from geminga_runtime.logs import LogSettings, set_up_logging
+        from geminga_runtime.observing.log_setup import LogSettings, set_up_logging
 
         set_up_logging(LogSettings(log_level, log_format == "json"))
         return command(*args, **given)

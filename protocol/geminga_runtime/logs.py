@@ -5,11 +5,9 @@
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import NamedTuple
 
 import trio
 
@@ -160,47 +158,3 @@ class LineFormatter(logging.Formatter):
     converter = staticmethod(time.gmtime)
     default_time_format = "%Y-%m-%dT%H:%M:%S"
     default_msec_format = "%s.%03dZ"
-
-
-class LogSettings(NamedTuple):
-    """What a command's options say of its log."""
-
-    level: str = "INFO"
-    as_json: bool = False
-
-
-def set_up_logging(settings: LogSettings, process: str = "") -> None:
-    """Log to standard error: our packages at their level, other libraries from WARNING on.
-    `process` stands in each line, where several processes write to one.
-    """
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_formatter(settings, process))
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(logging.WARNING)
-    for package in (
-        "geminga",
-        "geminga_broker",
-        "geminga_bookie",
-        "geminga_proxy",
-        "geminga_runtime",
-    ):
-        logging.getLogger(package).setLevel(settings.level)
-
-
-def settings_in_use() -> LogSettings:
-    """Those that `set_up_logging` was given last, for processes that this one starts."""
-    from geminga_runtime.json_logs import JsonFormatter
-
-    level = logging.getLogger("geminga_runtime").getEffectiveLevel()
-    as_json = any(isinstance(each.formatter, JsonFormatter) for each in logging.root.handlers)
-    return LogSettings(logging.getLevelName(level), as_json)
-
-
-def _formatter(settings: LogSettings, process: str) -> logging.Formatter:
-    if settings.as_json:
-        from geminga_runtime.json_logs import JsonFormatter
-
-        return JsonFormatter(process)
-    name = f"{process} %(name)s" if process else "%(name)s"
-    return LineFormatter(f"%(asctime)s %(levelname)s {name} %(message)s")

@@ -16,10 +16,12 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType
+from types import FrameType
 from typing import TypeVar
 
 import trio
+
+from geminga_runtime.observing.dumps import dump_on_signals
 
 _log = logging.getLogger(__name__)
 
@@ -126,12 +128,13 @@ async def run_until_signal(main: Callable[[], Awaitable[object]]) -> signal.Sign
     """Run `main` until it ends (returns None) or a stop signal comes (returns the signal).
 
     The first signal cancels `main`, which may then drain; a second one ends the process at once
-    with the shell's exit code for that signal. SIGUSR1 logs all tasks. Main thread only.
+    with the shell's exit code for that signal. SIGUSR1 and SIGUSR2 print what
+    `dump_on_signals` says. Main thread only.
     """
     received: signal.Signals | None = None
     with trio.open_signal_receiver(*STOP_SIGNALS) as stops:
         async with trio.open_nursery() as watchers:
-            watchers.start_soon(_dump_on_sigusr1)
+            watchers.start_soon(dump_on_signals)
             with trio.CancelScope() as scope:
 
                 async def wait_for_stop() -> None:
@@ -147,48 +150,6 @@ async def run_until_signal(main: Callable[[], Awaitable[object]]) -> signal.Sign
                 await main()
             watchers.cancel_scope.cancel()
     return received
-
-
-async def _dump_on_sigusr1() -> None:
-    number = getattr(signal, "SIGUSR1", None)
-    if number is None:
-        return
-    with trio.open_signal_receiver(number) as receiver:
-        async for _ in receiver:
-            _log.warning("all tasks:\n%s", format_tasks())
-
-
-def format_tasks() -> str:
-    """The tree of all tasks with their stacks, as text."""
-    root = trio.lowlevel.current_root_task()
-    return "\n".join(_task_lines(root, 0)) if root is not None else ""
-
-
-def _task_lines(task: trio.lowlevel.Task, depth: int) -> Iterator[str]:
-    indent = "  " * depth
-    yield f"{indent}{task.name}"
-    for frame, line in _frames(task.coro):
-        code = frame.f_code
-        text = traceback.FrameSummary(code.co_filename, line, code.co_name).line or ""
-        yield f"{indent}  | {code.co_filename}:{line} {code.co_name}: {text}"
-    for nursery in task.child_nurseries:
-        for child in nursery.child_tasks:
-            yield from _task_lines(child, depth + 1)
-
-
-def _frames(awaited: object) -> Iterator[tuple[FrameType, int]]:
-    """The frames of a suspended coroutine, outermost first."""
-    while True:
-        if isinstance(awaited, CoroutineType):
-            frame, awaited = awaited.cr_frame, awaited.cr_await
-        elif isinstance(awaited, GeneratorType):
-            frame, awaited = awaited.gi_frame, awaited.gi_yieldfrom
-        elif isinstance(awaited, AsyncGeneratorType):
-            frame, awaited = awaited.ag_frame, awaited.ag_await
-        else:
-            return
-        if frame is not None:
-            yield frame, frame.f_lineno
 
 
 @contextmanager

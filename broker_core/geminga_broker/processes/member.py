@@ -27,10 +27,10 @@ from geminga_broker.standalone_parts import BOOKIE_ID
 from geminga_runtime.command_line import PRIVATE_UMASK
 from geminga_runtime.errors import BindFailed, ConnectFailed, ConnectionLost
 from geminga_runtime.lasting import open_lasting_nursery
-from geminga_runtime.logs import set_up_logging
 from geminga_runtime.metadata.api import MetadataError, MetadataStore, SessionPhase
 from geminga_runtime.metadata.cached import CachedMetadataStore
 from geminga_runtime.metadata.remote import Dial, open_remote_store
+from geminga_runtime.observing.log_setup import set_up_logging
 from geminga_runtime.process import run_part
 from geminga_runtime.settings import ConfigError
 from geminga_runtime.stream import FramedStream

@@ -11,8 +11,8 @@ import msgspec
 import trio
 
 from geminga_broker.config import BrokerConfig
-from geminga_runtime.logs import LogSettings
 from geminga_runtime.message_frames import Decoder, Frames, encode
+from geminga_runtime.observing.log_setup import LogSettings
 from geminga_runtime.stream import FramedStream
 
 FRAME_BYTES_MAX = 1 << 20

@@ -20,9 +20,9 @@ from geminga_broker.config import BrokerConfig
 from geminga_broker.processes.sockets import Listeners, addresses, bind_service, own_ports
 from geminga_broker.processes.supervisor import BrokerPlan, BrokerProcess, Services
 from geminga_broker.standalone_parts import StandaloneOptions, bookie_options, open_store
-from geminga_runtime.logs import settings_in_use
 from geminga_runtime.metadata.api import MetadataStore
 from geminga_runtime.metadata.remote_server import serve_session
+from geminga_runtime.observing.log_setup import settings_in_use
 from geminga_runtime.settings import ConfigError
 from geminga_runtime.tls_settings import NO_PORT
 

@@ -22,7 +22,7 @@ from geminga_protocol.bookkeeper.framing import WireError
 from geminga_runtime.backoff import Backoff
 from geminga_runtime.errors import BindFailed, ConnectionLost
 from geminga_runtime.lasting import open_lasting_nursery
-from geminga_runtime.logs import LogSettings
+from geminga_runtime.observing.log_setup import LogSettings
 from geminga_runtime.stream import FramedStream
 from geminga_runtime.waiters import Promise
 

@@ -1,8 +1,7 @@
-"""Stopping by signal, the dump of tasks."""
+"""Stopping by signal."""
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import subprocess
@@ -12,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from geminga_runtime.process import format_tasks, run_until_signal
+from geminga_runtime.process import run_until_signal
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -41,37 +40,6 @@ async def test_errors_of_main_are_raised() -> None:
 
     with pytest.RaisesGroup(pytest.RaisesExc(ValueError, match="a defect")):
         await run_until_signal(main)
-
-
-async def test_dump_of_tasks(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    dumped = trio.Event()
-
-    class Tell(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            dumped.set()
-
-    async def waits_for_nothing() -> None:
-        await trio.sleep_forever()
-
-    async def main() -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(waits_for_nothing)
-            await trio.testing.wait_all_tasks_blocked()
-            os.kill(os.getpid(), signal.SIGUSR1)
-            await dumped.wait()
-            nursery.cancel_scope.cancel()
-
-    monkeypatch.setattr(logging.getLogger("geminga_runtime.process"), "handlers", [Tell()])
-    with trio.fail_after(60):
-        await run_until_signal(main)
-    assert "waits_for_nothing" in caplog.text
-    assert "await trio.sleep_forever()" in caplog.text
-
-
-async def test_format_tasks_shows_the_caller() -> None:
-    assert "test_format_tasks_shows_the_caller" in format_tasks()
 
 
 STUBBORN = """

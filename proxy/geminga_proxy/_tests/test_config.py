@@ -65,7 +65,7 @@ def test_a_broker_that_asks_for_tls_is_not_spoken_to_without() -> None:
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[Result, list[ProxyConfig]]:
     """The command's result, and the configuration that it would serve with."""
     served: list[ProxyConfig] = []
-    monkeypatch.setattr("geminga_runtime.logs.set_up_logging", lambda settings: None)
+    monkeypatch.setattr("geminga_runtime.observing.log_setup.set_up_logging", lambda settings: None)
     monkeypatch.setattr("geminga_proxy.cli.run", served.append)
     return CliRunner().invoke(proxy, arguments), served
 

@@ -17,7 +17,7 @@ from geminga_broker.processes.sockets import (
     own_ports,
 )
 from geminga_runtime.errors import BindFailed
-from geminga_runtime.logs import LogSettings
+from geminga_runtime.observing.log_setup import LogSettings
 
 CONFIG = BrokerConfig(
     network=NetworkConfig(bind_address="127.0.0.1", broker_service_port=0, web_service_port=0)

@@ -23,7 +23,7 @@ from geminga_broker.processes.supervisor import (
     BrokerRefused,
     Services,
 )
-from geminga_runtime.logs import LogSettings
+from geminga_runtime.observing.log_setup import LogSettings
 from geminga_runtime.stream import FramedStream
 
 CONFIG = BrokerConfig(

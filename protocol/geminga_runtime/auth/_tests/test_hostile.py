@@ -12,7 +12,8 @@ from passlib.hash import apr_md5_crypt, bcrypt, ldap_sha1
 from geminga_runtime.auth.api import AuthenticationFailed, Exchange, Identity, Peer
 from geminga_runtime.auth.basic import BasicProvider
 from geminga_runtime.auth.service import Authenticator
-from geminga_runtime.logs import SHOWN_CHARACTERS_MAX, LogSettings, set_up_logging, shown
+from geminga_runtime.logs import SHOWN_CHARACTERS_MAX, shown
+from geminga_runtime.observing.log_setup import LogSettings, set_up_logging
 
 PEER = Peer("1.2.3.4:5")
 

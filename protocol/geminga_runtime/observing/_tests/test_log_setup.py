@@ -12,14 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 from geminga_runtime.command_line import log_options
-from geminga_runtime.json_logs import JsonFormatter
-from geminga_runtime.logs import (
-    LINE_CHARACTERS_MAX,
-    TRACEBACK_CHARACTERS_MAX,
-    LogSettings,
-    set_up_logging,
-    settings_in_use,
-)
+from geminga_runtime.logs import LINE_CHARACTERS_MAX, TRACEBACK_CHARACTERS_MAX
+from geminga_runtime.observing.json_lines import JsonFormatter
+from geminga_runtime.observing.log_setup import LogSettings, set_up_logging, settings_in_use
 
 
 def line_of(text: str, *args: object, process: str = "") -> dict[str, str]:
