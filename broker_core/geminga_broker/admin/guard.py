@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from geminga_broker.admin import rest
+from geminga_broker.admin.http.audit import Audit, Handler
 from geminga_broker.admin.http.methods import Methods, unknown
 from geminga_broker.authz.authorizer import Caller, place_of
 from geminga_broker.authz.grants import SubscriptionRefused
@@ -27,7 +28,6 @@ from geminga_runtime.auth.api import AuthenticationFailed, HttpRequest, Identity
 from geminga_runtime.logs import shown
 
 _log = logging.getLogger(__name__)
-_audit = logging.getLogger("geminga.audit")
 
 ORIGINAL_PRINCIPAL = "x-original-principal"
 ONCE = ("authorization", ORIGINAL_PRINCIPAL, "x-pulsar-auth-method-name")
@@ -35,25 +35,24 @@ ONCE = ("authorization", ORIGINAL_PRINCIPAL, "x-pulsar-auth-method-name")
 _WITHOUT_DOMAIN = ("/admin/v2/schemas/", "/admin/v3/transactions/")
 _DOMAINS = ("persistent", "non-persistent")
 
-Handler = Callable[[Request], Awaitable[Response]]
-
 
 class InvalidRoles(rest.RestError):
     """A proxy names no valid original principal, or another client names one."""
 
 
 def guard(service: BrokerService, routes: list[Route]) -> list[BaseRoute]:
-    """The same routes, each guarded by its rule."""
-    return [_guarded(service, route) for route in routes]
+    """The same routes, each guarded by its rule, and told in the log."""
+    audit = Audit()
+    return [_guarded(service, route, audit) for route in routes]
 
 
-def _guarded(service: BrokerService, route: Route) -> Route:
+def _guarded(service: BrokerService, route: Route, audit: Audit) -> Route:
     methods = sorted((route.methods or set()) - {"HEAD"})
     needs = {method: need_of(method, route.path) for method in methods}
-    if service.authenticator is None:
-        return route
-    endpoint = partial(_admit, service, needs, cast(Handler, route.endpoint))
-    return Route(route.path, endpoint, methods=methods)
+    handler = cast(Handler, route.endpoint)
+    if service.authenticator is not None:
+        handler = partial(_admit, service, needs, handler)
+    return Route(route.path, partial(audit.told, route.path, handler), methods=methods)
 
 
 async def _admit(
@@ -67,27 +66,9 @@ async def _admit(
             # As in Apache, the status is that of a missing right.
             status, _ = refusal(need, _place(need.scope, request), None, None)
             raise rest.RestError(status, error.reason) from None
-        place = _place(need.scope, request)
-        await _check(service, need, place, caller)
         request.state.caller = caller
-        if request.method not in ("GET", "HEAD"):
-            return await _audited(handler, request, caller)
+        await _check(service, need, _place(need.scope, request), caller)
     return await handler(request)
-
-
-async def _audited(handler: Handler, request: Request, caller: Caller) -> Response:
-    """Log each change with its caller and its result."""
-    came_of_it: object = "?"
-    try:
-        response = await handler(request)
-        came_of_it = response.status_code
-    except Exception as error:
-        came_of_it = getattr(error, "status", type(error).__name__)
-        raise
-    finally:
-        path = shown(request.url.path)
-        _audit.info("%s %s by %s: %s", request.method, path, caller, came_of_it)
-    return response
 
 
 async def require(service: BrokerService, request: Request, need: Need, place: Place) -> None:

@@ -1,0 +1,107 @@
+"""What the log says of calls (OP-03, OP-08)."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from geminga_broker._tests.asgi import request
+from geminga_broker._tests.wire import open_broker
+from geminga_broker.admin._tests.test_guard import call, secured
+from geminga_broker.admin.app import create_app
+from geminga_broker.admin.http.audit import SLOW_S, Audit
+from geminga_broker.admin.rest import RestError, on_rest_error
+
+TENANT = "/admin/v2/tenants/new"
+WORD = '{"allowedClusters": ["standalone"], "adminRoles": []}'
+
+
+def lines(caplog: pytest.LogCaptureFixture, name: str = "geminga.audit") -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.name == name]
+
+
+@pytest.fixture(autouse=True)
+def _all_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "geminga.audit")
+    caplog.set_level(logging.DEBUG, "geminga.access")
+
+
+async def test_changes_are_told_without_authentication(caplog: pytest.LogCaptureFixture) -> None:
+    async with open_broker() as broker:
+        app = create_app(broker.service)
+        json = [("content-type", "application/json")]
+        assert (await request(app, "PUT", TENANT, WORD.encode(), json)).status == 204
+        assert (await request(app, "PUT", TENANT, WORD.encode(), json)).status == 409
+        assert (await request(app, "GET", TENANT)).status == 200
+    made, again = lines(caplog)
+    assert made.startswith(f"address=1.2.3.4:5 PUT {TENANT} by role=-: 204, 0 bytes in ")
+    assert f"PUT {TENANT} by role=-: 409, " in again
+    (read,) = lines(caplog, "geminga.access")
+    assert read.startswith(f"address=1.2.3.4:5 GET {TENANT} by role=-: 200, ")
+
+
+async def test_refused_changes_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    async with secured() as (_, app):
+        caplog.clear()
+        statuses = [
+            (await call(app, "DELETE", TENANT, role)).status for role in ("prod", None, "root")
+        ]
+        proxied = await call(app, "DELETE", TENANT, "proxy", x_original_principal="cons\nx")
+        assert [*statuses, proxied.status] == [401, 401, 404, 401]
+    found = [line.partition(f"DELETE {TENANT} by ")[2].partition(",")[0] for line in lines(caplog)]
+    assert found == [
+        "role=prod: 401", "role=-: 401", "role=root: 404", r"role=cons\x0ax through proxy: 401",
+    ]  # fmt: skip
+
+
+async def test_messages_are_no_changes_but_refusals_are(caplog: pytest.LogCaptureFixture) -> None:
+    place = "/topics/persistent/t/n/top"
+    body = {"producerName": "p", "messages": [{"payload": "x"}]}
+    async with secured() as (_, app):
+        await call(app, "PUT", "/admin/v2/persistent/t/n/top", "root")
+        caplog.clear()
+        assert (await call(app, "POST", place, "prod", body=body)).status == 200
+        assert lines(caplog) == []
+        assert (await call(app, "POST", place, "cons", body=body)).status in (401, 403)
+    (line,) = lines(caplog)
+    assert f"POST {place} by role=cons: 4" in line
+
+
+async def test_slow_calls_are_told_in_few_lines(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "geminga.access")
+    now_s = 0.0
+    takes_s = 0.0
+
+    async def handler(asked: Request) -> Response:
+        nonlocal now_s
+        now_s += takes_s
+        if "wrong" in asked.url.path:
+            raise RestError(412, "wrong")
+        return Response("found")
+
+    audit = Audit(clock=lambda: now_s)
+
+    async def endpoint(asked: Request) -> Response:
+        return await audit.told("/x/{y}", handler, asked)
+
+    app = Starlette(
+        routes=[Route("/x/{y}", endpoint)],
+        exception_handlers={RestError: on_rest_error},  # type: ignore[dict-item]
+    )
+    assert (await request(app, "GET", "/x/1")).status == 200
+    assert lines(caplog, "geminga.access") == []
+    takes_s = SLOW_S + 0.5
+    assert (await request(app, "GET", "/x/1")).status == 200
+    assert (await request(app, "GET", "/x/wrong")).status == 412
+    assert lines(caplog, "geminga.access") == [
+        "slow: address=1.2.3.4:5 GET /x/1 by role=-: 200, 5 bytes in 1500 ms",
+        "slow: address=1.2.3.4:5 GET /x/wrong by role=-: 412, ? bytes in 1500 ms",
+    ]
+    for number in range(100):
+        await request(app, "GET", f"/x/{number}")
+    assert len(lines(caplog, "geminga.access")) == 10

@@ -1,0 +1,83 @@
+"""Lines of the log for calls: each change, each call that was slow, all of them on demand (spec
+OP-03, OP-08).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from geminga_broker.authz.authorizer import Caller
+from geminga_runtime.logs import FewLines, shown
+
+_audit = logging.getLogger("geminga.audit")
+_access = logging.getLogger("geminga.access")
+
+SLOW_S = 1.0
+"""A call that takes longer has a line, whatever it does."""
+_LINE = "address=%s %s %s by role=%s%s: %s, %s bytes in %.0f ms"
+_READS = ("GET", "HEAD", "OPTIONS")
+_PUBLISHES = "/topics/"
+"""What is stored there is told by the topic's figures, not by a line for each message."""
+_REFUSALS = (401, 403)
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Audit:
+    """Of one broker's calls.
+
+    `geminga.audit` at INFO: changes, with what came of them, also those that were refused.
+    `geminga.access` at WARNING: slow calls, few lines for each path; at DEBUG: all other calls.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._slow = FewLines(_access)
+
+    async def told(self, path: str, handler: Handler, request: Request) -> Response:
+        """The handler's response, or its error. `path` is that of the route."""
+        began_s = self._clock()
+        outcome: object = "not answered"
+        size = "?"
+        try:
+            response = await handler(request)
+            outcome = response.status_code
+            size = response.headers.get("content-length", "0" if outcome == 204 else "?")
+        except Exception as error:
+            outcome = getattr(error, "status", type(error).__name__)
+            raise
+        finally:
+            taken_s = self._clock() - began_s
+            line = _line(request, outcome, size, taken_s)
+            if _is_change(request, outcome):
+                _audit.info(_LINE, *line)
+            elif taken_s <= SLOW_S and _access.isEnabledFor(logging.DEBUG):
+                _access.debug(_LINE, *line)
+            if taken_s > SLOW_S:
+                self._slow.warning(f"slow: {_LINE}", *line, about=path)
+        return response
+
+
+def _is_change(request: Request, outcome: object) -> bool:
+    if request.method in _READS:
+        return False
+    return not request.url.path.startswith(_PUBLISHES) or outcome in _REFUSALS
+
+
+def _line(request: Request, outcome: object, size: str, taken_s: float) -> tuple[object, ...]:
+    client = request.client
+    address = f"{client.host}:{client.port}" if client else "-"
+    caller: Caller | None = getattr(request.state, "caller", None)
+    role = through = ""
+    if caller is not None:
+        role = caller.original or caller.role or ""
+        through = f" through {shown(caller.role or '')}" if caller.original else ""
+    path = shown(request.url.path)
+    return (
+        address, request.method, path, shown(role) or "-", through, outcome, size, taken_s * 1000,
+    )  # fmt: skip
