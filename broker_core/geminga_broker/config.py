@@ -20,6 +20,7 @@ from geminga_broker.bookies_config import BookiesConfig
 from geminga_broker.console.settings import ConsoleSettings
 from geminga_broker.loadbalance import settings as load_balance
 from geminga_broker.loadbalance.settings import LoadBalanceConfig
+from geminga_broker.metrics.settings import MetricsConfig
 from geminga_broker.network_config import MIB as MIB
 from geminga_broker.network_config import NetworkConfig, TlsConfig
 from geminga_broker.websocket.settings import WebSocketSettings
@@ -257,6 +258,7 @@ class BrokerConfig:
     log: LogConfig = field(default_factory=LogConfig)
     bookie: BookieConfig = field(default_factory=BookieConfig)
     load_balance: LoadBalanceConfig = field(default_factory=LoadBalanceConfig)
+    metrics: MetricsConfig = field(default_factory=MetricsConfig)
 
     def values(self) -> dict[str, str]:
         """Every setting under Apache's key, as in a file."""

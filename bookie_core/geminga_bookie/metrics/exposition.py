@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 
-from geminga_bookie.metrics.distribution import QUANTILES, Distribution, Outcomes
+from geminga_runtime.metrics.distribution import QUANTILES, Distribution, Outcomes
 
 MS = 1000.0
 """Apache's times are in milliseconds."""

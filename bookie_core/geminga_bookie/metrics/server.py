@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from geminga_bookie.errors import BookkeeperError, TooManyRequests
-from geminga_bookie.metrics.distribution import Outcomes
+from geminga_runtime.metrics.distribution import Outcomes
 
 ASIDE = (
     "READ_LAC",

@@ -7,7 +7,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 
-from geminga_bookie.metrics.distribution import Outcomes
+from geminga_runtime.metrics.distribution import Outcomes
 
 Waited = tuple[float, int]
 """When a run was submitted, and how many entries it has."""

@@ -8,13 +8,13 @@ import resource
 import time
 from pathlib import Path
 
-from geminga_bookie.metrics.distribution import Outcomes
 from geminga_bookie.metrics.exposition import MS, Labels, Page
 from geminga_bookie.metrics.server import ASIDE, ServerMetrics
 from geminga_bookie.storage.bookie import InProcessBookie
 from geminga_bookie.storage.journal import Journal
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
 from geminga_bookie.wire.session_limits import Shared
+from geminga_runtime.metrics.distribution import Outcomes
 
 READ_POOL = "BookieReadThreadPool"
 _SERVER = "bookkeeper_server"

@@ -19,6 +19,7 @@ from geminga_broker.log.api import (
     LogTerminated,
 )
 from geminga_broker.log.entry import LogEntry
+from geminga_broker.metrics.log_meter import LogMeter
 from geminga_protocol import ack_set as ack_sets
 from geminga_protocol.errors import RemoteProtocolError
 from geminga_protocol.ids import EARLIEST, LATEST, Position
@@ -199,6 +200,7 @@ class FakeLog:
 
     def __init__(self, name: str = "log") -> None:
         self.name = name
+        self.meter = LogMeter()
         self.entries: list[FakeEntry] = []
         self.cursors: dict[str, FakeCursor] = {}
         self.hold = False

@@ -80,7 +80,7 @@ async def test_metrics_are_made_in_turns(
         with counted_steps() as steps:
             stats: Callable[[PersistentTopic], TopicStats] = PersistentTopic.stats
             monkeypatch.setattr(PersistentTopic, "stats", steps.counting(stats))
-            text = await scrape(broker.service, version="")
+            text = b"".join(await scrape(broker.service, version="")).decode()
         assert text.count("pulsar_producers_count{") == len(topics)
         assert sum(steps.calls.values()) == TOPICS
         assert max(steps.calls.values()) <= TURN_UNITS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -58,6 +60,7 @@ from geminga_broker.admin.topics import why as why_routes
 from geminga_broker.admin.transactions import routes as transaction_routes
 from geminga_broker.health import SharedCheck
 from geminga_broker.metrics.exposition import SharedPage
+from geminga_broker.metrics.page import Chunked
 from geminga_broker.metrics.scrape import scrape
 from geminga_broker.service import BrokerService
 from geminga_broker.websocket.service import OpenSockets, serve_websocket
@@ -116,13 +119,10 @@ def routes_of(service: BrokerService) -> list[Route]:
 
 
 def _plain_routes(service: BrokerService) -> list[Route]:
-    async def collect() -> bytes:
-        return (await scrape(service, version=broker_routes.PULSAR_VERSION)).encode()
-
-    page = SharedPage(collect)
+    page = SharedPage(partial(scrape, service, version=broker_routes.PULSAR_VERSION))
 
     async def metrics(_request: Request) -> Response:
-        return Response(await page.get(), headers={"content-type": METRICS_TYPE})
+        return Chunked(await page.get(), METRICS_TYPE)
 
     async def to_metrics(_request: Request) -> Response:
         return RedirectResponse("/metrics/", status_code=302)

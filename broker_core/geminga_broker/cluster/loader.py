@@ -25,6 +25,7 @@ from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import LogFenced, LogNotFound, ManagedLedger
 from geminga_broker.log.options import Persistence, Retention
 from geminga_broker.log.topic_log import TopicLog
+from geminga_broker.metrics.counts import LoadCounts
 from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.policies.apply import apply_common_policies, apply_policies, broker_limits
 from geminga_broker.policies.resolve import PolicyResolver
@@ -122,11 +123,12 @@ class TopicLoader:
         self._gate = gate
         self._bundles = BundleIndex()
         self.policies = policies
-        log = config.log
-        self._retention = Retention(log.retention_minutes * 60, log.retention_mb * MIB)
+        kept = config.log
+        self._retention = Retention(kept.retention_minutes * 60, kept.retention_mb * MIB)
         self.applier = PolicyApplier(self.topics, policies, broker_limits(config.policies))
         """Brings changed policies to the topics."""
         self._loads: dict[str, _Load] = {}
+        self.counts = LoadCounts()
         self._turns = trio.Semaphore(config.topics.loads_max)
         self._leaving: dict[str, Promise[None]] = {}
 
@@ -184,7 +186,7 @@ class TopicLoader:
         return load
 
     async def _run(self, name: TopicName, load: _Load) -> None:
-        key = str(name)
+        key, began_s = str(name), trio.current_time()
         try:
             with trio.fail_after(self._config.topics.load_timeout_s):
                 # All others may wait for what the policies' topics tell.
@@ -206,9 +208,11 @@ class TopicLoader:
             del self._loads[key]
             self.topics[key] = topic
             self._bundles.add(name)
+            self.counts.times.add(trio.current_time() - began_s)
             load.resolve(topic)
 
     def _fail(self, key: str, error: Exception) -> None:
+        self.counts.failures += 1
         self._loads.pop(key).reject(error)
 
     async def _load_here(self, name: TopicName, load: _Load) -> Topic:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from time import perf_counter
+
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.records import ResourceMissing
 from geminga_broker.errors import BrokerError
+from geminga_broker.metrics.counts import LookupCounts
 from geminga_broker.ownership.finder import Located, OwnerFinder
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
@@ -26,7 +29,9 @@ class Lookup:
         self._finder = finder
         self.lookups_max = lookups_max
         """May be changed."""
-        self._running = 0
+        self.counts = LookupCounts()
+        self.running = 0
+        """Lookups that have no answer yet."""
         self.is_open = False
         """Whether the broker serves: its addresses are known, and it isn't stopping."""
 
@@ -39,24 +44,34 @@ class Lookup:
         bundle is being unloaded), ServiceNotReady (no broker can own it), NoSuchListener; and the
         store's errors.
         """
+        began_s = perf_counter()
+        self.counts.failures += 1  # until it has an answer
         self._check_open()
-        if self._running >= self.lookups_max:
+        if self.running >= self.lookups_max:
             raise BrokerError(ServerError.TooManyRequests, "too many lookups are running")
-        self._running += 1
+        self.running += 1
         try:
-            return await self._locate(topic, listener, authoritative)
+            found = await self._locate(topic, listener, authoritative)
         finally:
-            self._running -= 1
+            self.running -= 1
+        self.counts.failures -= 1
+        self.counts.answered(perf_counter() - began_s, redirect=found.redirect)
+        return found
 
     def known(self, topic: TopicName, listener: str = "") -> Located | None:
         """As `locate`, if nothing needs to be read or decided for it. Raises BrokerError:
         MetadataError (the bundle is being unloaded), ServiceNotReady (starting or stopping),
         NoSuchListener.
         """
+        began_s = perf_counter()
         self._check_open()
         bundle = self._namespaces.known_bundle_of(topic)
         found = None if bundle is None else self._finder.known(bundle)
-        return None if found is None else _named(found, listener)
+        if found is None:
+            return None
+        named = _named(found, listener)
+        self.counts.answered(perf_counter() - began_s, redirect=named.redirect)
+        return named
 
     def _check_open(self) -> None:
         if not self.is_open:

@@ -36,11 +36,17 @@ class Topics:
         self.get = loader.get
         self.wait_load = loader.wait_load
         self._loader = loader
+        self.load_counts = loader.counts
         self._catalog = catalog
         self._namespaces = namespaces
         self._records = records
         self._schemas = schemas
         self._changes = changes
+
+    @property
+    def loading(self) -> int:
+        """See `TopicLoader.loading`."""
+        return self._loader.loading
 
     async def create(self, name: TopicName, properties: Mapping[str, str] | None = None) -> Topic:
         """The topic, created `by_hand` with these properties if missing. See `TopicLoader.get`."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, overload
 
+from geminga_broker.metrics.log_meter import LogMeter
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.ids import Position
 from geminga_protocol.pb.pulsar_api_pb2 import BrokerEntryMetadata, MessageMetadata
@@ -279,6 +280,8 @@ class ManagedLedger(Protocol):
     """A topic's log: a chain of ledgers with one open."""
 
     name: str
+    meter: LogMeter
+    """What it counts; `appended` is for whoever appends."""
 
     @property
     def cursors(self) -> Mapping[str, Cursor]:

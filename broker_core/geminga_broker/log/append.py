@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
+from time import perf_counter
 
 import trio
 
-from geminga_bookie.client.read import LedgerReader
 from geminga_bookie.errors import BookkeeperError, LedgerFenced
 from geminga_broker.log.api import (
     AppendDone,
@@ -27,9 +27,9 @@ from geminga_broker.log.catalog import INDEX_PROPERTY
 from geminga_broker.log.chain import LedgerInfo
 from geminga_broker.log.context import LogContext
 from geminga_broker.log.entry import LogEntry, PrefixMaker
-from geminga_broker.log.options import LogOptions
-from geminga_broker.log.reading import new_tuple
+from geminga_broker.log.reading import index_at, new_tuple
 from geminga_broker.log.state import LogState
+from geminga_broker.metrics.log_meter import Times
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.ids import EARLIEST, Position
 from geminga_runtime.metadata.api import MetadataError
@@ -75,16 +75,23 @@ class LogAppender:
         """Entries in the open ledger without a result yet; results come in order."""
         self._refusal: LogError | None = None
         """Why the open ledger failed."""
-        self._held: list[tuple[list[tuple[bytes, int]], AppendDone]] = []
+        self._held: list[tuple[list[tuple[bytes, int]], AppendDone, float]] = []
+        """Appends without a ledger, and when each was asked for."""
         context.when_fenced.append(self._fenced)
         self._settling: dict[Promise[None], int] = {}
         """Callers of `settled`, and the number of results that each still waits for."""
 
     def append(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
         """See `ManagedLedger.append`."""
+        now_s = perf_counter()
+        self._append(entries, done, (now_s, now_s))
+
+    def _append(
+        self, entries: Sequence[tuple[Buffer, int]], done: AppendDone, times: Times
+    ) -> None:
         writer = self._context.writer
         if writer is None:
-            self._hold(entries, done)
+            self._hold(entries, done, times[0])
             return
         if self._context.options.broker_entry_metadata:
             index = self.index
@@ -97,13 +104,13 @@ class LogAppender:
         else:
             payloads = [(entry[0],) for entry in entries]
         self._unanswered += len(payloads)
-        first, packets = writer.append(payloads, partial(self._written, done))
+        first, packets = writer.append(payloads, partial(self._written, done, times))
         if self._wants_cache() and self._context.writer is writer:
             self._fill_cache(first, packets, writer.packet_head_bytes, entries)
 
     async def settled(self) -> None:
         """See `ManagedLedger.settled`."""
-        waiting = self._unanswered + sum([len(entries) for entries, _ in self._held])
+        waiting = self._unanswered + sum([len(entries) for entries, _, _ in self._held])
         if not waiting:
             await trio.lowlevel.checkpoint()
             return
@@ -201,11 +208,12 @@ class LogAppender:
         self._context.cache.add(ledger_id, first, made, size_bytes)
 
     def _written(
-        self, done: AppendDone, first: int, count: int, error: BookkeeperError | None
+        self, done: AppendDone, times: Times, first: int, count: int, error: BookkeeperError | None
     ) -> None:
         """Handle the ledger's result for entries of one append; results come in order."""
         try:
             if error is None:
+                self._context.meter.stored(count, times)
                 self._stored(done, first, count)
             else:
                 self._failed(done, first, count, error)
@@ -263,9 +271,12 @@ class LogAppender:
                 if context.writer is not None:
                     context.writer, context.unclosed = None, context.writer
                     self._spawn(self.roll)
+        context.meter.write_failures += count
         done(EARLIEST, count, self._refusal)
 
-    def _hold(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
+    def _hold(
+        self, entries: Sequence[tuple[Buffer, int]], done: AppendDone, asked_s: float
+    ) -> None:
         """Queue an append until there is a ledger, or fail it, after earlier results."""
         state = self._context.state
         kind = _ERRORS.get(state)
@@ -274,7 +285,8 @@ class LogAppender:
         elif state is LogState.NO_LEDGER and trio.current_time() < self._retry_s:
             done(EARLIEST, len(entries), LogWriteFailed(f"{self._context.name}: {self._cause}"))
         else:
-            self._held.append(([(bytes(data), messages) for data, messages in entries], done))
+            copied = [(bytes(data), messages) for data, messages in entries]
+            self._held.append((copied, done, asked_s))
             if state is LogState.NO_LEDGER:
                 self._spawn(self.roll)
 
@@ -283,13 +295,15 @@ class LogAppender:
         if refusal is None:
             kind = _ERRORS.get(self._context.state, LogWriteFailed)
             refusal = kind(f"{self._context.name}: {self._cause or 'is closed'}")
-        for entries, done in held:
+        for entries, done, _ in held:
+            self._context.meter.write_failures += len(entries)
             done(EARLIEST, len(entries), refusal)
         if self._settling:
-            self._count_settled(sum([len(entries) for entries, _ in held]))
+            self._count_settled(sum([len(entries) for entries, _, _ in held]))
 
     async def _next_ledger(self) -> None:
         context = self._context
+        began_s = perf_counter()
         context.enter(LogState.ROLLING)
         if self._context.writer is not None:
             self._context.writer, self._context.unclosed = None, self._context.writer
@@ -301,6 +315,7 @@ class LogAppender:
                 self._give_up()
                 return
             await self._open_next()
+            context.meter.switched(perf_counter() - began_s)
             self._rolled()
         except LogFenced as error:
             context.fence(str(error))
@@ -373,14 +388,5 @@ class LogAppender:
         self._context.writer = writer
         context.enter(LogState.OPEN)
         held, self._held = self._held, []
-        for entries, done in held:
-            self.append(entries, done)
-
-
-async def index_at(reader: LedgerReader, entry_id: int, index: int, options: LogOptions) -> int:
-    """The message index of a stored entry; `index` if it has none."""
-    if not options.broker_entry_metadata:
-        return index
-    [view] = await reader.read(entry_id, entry_id)
-    stored = LogEntry(EARLIEST, view).broker_metadata
-    return stored.index if stored is not None and stored.HasField("index") else index
+        for entries, done, asked_s in held:
+            self._append(entries, done, (asked_s, perf_counter()))

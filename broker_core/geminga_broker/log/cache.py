@@ -8,7 +8,9 @@ first: after the slowest active cursor acknowledged them, or if all logs togethe
 from __future__ import annotations
 
 from geminga_broker.log.entry import LogEntry, total_size
+from geminga_broker.metrics.rates import Rates
 from geminga_protocol.ids import Position
+from geminga_runtime.metrics.distribution import Distribution
 
 ENTRY_OVERHEAD_BYTES = 400
 """Memory of an entry beside its data: packet header, views, position."""
@@ -30,12 +32,16 @@ class _Run:
 class LogCache:
     """Entries of one log."""
 
-    __slots__ = ("_owner", "_runs", "size_bytes")
+    __slots__ = ("_owner", "_runs", "hits", "misses", "publishes", "size_bytes")
 
     def __init__(self, owner: EntryCache) -> None:
         self._owner = owner
         self._runs: dict[int, _Run] = {}
         self.size_bytes = 0
+        self.publishes = owner.publishes
+        """See `EntryCache.publishes`."""
+        self.hits = owner.hits.add
+        self.misses = owner.misses.add
 
     def add(self, ledger_id: int, first: int, entries: list[LogEntry], data_bytes: int) -> None:
         """Add appended entries, `data_bytes` in all. After a gap, earlier ones are dropped."""
@@ -46,6 +52,7 @@ class LogCache:
             self._take(run, len(run.entries))
             run.first = first
         run.entries += entries
+        self._owner.inserted += len(entries)
         self._count(data_bytes + len(entries) * ENTRY_OVERHEAD_BYTES)
         self._owner.shrink()
 
@@ -88,17 +95,20 @@ class LogCache:
         run = self._runs.get(ledger_id)
         if run is not None:
             keep = max(0, first - run.first)
+            self._owner.evicted += len(run.entries) - keep
             self._count(-_weight(run.entries[keep:]))
             del run.entries[keep:]
 
     def clear(self) -> None:
         """Drop everything."""
+        self._owner.evicted += sum(len(run.entries) for run in self._runs.values())
         self._runs.clear()
         self._count(-self.size_bytes)
         self._owner.forget(self)
 
     def _take(self, run: _Run, count: int) -> None:
         if count:
+            self._owner.evicted += count
             self._count(-_weight(run.entries[:count]))
             del run.entries[:count]
             run.first += count
@@ -114,6 +124,16 @@ class EntryCache:
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.size_bytes = 0
+        self.inserted = self.evicted = 0
+        """Entries since the start; what is left is cached."""
+        self.evictions = 0
+        """How often the bound was exceeded."""
+        self.hits = Rates(0.0)
+        """Entries and bytes that were read from it, by times of `perf_counter`."""
+        self.misses = Rates(0.0)
+        """Entries and bytes that were read from bookies instead."""
+        self.publishes = Distribution()
+        """Time from an append to its result, of all logs, s."""
         self._logs: dict[LogCache, None] = {}
 
     def resize(self, bytes_max: int) -> None:
@@ -136,6 +156,7 @@ class EntryCache:
         if self.size_bytes <= self.bytes_max:
             return
         target = int(self.bytes_max * _KEPT_SHARE)
+        self.evictions += 1
         for log in sorted(self._logs, key=lambda log: log.size_bytes, reverse=True):
             excess = self.size_bytes - target
             if excess <= 0:

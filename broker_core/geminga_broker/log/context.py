@@ -19,6 +19,7 @@ from geminga_broker.log.chain import LedgerChain
 from geminga_broker.log.deletion import LogEraser
 from geminga_broker.log.options import LogOptions, Persistence
 from geminga_broker.log.state import LogState, check_transition
+from geminga_broker.metrics.log_meter import LogMeter
 from geminga_runtime.background import side_by_side
 from geminga_runtime.metadata.api import MetadataError, MetadataStore
 
@@ -54,6 +55,7 @@ class LogContext:
         self.catalog = catalog
         self.chain = chain
         self.cache = cache
+        self.meter = LogMeter(cache.publishes)
         self.spawn = spawn
         self.eraser = eraser
         self.durability = options.durability

@@ -17,7 +17,7 @@ from geminga_broker.log.cursor_store import CursorStore
 from geminga_broker.log.cursor_use import CursorUse
 from geminga_broker.log.cursor_writer import CursorWriter
 from geminga_broker.log.entry import LogEntry, total_size
-from geminga_broker.log.reading import LogReads, limited
+from geminga_broker.log.reading import LogReads
 from geminga_broker.log.snapshot_log import SnapshotLog
 from geminga_protocol.ids import Position
 
@@ -98,6 +98,9 @@ class LogCursor:
             self.snapshot_log = SnapshotLog(
                 self.writer, context.client, context.options, (context.name, name)
             )
+        self.meter = None if store is None else store.meter
+        """What it wrote; None if it is not durable."""
+        self._meter, self._marked = context.meter, state.mark_delete
         # See `Cursor` for these.
         self.is_deleted = state.is_deleted
         self.ack_set = state.ack_set
@@ -161,7 +164,7 @@ class LogCursor:
                 last = upto.entry_id
             entries = self._access.reads.cached(ledger_id, first, last)
             if entries:
-                entries = limited(entries, bytes_max)
+                entries = self._access.reads.hit(entries, bytes_max)
             else:
                 entries = await self._access.reads.entries(
                     position, entries_max=last - first + 1, bytes_max=bytes_max
@@ -198,7 +201,9 @@ class LogCursor:
                 index += 1
                 continue
             entries = reads.cached(ledger_id, first, first + run - 1)
-            if not entries:
+            if entries:
+                entries = reads.hit(entries, 1 << 62)
+            else:
                 entries = await reads.entries(positions[index], entries_max=run, bytes_max=1 << 62)
                 self._count_fetched(entries)
             wanted = [entry for entry in entries if entry.position[0] == ledger_id]
@@ -294,5 +299,8 @@ class LogCursor:
 
     def _changed(self) -> None:
         self.writer.changes += 1
+        if self.state.mark_delete != self._marked:
+            self._marked = self.state.mark_delete
+            self._meter.mark_deletes += 1
         self._access.changed(self)
         self.trim.moved()

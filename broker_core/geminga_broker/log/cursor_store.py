@@ -22,6 +22,7 @@ import trio
 from geminga_bookie.client import BookkeeperClient
 from geminga_bookie.client.append import LedgerWriter, append_durably, append_whole
 from geminga_bookie.errors import BookkeeperError, NoSuchLedger
+from geminga_broker.log.api import LogFenced
 from geminga_broker.log.catalog import ROOT, is_own
 from geminga_broker.log.cursor_node import OWNER, CursorNode, Verify
 from geminga_broker.log.options import CURSOR_NAME, LogOptions
@@ -31,6 +32,7 @@ from geminga_broker.log.position_info import (
     read_cursor_info,
 )
 from geminga_broker.log.salvage import CONSEQUENCE, last_state, open_salvaged
+from geminga_broker.metrics.log_meter import CursorMeter
 from geminga_protocol.ids import Position
 from geminga_protocol.managed_ledger import (
     decode_cursor_info,
@@ -101,6 +103,7 @@ class CursorStore:
         self._ledger_id = NO_LEDGER
         self._writer: LedgerWriter | None = None
         self._opened_s = 0.0
+        self.meter = CursorMeter()
 
     async def read(self) -> None:
         """Read the node. Raises MetadataError."""
@@ -195,9 +198,11 @@ class CursorStore:
         def finished(error: BookkeeperError | None) -> None:
             if error is not None and self._writer is writer:
                 self._writer = None
+            self.meter.wrote(encoded, error)
             done(error)
 
-        append_whole(writer, _encoded(infos), finished)
+        encoded = _encoded(infos)
+        append_whole(writer, encoded, finished)
 
     async def write_to_new_ledger(self, infos: Sequence[PositionInfo]) -> None:
         """Write the state to a new ledger and make that the cursor's. Durable on return. Raises
@@ -209,8 +214,11 @@ class CursorStore:
         writer = await self._client.create(options, unnamed=True)
         ledger_id = writer.ledger_id
         try:
-            await append_durably(writer, _encoded(infos))
-        except BookkeeperError:
+            encoded = _encoded(infos)
+            await append_durably(writer, encoded)
+            self.meter.wrote(encoded, None)
+        except BookkeeperError as error:
+            self.meter.wrote((), error)
             await self._client.unnamed.abandon(ledger_id)  # noqa: ASYNC120
             raise
         info = infos[-1]
@@ -352,7 +360,12 @@ class CursorStore:
         for name, ids in ours.items():
             if ids:
                 info.cursorProperties.add(name=name, value=",".join(map(str, ids)))
-        await self._node.write(info)
+        try:
+            await self._node.write(info)
+        except (MetadataError, LogFenced):
+            self.meter.node_failures += 1
+            raise
+        self.meter.node_writes += 1
         self._named = True
 
 

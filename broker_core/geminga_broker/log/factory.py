@@ -12,7 +12,6 @@ import trio
 from geminga_bookie.client import BookkeeperClient
 from geminga_bookie.errors import BookkeeperError, NoSuchLedger, NotEnoughBookies
 from geminga_broker.log.api import LogClosed, LogError, LogNotFound, LogReadFailed, TooFewBookies
-from geminga_broker.log.append import index_at
 from geminga_broker.log.cache import EntryCache
 from geminga_broker.log.catalog import (
     INDEX_PROPERTY,
@@ -26,6 +25,7 @@ from geminga_broker.log.context import LogContext, check_claims
 from geminga_broker.log.cursors import CursorFlushes
 from geminga_broker.log.deletion import LogEraser
 from geminga_broker.log.options import LogOptions, Persistence
+from geminga_broker.log.reading import index_at
 from geminga_broker.log.state import LogState
 from geminga_broker.log.topic_log import TopicLog
 from geminga_broker.log.unnamed import UNNAMED_S_MAX, clean, log_ledgers

@@ -10,8 +10,9 @@ from geminga_broker.log.api import EntryDamaged, LogReadFailed
 from geminga_broker.log.chain import LedgerInfo
 from geminga_broker.log.context import LogContext
 from geminga_broker.log.entry import LogEntry, total_size
+from geminga_broker.log.options import LogOptions
 from geminga_broker.log.salvage import DAMAGE
-from geminga_protocol.ids import Position
+from geminga_protocol.ids import EARLIEST, Position
 from geminga_runtime.metadata.api import MetadataError
 
 HANDLES_MAX = 8
@@ -47,7 +48,7 @@ class LogReads:
             last = min(ledger.entries, entry_id + entries_max) - 1
             found = self.cached(ledger_id, entry_id, last)
             if found:
-                return limited(found, bytes_max)
+                return self.hit(found, bytes_max)
             try:
                 return await self._fetch(ledger, entry_id, last, bytes_max)
             except (BookkeeperError, MetadataError) as error:
@@ -55,6 +56,7 @@ class LogReads:
             if chain.get(ledger_id) is not ledger:
                 continue  # trimmed during the read: the next entry is in a later ledger
             damaged = isinstance(failure, DAMAGE)
+            self._context.meter.read_failures += 1
             if damaged:
                 await self._verify()
             if damaged and last > entry_id:
@@ -65,6 +67,13 @@ class LogReads:
             raise kind(
                 f"{self._context.name}: {ledger_id}:{entry_id}: {type(failure).__name__}: {failure}"
             ) from failure
+
+    def hit(self, found: list[LogEntry], bytes_max: int) -> list[LogEntry]:
+        """Of cached entries those that are read: the first ones within the bound, at least one."""
+        entries, size_bytes = limited(found, bytes_max)
+        self._context.meter.read(len(entries), size_bytes)
+        self._context.cache.hits(len(entries), size_bytes)
+        return entries
 
     async def _verify(self) -> None:
         """What is gone may have been trimmed by another broker. Raises LogFenced, LogClosed."""
@@ -93,6 +102,11 @@ class LogReads:
         if reader is None or reader.ledger_id != ledger.ledger_id:
             reader = await self._handle(ledger)
         views = await reader.read(first, last, bytes_max=max(bytes_max, 1))
+        size_bytes = sum(map(len, views))
+        meter = self._context.meter
+        meter.read(len(views), size_bytes)
+        meter.missed_entries += len(views)
+        self._context.cache.misses(len(views), size_bytes)
         ledger_id = ledger.ledger_id
         return [
             LogEntry(new_tuple(Position, (ledger_id, entry_id)), view)
@@ -117,13 +131,23 @@ class LogReads:
         return handle
 
 
-def limited(entries: list[LogEntry], bytes_max: int) -> list[LogEntry]:
-    """The first entries that together are within the bound; at least one."""
-    if total_size(entries) <= bytes_max:
-        return entries
-    left = bytes_max
+def limited(entries: list[LogEntry], bytes_max: int) -> tuple[list[LogEntry], int]:
+    """The first entries that together are within the bound, at least one; and their size."""
+    total = total_size(entries)
+    if total <= bytes_max:
+        return entries, total
+    size_bytes = 0
     for count, entry in enumerate(entries):
-        left -= entry.size
-        if left < 0:
-            return entries[: max(count, 1)]
-    return entries
+        size_bytes += entry.size
+        if size_bytes > bytes_max and count:
+            return entries[:count], size_bytes - entry.size
+    return entries, size_bytes
+
+
+async def index_at(reader: LedgerReader, entry_id: int, index: int, options: LogOptions) -> int:
+    """The message index of a stored entry; `index` if it has none."""
+    if not options.broker_entry_metadata:
+        return index
+    [view] = await reader.read(entry_id, entry_id)
+    stored = LogEntry(EARLIEST, view).broker_metadata
+    return stored.index if stored is not None and stored.HasField("index") else index

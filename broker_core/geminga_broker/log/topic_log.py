@@ -46,6 +46,7 @@ class TopicLog:
         self.name = context.name
         self.context = context
         """The state shared by its parts, for parts that others add."""
+        self.meter = context.meter
         self.claim = LogClaim(context)
         self._paced = paced
         self.closing = False

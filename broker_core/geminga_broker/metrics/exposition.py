@@ -2,78 +2,140 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Generic, TypeVar
 
 import trio
 
+from geminga_runtime.metrics.distribution import Distribution
+
 Number = int | float | bool
+
+CHUNK_BYTES = 256 * 1024
+"""About the size of the parts in which a page is kept and sent."""
+
+BACKSLASH = "\\"
 
 
 def escape(value: str) -> str:
     """A label's value, escaped for the text format."""
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    if BACKSLASH in value or '"' in value or "\n" in value:
+        return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return value
 
 
 def labels(pairs: Iterable[tuple[str, str]]) -> str:
     """`{a="b",c="d"}`, or nothing for no labels."""
-    inner = ",".join(f'{name}="{escape(value)}"' for name, value in pairs)
+    inner = ",".join([f'{name}="{escape(value)}"' for name, value in pairs])
     return f"{{{inner}}}" if inner else ""
+
+
+class _Family:
+    """Samples of one metric, the older ones packed."""
+
+    __slots__ = ("kind", "lines", "packed")
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.lines: list[str] = []
+        self.packed: list[bytes] = []
+
+    def pack(self) -> None:
+        if self.lines:
+            self.lines.append("")
+            self.packed.append("\n".join(self.lines).encode())
+            self.lines.clear()
 
 
 class Exposition:
     """Collects samples by metric and renders them; one for each scrape."""
 
     def __init__(self) -> None:
-        self._lines: dict[str, list[str]] = {}
-        self._types: dict[str, str] = {}
+        self._families: dict[str, _Family] = {}
+
+    def rows(self, metric: str, kind: str = "gauge") -> list[str]:
+        """Lines of the metric's samples, to which more are added. It stays the same list."""
+        family = self._families.get(metric)
+        if family is None:
+            family = self._families[metric] = _Family(kind)
+        return family.lines
 
     def add(self, metric: str, label_text: str, value: Number, kind: str = "gauge") -> None:
         """One sample; `label_text` comes from `labels`."""
-        lines = self._lines.get(metric)
-        if lines is None:
-            lines = self._lines[metric] = []
-            self._types[metric] = kind
         number = int(value) if isinstance(value, bool) else value
-        lines.append(f"{metric}{label_text} {number}")
+        self.rows(metric, kind).append(f"{metric}{label_text} {number}")
 
-    def add_fields(
+    def summary(
         self,
-        series: Iterable[tuple[str, str]],
-        label_text: str,
-        fields: Mapping[str, object],
+        metric: str,
+        pairs: Sequence[tuple[str, str]],
+        values: Distribution,
+        quantiles: Sequence[float],
+        now_s: float,
     ) -> None:
-        """One sample for each (metric, field) whose field exists and is a number."""
-        for metric, field in series:
-            value = fields.get(field)
-            if isinstance(value, int | float):
-                self.add(metric, label_text, value)
+        """A distribution of seconds, in milliseconds."""
+        rows = self.rows(metric, "summary")
+        found = values.quantiles(now_s, quantiles)
+        for quantile, value in zip(quantiles, found, strict=True):
+            marked = labels([*pairs, ("quantile", str(quantile))])
+            number = "NaN" if value != value else round(value * 1000, 6)
+            rows.append(f"{metric}{marked} {number}")
+        rows.append(f"{metric}_count{labels(pairs)} {values.count}")
+        rows.append(f"{metric}_sum{labels(pairs)} {round(values.sum * 1000, 6)}")
+
+    def pack(self) -> None:
+        """Encode what was added: a large page is made a part at a time."""
+        for family in self._families.values():
+            family.pack()
+
+    def parts(self) -> Iterator[bytes]:
+        """The whole text, in order."""
+        self.pack()
+        for metric, family in self._families.items():
+            if family.packed:
+                yield f"# TYPE {metric} {family.kind}\n".encode()
+                yield from family.packed
+
+    def chunks(self) -> list[bytes]:
+        """The whole text, in parts of about CHUNK_BYTES."""
+        found: list[bytes] = []
+        waiting: list[bytes] = []
+        size = 0
+        for part in self.parts():
+            waiting.append(part)
+            size += len(part)
+            if size >= CHUNK_BYTES:
+                found.append(b"".join(waiting))
+                waiting.clear()
+                size = 0
+        if waiting:
+            found.append(b"".join(waiting))
+        return found
 
     def render(self) -> str:
         """The whole text, ended by a newline."""
-        out: list[str] = []
-        for metric, lines in self._lines.items():
-            out.append(f"# TYPE {metric} {self._types[metric]}")
-            out.extend(lines)
-        out.append("")
-        return "\n".join(out)
+        return b"".join(self.parts()).decode()
 
 
-class _Making:
+T = TypeVar("T")
+
+
+class _Making(Generic[T]):
     """One creation of the page."""
 
     def __init__(self) -> None:
         self.done = trio.Event()
-        self.page: bytes | None = None
+        self.page: T | None = None
 
 
-class SharedPage:
+class SharedPage(Generic[T]):
     """A page, created once for all waiting requests; not cached."""
 
-    def __init__(self, make: Callable[[], Awaitable[bytes]]) -> None:
+    def __init__(self, make: Callable[[], Awaitable[T]]) -> None:
         self._make = make
-        self._making: _Making | None = None
+        self._making: _Making[T] | None = None
 
-    async def get(self) -> bytes:
+    async def get(self) -> T:
         """A new page. The first waiting request gets the error of its creation."""
         while (making := self._making) is not None:
             await making.done.wait()
@@ -84,8 +146,8 @@ class SharedPage:
         try:
             # So that requests of the same turn share the page.
             await trio.lowlevel.checkpoint()
-            making.page = await self._make()
-            return making.page
+            page = making.page = await self._make()
+            return page
         finally:
             self._making = None
             making.done.set()

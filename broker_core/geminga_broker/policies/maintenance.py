@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from time import perf_counter
 
 import trio
 
@@ -11,6 +12,7 @@ from geminga_broker.config import PolicyConfig
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import LogError
 from geminga_broker.log.reserved_cursors import COMPACTION
+from geminga_broker.metrics.counts import CheckTimes
 from geminga_broker.policies.apply import expire_messages, expire_subscriptions
 from geminga_broker.policies.backlog_quota_manager import keep_quotas
 from geminga_broker.policies.quota import backlog_bytes
@@ -29,6 +31,7 @@ class TopicMaintenance:
     def __init__(self, topics: Mapping[str, Topic], config: PolicyConfig) -> None:
         self._topics = topics
         self._config = config
+        self.quota_checks = CheckTimes()
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -52,11 +55,13 @@ class TopicMaintenance:
             await self._once(step)
 
     async def _once(self, step: Step) -> None:
-        turns = Turns()
+        turns, began_s = Turns(), perf_counter()
         for topic in list(self._topics.values()):
             if isinstance(topic, PersistentTopic) and not topic.fenced:
                 await self._take(step, topic)
                 await turns.spend(1 + len(topic.subscriptions))
+        if step is keep_quotas:
+            self.quota_checks.add(perf_counter() - began_s)
 
     async def _take(self, step: Step, topic: PersistentTopic) -> None:
         try:

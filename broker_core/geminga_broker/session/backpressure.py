@@ -87,14 +87,18 @@ class Backpressure:
     async def wait_ready(self) -> None:
         """Return when the client's work is down to half of the bounds."""
         self._liveness.pause(held_back=True)
-        while self.overloaded:
-            if self._paused_until_s > trio.current_time():
-                await trio.sleep_until(self._paused_until_s)
-                continue
-            self._resume = trio.Event()
-            self._stream.on_writable(self.check_resume)
-            self._shared.on_publish_buffer_drained(self.check_resume)
-            await self._resume.wait()
+        self._shared.held_back += 1
+        try:
+            while self.overloaded:
+                if self._paused_until_s > trio.current_time():
+                    await trio.sleep_until(self._paused_until_s)
+                    continue
+                self._resume = trio.Event()
+                self._stream.on_writable(self.check_resume)
+                self._shared.on_publish_buffer_drained(self.check_resume)
+                await self._resume.wait()
+        finally:
+            self._shared.held_back -= 1
         self._resume = None
         self._liveness.resume()
 

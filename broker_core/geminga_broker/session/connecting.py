@@ -48,6 +48,7 @@ def handle_connect(session: Session, command: CommandConnect) -> None:
 
 def _accept(session: Session, client_version: int) -> None:
     session.connected = True
+    session.service.connections.accepted += 1
     tell_size = client_version >= MAX_MESSAGE_SIZE_VERSION
     size = session.service.config.network.max_message_size_bytes
     session.write(

@@ -33,6 +33,12 @@ class Connections:
 
     def __init__(self, publish_bytes_max: int) -> None:
         self.sessions: dict[ClientSession, None] = {}
+        self.created = self.closed = 0
+        """Connections of the binary protocol since the start."""
+        self.accepted = self.refused = 0
+        """Of these, those that were told CONNECTED, and those that ended without."""
+        self.held_back = 0
+        """Connections from which nothing is read now, because of too much work or a limit."""
         self.turn = trio.Lock()
         """Held during a step of a long command: only one step in a turn of the loop."""
         self.request_bytes = 0
@@ -43,6 +49,17 @@ class Connections:
         self.publish_bytes_max = publish_bytes_max
         """Bound of `publish_bytes`; may be changed."""
         self._drained: list[Callable[[], None]] = []
+
+    def opened(self, session: ClientSession) -> None:
+        """A connection has begun."""
+        self.sessions[session] = None
+        self.created += 1
+
+    def ended(self, session: ClientSession, *, accepted: bool) -> None:
+        """A connection has ended, `accepted` or not."""
+        del self.sessions[session]
+        self.closed += 1
+        self.refused += not accepted
 
     @property
     def requests_full(self) -> bool:

@@ -55,7 +55,7 @@ async def handle_connection(
     try:
         async with trio.open_nursery() as nursery:
             session = Session(stream, service, nursery, caller)
-            service.connections.sessions[session] = None
+            service.connections.opened(session)
             nursery.start_soon(stream.run_writer)
             nursery.start_soon(_keep_alive, session)
             with session.read_scope:
@@ -66,7 +66,7 @@ async def handle_connection(
     finally:
         # All tasks of the session have ended: none can open anything after this.
         if session is not None:
-            del service.connections.sessions[session]
+            service.connections.ended(session, accepted=session.connected)
             session.release()
 
 

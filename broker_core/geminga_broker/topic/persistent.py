@@ -104,6 +104,7 @@ class PersistentTopic(TopicBase[Subscription]):
             messages += count
             size += len(data)
         self.rates.add(messages, size)
+        self.log.meter.appended(len(entries), size)
         self.entries_added += len(entries)
         self.environment.catch_up.appended(len(entries), size)
         self.log.append(entries, done)

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geminga_bookie.errors import LedgerFenced, TooManyRequests
-from geminga_bookie.metrics.distribution import Distribution
 from geminga_bookie.metrics.server import TOGETHER, ServerMetrics
 from geminga_bookie.metrics.storage import JournalMetrics
+from geminga_runtime.metrics.distribution import Distribution
 
 RUNS = st.lists(st.tuples(st.floats(0.0, 0.2), st.integers(1, 50)), min_size=1, max_size=40)
 

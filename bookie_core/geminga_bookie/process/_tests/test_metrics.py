@@ -22,7 +22,6 @@ from geminga_bookie._tests.support import (
 )
 from geminga_bookie.errors import LedgerFenced, NoSuchEntry
 from geminga_bookie.inprocess import open_bookie
-from geminga_bookie.metrics.distribution import QUANTILES, WINDOW_S, Distribution
 from geminga_bookie.port import BookiePort
 from geminga_bookie.process.metrics import metrics
 from geminga_bookie.storage.bookie import InProcessBookie
@@ -30,6 +29,7 @@ from geminga_bookie.wire.options import RemoteOptions
 from geminga_bookie.wire.remote import open_remote
 from geminga_bookie.wire.server import BookieServerOptions, serve_bookie, shared_by
 from geminga_bookie.wire.session_limits import Shared
+from geminga_runtime.metrics.distribution import QUANTILES, WINDOW_S, Distribution
 
 APACHES = Path(__file__).with_name("apache_metrics.txt")
 """Names and types of BookKeeper 4.17.2, as its Prometheus provider wrote them after every kind of

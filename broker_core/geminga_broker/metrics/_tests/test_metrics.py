@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from geminga_broker.metrics.exposition import Exposition, labels
-from geminga_broker.metrics.scrape import SUBSCRIPTION_SERIES, TOPIC_SERIES, process_metrics
-from geminga_broker.topic.stats import SubscriptionStats, TopicStats, as_json
+from geminga_broker.metrics.scrape import process_metrics
+from geminga_broker.metrics.series import (
+    BROKER_SERIES,
+    CONSUMER_SERIES,
+    NAMESPACE_SERIES,
+    PRODUCER_SERIES,
+    SUBSCRIPTION_SERIES,
+    TOPIC_SERIES,
+    Table,
+)
+from geminga_broker.topic.stats import ConsumerStats, PublisherStats, SubscriptionStats, TopicStats
+from geminga_runtime.metrics.distribution import Distribution
 
 ODD = 'a "quoted"\\back\nslash'
 
@@ -37,15 +48,52 @@ def test_lines_of_a_metric_stay_together() -> None:
 
 
 def test_every_series_reads_a_field_that_exists() -> None:
-    topic, subscription = as_json(TopicStats()), as_json(SubscriptionStats())
-    assert [field for _metric, field in TOPIC_SERIES if field not in topic] == []
-    assert [field for _metric, field in SUBSCRIPTION_SERIES if field not in subscription] == []
+    for kind, series in (
+        (TopicStats, TOPIC_SERIES),
+        (TopicStats, NAMESPACE_SERIES),
+        (TopicStats, BROKER_SERIES),
+        (SubscriptionStats, SUBSCRIPTION_SERIES),
+        (ConsumerStats, CONSUMER_SERIES),
+        (PublisherStats, PRODUCER_SERIES),
+    ):
+        found = {field.encode_name for field in msgspec.structs.fields(kind)}
+        assert [field for _metric, field in series if field not in found] == []
+    # Sums of the broker are read from those of its namespaces.
+    assert {field for _, field in BROKER_SERIES} <= {field for _, field in NAMESPACE_SERIES}
 
 
-def test_fields_without_a_number_are_left_out() -> None:
+def test_fields_without_a_value_are_left_out() -> None:
     text = Exposition()
-    text.add_fields([("m", "there"), ("n", "gone"), ("o", "word")], "", {"there": 2, "word": "x"})
-    assert families(text.render()) == {"m": [({}, 2.0)]}
+    table = Table(text, SubscriptionStats, SUBSCRIPTION_SERIES)
+    table.add(SubscriptionStats(blocked_subscription_on_unacked_msgs=True), "")
+    found = families(text.render())
+    assert found["pulsar_subscription_blocked_on_unacked_messages"] == [({}, 1.0)]
+    assert "pulsar_subscription_msg_drop_rate" not in found
+
+
+def test_a_packed_page_is_the_same() -> None:
+    whole, packed = Exposition(), Exposition()
+    for number in range(5):
+        for text in (whole, packed):
+            text.add("pulsar_a", "", number)
+            text.add("pulsar_b", "", number, "counter")
+        packed.pack()
+    assert b"".join(packed.chunks()).decode() == packed.render() == whole.render()
+
+
+def test_summaries_are_in_milliseconds() -> None:
+    text, values = Exposition(), Distribution()
+    text.summary("pulsar_empty", (), values, (0.5,), 1.0)
+    values.add(0.010, 3)
+    values.add(2.0)
+    text.summary("pulsar_full", [("cluster", "c")], values, (0.0, 0.5, 1.0), 1.0)
+    found = families(text.render())
+    assert found["pulsar_empty_count"] == [({}, 0.0)]
+    [least, middle, most] = [value for _, value in found["pulsar_full"]]
+    assert 10 <= least == middle <= 11
+    assert 2000 <= most <= 2200
+    assert found["pulsar_full_sum"] == [({"cluster": "c"}, 2030.0)]
+    assert "# TYPE pulsar_full summary" in text.render()
 
 
 def test_process_metrics_have_memory() -> None:

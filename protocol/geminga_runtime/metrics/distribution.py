@@ -1,4 +1,4 @@
-"""Distributions of times and sizes (spec BK-13; Apache's DataSketchesOpStatsLogger).
+"""Distributions of times and sizes (spec OP-05, BK-13; Apache's DataSketchesOpStatsLogger).
 
 Values are counted in buckets of which each is a tenth wider than the one before, so that a run of
 entries costs one search. A quantile is a bucket's upper end: at most a tenth too high.
@@ -39,16 +39,18 @@ class Distribution:
         self.count += count
         self.sum += value * count
 
-    def quantiles(self, now_s: float) -> list[float]:
-        """The value at each of QUANTILES; NaN without values. `now_s` is of a monotonic clock."""
+    def quantiles(self, now_s: float, wanted: Sequence[float] = QUANTILES) -> list[float]:
+        """The value at each quantile, which ascend; NaN without values. `now_s` is of a monotonic
+        clock.
+        """
         counts = self._window(now_s)
         total = sum(counts)
         if not total:
-            return [math.nan] * len(QUANTILES)
+            return [math.nan] * len(wanted)
         found: list[float] = []
         place, passed = 0, counts[0]
-        for quantile in QUANTILES:
-            while passed < quantile * total:
+        for quantile in wanted:
+            while passed < quantile * total or not passed:
                 place += 1
                 passed += counts[place]
             found.append(_BOUNDS[min(place, len(_BOUNDS) - 1)])

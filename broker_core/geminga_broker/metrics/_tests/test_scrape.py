@@ -1,0 +1,156 @@
+"""Scrapes of a broker under a little traffic, by each switch (OP-05)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import trio
+from prometheus_client.parser import text_string_to_metric_families
+
+from geminga_broker._tests.wire import WireBroker, open_broker
+from geminga_broker.config import BrokerConfig
+from geminga_broker.log.api import Ack, LogError
+from geminga_broker.metrics.scrape import scrape
+from geminga_broker.metrics.settings import MetricsConfig
+from geminga_broker.topic.persistent import PersistentTopic
+from geminga_protocol.ids import EARLIEST, Position
+from geminga_protocol.topic_name import TopicName
+
+Samples = dict[str, list[tuple[dict[str, str], float]]]
+PUBLIC = {"namespace": "public/default"}
+
+
+def config_with(metrics: MetricsConfig) -> BrokerConfig:
+    config = BrokerConfig()
+    return replace(config, metrics=metrics)
+
+
+async def page(broker: WireBroker) -> Samples:
+    """Labels without the cluster, and the value, by the sample's name."""
+    text = b"".join(await scrape(broker.service, version="1")).decode()
+    found: Samples = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels = {key: value for key, value in sample.labels.items() if key != "cluster"}
+            found.setdefault(sample.name, []).append((labels, sample.value))
+    return found
+
+
+async def loaded(
+    broker: WireBroker, name: str, entries: int = 0, size: int = 100
+) -> PersistentTopic:
+    """A topic with so many entries, and a subscription that has read and acknowledged one."""
+    topic = await broker.service.topics.get(TopicName.parse(name), create=True)
+    assert isinstance(topic, PersistentTopic)
+    done = trio.Event()
+
+    def stored(_first: Position, _count: int, error: LogError | None) -> None:
+        assert error is None
+        done.set()
+
+    if entries:
+        topic.append([(bytes(size), 1)] * entries, stored)
+        await done.wait()
+    cursor = await topic.log.open_cursor("s", initial=EARLIEST)
+    topic.adopt(cursor)
+    for entry in await cursor.read(entries_max=1, bytes_max=1 << 20):
+        cursor.ack([Ack(entry.position)])
+    return topic
+
+
+async def test_topics_have_histograms_and_rates(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_broker() as broker:
+        await loaded(broker, "persistent://public/default/a", entries=20, size=600)
+        await loaded(broker, "persistent://public/default/b")
+        found = await page(broker)
+        one = {**PUBLIC, "topic": "persistent://public/default/a"}
+        other = {**PUBLIC, "topic": "persistent://public/default/b"}
+        assert found["pulsar_entry_size_le_1_kb"] == [(one, 20.0), (other, 0.0)]
+        assert found["pulsar_entry_size_count"] == [(one, 20.0), (other, 0.0)]
+        assert found["pulsar_entry_size_sum"][0] == (one, 12_000.0)
+        for name in ("pulsar_storage_write_latency", "pulsar_storage_ledger_write_latency"):
+            assert found[f"{name}_count"] == [(one, 20.0), (other, 0.0)]
+            ends = [end for end in found if end.startswith(f"{name}_") and end[-3:] != "sum"]
+            assert len(ends) == 11
+            assert sum(found[end][0][1] for end in ends) == 2 * 20
+        assert found["pulsar_storage_write_rate"][0][1] > 0
+        assert found["pulsar_storage_read_rate"][0][1] > 0
+        assert found["pulsar_topics_count"] == [(PUBLIC, 2.0)]
+        assert found["pulsar_broker_topics_count"] == [({}, 2.0)]
+        assert found["pulsar_broker_subscriptions_count"] == [({}, 2.0)]
+        assert found["pulsar_broker_msg_backlog"] == [({}, 19.0)]
+        assert found["pulsar_ml_count"] == [({}, 2.0)]
+        assert found["pulsar_ml_AddEntrySucceed"] == [(PUBLIC, 20.0)]
+        assert found["pulsar_ml_ReadEntriesSucceeded"] == [(PUBLIC, 1.0)]
+        assert found["pulsar_ml_NumberOfMessagesInBacklog"] == [(PUBLIC, 19.0)]
+        assert found["pulsar_ml_MarkDeleteRate"][0][1] > 0
+        sizes = {labels["quantile"]: value for labels, value in found["pulsar_ml_EntrySizeBuckets"]}
+        assert [name for name, value in sizes.items() if value] == ["512.0_1024.0"]
+        assert found["pulsar_broker_publish_latency_count"] == [({}, 20.0)]
+        assert found["pulsar_topic_load_times_count"] == [({}, 2.0)]
+        assert not [name for name in found if name.startswith("pulsar_ml_cursor")]
+
+
+async def test_without_topic_level_namespaces_have_sums(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    config = config_with(MetricsConfig(topics=False, managed_ledgers=False))
+    async with open_broker(config) as broker:
+        for name, entries in (("a", 20), ("b", 5)):
+            await loaded(broker, f"persistent://public/default/{name}", entries=entries)
+        found = await page(broker)
+        assert not [name for name, samples in found.items() if "topic" in samples[0][0]]
+        for name, value in (
+            ("pulsar_topics_count", 2),
+            ("pulsar_subscriptions_count", 2),
+            ("pulsar_entry_size_count", 25),
+            ("pulsar_storage_write_latency_count", 25),
+            ("pulsar_storage_size", sum([100] * 25)),
+        ):
+            assert found[name] == [(PUBLIC, float(value))], name
+        backlog = {**PUBLIC, "remote_cluster": "local"}
+        assert found["pulsar_msg_backlog"] == [(backlog, 23.0)]
+        assert not [name for name in found if name.startswith("pulsar_ml_Add")]
+
+
+async def test_the_page_of_many_topics_without_topic_level_is_bounded(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    sizes = []
+    for topics in (2, 40):
+        async with open_broker(config_with(MetricsConfig(topics=False))) as broker:
+            for number in range(topics):
+                await loaded(broker, f"persistent://public/default/t{number}")
+            sizes.append(sum(map(len, (await page(broker)).values())))
+    assert sizes[0] == sizes[1]
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition"), [("plain", "-1"), ("split-partition-3", "3")], ids=["plain", "split"]
+)
+async def test_partitions_have_a_label(
+    topic: str, partition: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with open_broker(config_with(MetricsConfig(split_partitions=True))) as broker:
+        if partition != "-1":
+            split = TopicName.parse("persistent://public/default/split")
+            await broker.service.catalog.create_partitioned(split, 4)
+        await loaded(broker, f"persistent://public/default/{topic}")
+        labels, _ = (await page(broker))["pulsar_storage_size"][0]
+        base = topic.partition("-partition-")[0]
+        assert labels["topic"] == f"persistent://public/default/{base}"
+        assert labels["partition"] == partition
+
+
+async def test_cursors_if_wanted(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_broker(config_with(MetricsConfig(cursors=True))) as broker:
+        topic = await loaded(broker, "persistent://public/default/a", entries=3)
+        await topic.log.cursors["s"].persist()
+        found = await page(broker)
+        labels = {**PUBLIC, "ledger_name": "public/default/persistent/a", "cursor_name": "s"}
+        written = found["pulsar_ml_cursor_persistLedgerSucceed"]
+        kept = found["pulsar_ml_cursor_persistZookeeperSucceed"]
+        assert [where for where, _ in written] == [labels]
+        assert written[0][1] + kept[0][1] >= 1
+        assert found["pulsar_ml_cursor_nonContiguousDeletedMessagesRange"] == [(labels, 0.0)]

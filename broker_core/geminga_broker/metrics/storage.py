@@ -1,0 +1,154 @@
+"""Series of storage: histograms of topics and namespaces, managed ledgers, their cursors and their
+cache (spec OP-05; Apache's ManagedLedgerMetrics, ManagedCursorMetrics, ManagedLedgerCacheMetrics).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from time import perf_counter
+from typing import Protocol
+
+from geminga_broker.log.api import ManagedLedger
+from geminga_broker.log.cache import EntryCache
+from geminga_broker.log.cursor import LogCursor
+from geminga_broker.metrics.exposition import Exposition, labels
+from geminga_broker.metrics.log_meter import LATENCY_BOUNDS_MS, SIZE_BOUNDS, Window
+
+_LATENCIES = [
+    *("le_0_5", "le_1", "le_5", "le_10", "le_20", "le_50", "le_100", "le_200", "le_1000"),
+    "overflow",
+]
+_SIZES = [
+    *("le_128", "le_512", "le_1_kb", "le_2_kb", "le_4_kb", "le_16_kb", "le_100_kb", "le_1_mb"),
+    "le_overflow",
+]
+Pairs = Sequence[tuple[str, str]]
+
+
+class Histograms:
+    """Adds the buckets of storage to a page: how many entries each has, not those below it."""
+
+    def __init__(self, text: Exposition) -> None:
+        self._rates = [
+            (f"pulsar_storage_{name}_rate", text.rows(f"pulsar_storage_{name}_rate"))
+            for name in ("write", "read", "read_cache_misses")
+        ]
+        self._histograms = [
+            [(f"{name}_{end}", text.rows(f"{name}_{end}")) for end in [*buckets, "sum", "count"]]
+            for name, buckets in (
+                ("pulsar_storage_write_latency", _LATENCIES),
+                ("pulsar_storage_ledger_write_latency", _LATENCIES),
+                ("pulsar_entry_size", _SIZES),
+            )
+        ]
+
+    def add(self, window: Window, label_text: str) -> None:
+        """Rates and buckets of a topic, or of a namespace without topic level."""
+        rates = window.write_rate, window.read_rate, window.miss_rate
+        for (metric, rows), rate in zip(self._rates, rates, strict=True):
+            rows.append(f"{metric}{label_text} {rate}")
+        for ends, figures in zip(
+            self._histograms,
+            (window.write_latency, window.ledger_latency, window.entry_sizes),
+            strict=True,
+        ):
+            count = sum(figures[:-1])
+            for (metric, rows), figure in zip(ends, (*figures, count), strict=True):
+                rows.append(f"{metric}{label_text} {figure}")
+
+
+class LogTotals(Protocol):
+    """What a namespace's managed ledgers are asked for beside their meters."""
+
+    window: Window
+    backlog: int
+
+    @property
+    def storage_bytes(self) -> int:
+        """Stored by them."""
+
+
+_ML_BUCKETS = {
+    "AddEntryLatencyBuckets": LATENCY_BOUNDS_MS,
+    "LedgerAddEntryLatencyBuckets": LATENCY_BOUNDS_MS,
+    "LedgerSwitchLatencyBuckets": LATENCY_BOUNDS_MS,
+    "EntrySizeBuckets": SIZE_BOUNDS,
+}
+
+
+def add_managed_ledgers(text: Exposition, pairs: Pairs, totals: LogTotals, copies: int) -> None:
+    """`pulsar_ml_...` of a namespace. With `copies` each byte is written."""
+    window = totals.window
+    where = labels(pairs)
+    for name, value in (
+        ("AddEntryBytesRate", window.write_bytes_rate),
+        ("AddEntryWithReplicasBytesRate", window.write_bytes_rate * copies),
+        ("AddEntryErrors", window.write_failures),
+        ("AddEntryMessagesRate", window.write_rate),
+        ("AddEntrySucceed", window.written_entries),
+        ("NumberOfMessagesInBacklog", totals.backlog),
+        ("ReadEntriesBytesRate", window.read_bytes_rate),
+        ("ReadEntriesErrors", window.read_failures),
+        ("ReadEntriesRate", window.read_rate),
+        ("ReadEntriesOpsCacheMissesRate", window.miss_rate),
+        ("ReadEntriesSucceeded", window.read_entries),
+        ("StoredMessagesSize", totals.storage_bytes),
+        ("MarkDeleteRate", window.mark_delete_rate),
+    ):
+        text.add(f"pulsar_ml_{name}", where, float(value))
+    for (name, bounds), rates in zip(
+        _ML_BUCKETS.items(),
+        (window.write_rates, window.ledger_rates, window.switch_rates, window.size_rates),
+        strict=True,
+    ):
+        for (low, high), rate in zip(pairwise((0, *bounds)), rates, strict=False):
+            # Apache's name for a bucket, as for the others, is that of a quantile.
+            quantile = ("quantile", f"{float(low)}_{float(high)}")
+            text.add(f"pulsar_ml_{name}", labels([*pairs, quantile]), rate)
+        text.add(f"pulsar_ml_{name}_OVERFLOW", where, rates[len(bounds)])
+
+
+def add_cursors(text: Exposition, pairs: Pairs, log: ManagedLedger, copies: int) -> None:
+    """`pulsar_ml_cursor_...` of each durable cursor of a log."""
+    for name, cursor in log.cursors.items():
+        if not isinstance(cursor, LogCursor) or (meter := cursor.meter) is None:
+            continue
+        where = labels([*pairs, ("ledger_name", log.name), ("cursor_name", name)])
+        for metric, value in (
+            ("nonContiguousDeletedMessagesRange", cursor.state.holes),
+            ("persistLedgerSucceed", meter.ledger_writes),
+            ("persistLedgerErrors", meter.ledger_failures),
+            ("persistZookeeperSucceed", meter.node_writes),
+            ("persistZookeeperErrors", meter.node_failures),
+            ("writeLedgerSize", meter.written_bytes * copies),
+            ("writeLedgerLogicalSize", meter.written_bytes),
+        ):
+            text.add(f"pulsar_ml_cursor_{metric}", where, value)
+
+
+def cache_figures(cache: EntryCache, logs: int) -> Iterator[tuple[str, float]]:
+    """`pulsar_ml_...` of the broker's entry cache."""
+    now_s = perf_counter()
+    hits, hit_bytes = cache.hits.per_second(now_s)
+    misses, missed_bytes = cache.misses.per_second(now_s)
+    yield "count", logs
+    yield "cache_used_size", cache.size_bytes
+    yield "cache_inserted_entries_total", cache.inserted
+    yield "cache_evicted_entries_total", cache.evicted
+    yield "cache_entries", cache.inserted - cache.evicted
+    yield "cache_evictions", cache.evictions
+    yield "cache_hits_rate", hits
+    yield "cache_misses_rate", misses
+    yield "cache_hits_throughput", hit_bytes
+    yield "cache_misses_throughput", missed_bytes
+
+
+QuotaCounts = Mapping[str, int]
+"""Evictions by kind of quota."""
+
+
+def add_evictions(text: Exposition, metric: str, pairs: Pairs, counts: QuotaCounts) -> None:
+    """Evictions from backlogs, by the kind of quota that was exceeded."""
+    for name, count in counts.items():
+        text.add(metric, labels([*pairs, ("quota_type", name)]), count)
