@@ -97,6 +97,12 @@ async def check_health(service: BrokerService) -> None:
     """Publish to the heartbeat namespace `pulsar/{broker id}` and wait for the receipt. Raises
     BrokerError if it is refused, trio.TooSlowError if it takes longer than `HEALTH_S`.
     """
+    service.health = 0  # until it has passed
+    await _check(service)
+    service.health = 1
+
+
+async def _check(service: BrokerService) -> None:
     namespace = f"pulsar/{service.addresses.broker_id}"
     with trio.fail_after(HEALTH_S):
         if not await service.namespaces.exists(namespace):

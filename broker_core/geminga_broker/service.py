@@ -101,6 +101,9 @@ class ProducerNames:
 class BrokerService:
     """One broker's parts, for sessions, REST API and metrics. Made by `open_service`."""
 
+    health = -1
+    """The last health check's result: 1, or 0 if it failed; -1 before the first."""
+
     def __init__(
         self, config: BrokerConfig, store: MetadataStore, logs: Storage, nursery: trio.Nursery
     ) -> None:

@@ -4,11 +4,13 @@ Apache's `LongRunningProcessStatus`, `CompactionRecord`).
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from enum import Enum
 
 import trio
 
+from geminga_broker.metrics.log_meter import LATENCY_BOUNDS_S
 from geminga_broker.topic.stats import CompactionStats
 from geminga_runtime.clock import wall_clock_ms
 
@@ -38,6 +40,10 @@ class Outcome:
     written_entries: int = 0
     """Entries that the last run kept."""
     written_bytes: int = 0
+    write_latency: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BOUNDS_S) + 1))
+    """Entries of all runs by the time of their write, in buckets."""
+    write_us: float = 0.0
+    """The sum of these times."""
     _began_s: float = 0.0
     _removed: int = 0
 
@@ -56,6 +62,11 @@ class Outcome:
         """The second pass kept an entry."""
         self.written_entries += 1
         self.written_bytes += size_bytes
+
+    def stored(self, entries: int, took_s: float) -> None:
+        """Entries that were kept are durable."""
+        self.write_latency[bisect_left(LATENCY_BOUNDS_S, took_s)] += entries
+        self.write_us += took_s * 1e6 * entries
 
     @property
     def throughput(self) -> tuple[float, float]:

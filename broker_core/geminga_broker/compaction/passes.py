@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Protocol
 
 import trio
@@ -129,7 +130,9 @@ async def write_kept(
                     kept.append(raw_parts(entry.position, partition, data))
                     outcome.written(memoryview(data).nbytes)
             if kept:
+                began_s = perf_counter()
                 await append_durably(writer, kept)
+                outcome.stored(len(kept), perf_counter() - began_s)
         await writer.close()
     except (BookkeeperError, MetadataError) as error:
         text = f"compacted ledger {writer.ledger_id}: {error}"

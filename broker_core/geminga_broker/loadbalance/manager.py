@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from time import perf_counter
 
 import msgspec
 import trio
@@ -41,6 +42,7 @@ from geminga_broker.topic.topic import Topic
 from geminga_runtime.background import run_guarded
 from geminga_runtime.clock import wall_clock_ms
 from geminga_runtime.metadata.api import MetadataStore
+from geminga_runtime.metrics.distribution import Distribution
 
 _log = logging.getLogger(__name__)
 
@@ -80,6 +82,8 @@ class LoadManager:
         # A copy: dynamic configuration changes the broker's settings in place.
         balance = replace(config.load_balance)
         self._parts = parts
+        self.choices = Distribution()
+        """How long choices of brokers took, s."""
         self._rules = RuleReader(parts.store, config.network.cluster_name)
         self._history = LoadHistory(parts.store)
         self._view = LoadView(parts.store, self._history, LoadData(), clock_ms=clock_ms)
@@ -158,6 +162,13 @@ class LoadManager:
         """See `Placement.choose`; remembered until the broker reports the bundle. Raises
         MetadataError.
         """
+        began_s = perf_counter()
+        try:
+            return await self._choose(bundle)
+        finally:
+            self.choices.add(perf_counter() - began_s)
+
+    async def _choose(self, bundle: BundleId) -> str | None:
         own_id = self._parts.ownership.addresses.broker_id
         if self.config.load_manager == NOOP:
             return own_id

@@ -56,6 +56,7 @@ class LogContext:
         self.chain = chain
         self.cache = cache
         self.meter = LogMeter(cache.publishes)
+        self.meter.copies = options.durability.write_quorum
         self.spawn = spawn
         self.eraser = eraser
         self.durability = options.durability
@@ -92,6 +93,7 @@ class LogContext:
                 ack_quorum=chosen.ack_quorum,
             )
             self.flush_interval_s = chosen.flush_interval_s(self.flush_interval_s)
+        self.meter.copies = self.durability.write_quorum
 
     def fence(self, why: str) -> None:
         """Another broker owns the log, whoever found out: from now on nothing is acknowledged,

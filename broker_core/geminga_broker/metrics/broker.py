@@ -7,21 +7,33 @@ from __future__ import annotations
 from itertools import accumulate
 from time import perf_counter
 
-from geminga_broker.metrics.counts import CHECK_BOUNDS_S, CheckTimes
+from geminga_broker.metrics.counts import CHECK_BOUNDS_S, CheckTimes, LoadCounts, SchemaCounts
 from geminga_broker.metrics.exposition import Exposition, labels
 from geminga_broker.service import BrokerService
+from geminga_broker.session.connections import Connections
 from geminga_runtime.auth.service import Authenticator
 
 _PUBLISHES = (0.0, 0.5, 0.95, 0.99, 0.999, 0.9999, 1.0)
 _LOOKUPS = (0.5, 0.99, 0.999, 1.0)
+_SCHEMAS = (0.5, 0.75, 0.95, 0.99, 0.999, 0.9999, 1.0)
 _LOADS = (0.5, 0.75, 0.95, 0.99, 0.999, 0.9999)
+_LOAD_NAMES = (
+    *("median", "75percentile", "95percentile", "99_percentile", "99_9_percentile"),
+    "99_99_percentile",
+)
 
 
 def add_broker(text: Exposition, service: BrokerService) -> None:
     """All of them."""
     pairs = [("cluster", service.config.network.cluster_name)]
     where, now_s = labels(pairs), perf_counter()
-    _connections(text, pairs, service)
+    broker = service.addresses.broker_id.rpartition(":")[0]
+
+    def of_broker(metric: str) -> str:
+        return labels([*pairs, ("broker", broker), ("metric", metric)])
+
+    _connections(text, of_broker("broker_connection"), service.connections)
+    text.add("pulsar_broker_throttled_connections", where, service.connections.held_back)
     lookups, loads = service.lookup.counts, service.topics.load_counts
     text.summary("pulsar_broker_lookup", pairs, lookups.times, _LOOKUPS, now_s)
     for name, count in (
@@ -34,17 +46,32 @@ def add_broker(text: Exposition, service: BrokerService) -> None:
     text.add("pulsar_broker_lookup_pending_requests", where, service.lookup.running)
     text.add("pulsar_broker_topic_load_pending_requests", where, service.topics.loading)
     text.summary("pulsar_topic_load_times", pairs, loads.times, _LOADS, now_s)
+    _loads(text, of_broker("pulsar_topic_load_times"), loads, now_s)
+    choices = service.load_manager.choices
+    text.summary("pulsar_broker_load_manager_bundle_assigment", pairs, choices, _LOOKUPS, now_s)
+    text.add("pulsar_health", of_broker("broker_health"), service.health)
     publishes = service.log_cache.publishes
     text.summary("pulsar_broker_publish_latency", pairs, publishes, _PUBLISHES, now_s)
     checks = service.maintenance.quota_checks
     _histogram(text, "pulsar_storage_backlog_quota_check_duration_seconds", pairs, checks)
     _authentication(text, pairs, service.authenticator)
+    for namespace, schemas in sorted(service.schemas.registry.meter.namespaces.items()):
+        _schemas(text, [*pairs, ("namespace", namespace)], schemas, now_s)
 
 
-def _connections(text: Exposition, pairs: list[tuple[str, str]], service: BrokerService) -> None:
-    connections = service.connections
-    broker = service.addresses.broker_id.rpartition(":")[0]
-    where = labels([*pairs, ("broker", broker), ("metric", "broker_connection")])
+def _schemas(
+    text: Exposition, pairs: list[tuple[str, str]], schemas: SchemaCounts, now_s: float
+) -> None:
+    for call, times in schemas.times.items():
+        text.summary(f"pulsar_schema_{call}_ops_latency", pairs, times, _SCHEMAS, now_s)
+    where = labels(pairs)
+    for call, count in schemas.failures.items():
+        text.add(f"pulsar_schema_{call}_ops_failed_total", where, count, "counter")
+    text.add("pulsar_schema_compatible_total", where, schemas.compatible, "counter")
+    text.add("pulsar_schema_incompatible_total", where, schemas.incompatible, "counter")
+
+
+def _connections(text: Exposition, where: str, connections: Connections) -> None:
     for name, value in (
         ("pulsar_connection_created_total_count", connections.created),
         ("pulsar_connection_create_success_count", connections.accepted),
@@ -53,7 +80,18 @@ def _connections(text: Exposition, pairs: list[tuple[str, str]], service: Broker
         ("pulsar_active_connections", len(connections.sessions)),
     ):
         text.add(name, where, value)
-    text.add("pulsar_broker_throttled_connections", labels(pairs), connections.held_back)
+
+
+def _loads(text: Exposition, where: str, loads: LoadCounts, now_s: float) -> None:
+    """The times of `pulsar_topic_load_times` once more, as gauges."""
+    times = loads.times
+    mean_ms = times.sum / times.count * 1000 if times.count else "NaN"
+    text.add_text("pulsar_topic_load_time_mean_ms", where, str(mean_ms))
+    for name, value in zip(_LOAD_NAMES, times.quantiles(now_s, _LOADS), strict=True):
+        number = "NaN" if value != value else str(round(value * 1000, 6))
+        text.add_text(f"pulsar_topic_load_time_{name}_ms", where, number)
+    text.add("pulsar_topic_load_rate_s", where, times.count)
+    text.add("pulsar_topic_load_failed_count", where, loads.failures)
 
 
 def _histogram(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter
 
 from geminga_runtime.metrics.distribution import Distribution
 
-CHECK_BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+CHECK_BOUNDS_S = (5.0, 10.0, 30.0, 60.0, 300.0)
 
 
 class LookupCounts:
@@ -49,3 +52,49 @@ class CheckTimes:
         """One has ended."""
         self.buckets[bisect_left(CHECK_BOUNDS_S, took_s)] += 1
         self.sum_s += took_s
+
+
+SCHEMA_NAMESPACES_MAX = 1000
+"""Namespaces whose schemas are counted; the one that was first is forgotten for a further one."""
+
+SCHEMA_CALLS = ("get", "put", "del")
+
+
+class SchemaCounts:
+    """Calls for the schemas of one namespace (Apache's SchemaRegistryStats)."""
+
+    def __init__(self) -> None:
+        self.times = {call: Distribution() for call in SCHEMA_CALLS}
+        """Of those that succeeded, s."""
+        self.failures = dict.fromkeys(SCHEMA_CALLS, 0)
+        self.compatible = self.incompatible = 0
+
+    @contextmanager
+    def timed(self, call: str) -> Iterator[None]:
+        """Count one call, which may fail."""
+        began_s, failed = perf_counter(), True
+        try:
+            yield
+            failed = False
+        finally:
+            if failed:
+                self.failures[call] += 1
+            else:
+                self.times[call].add(perf_counter() - began_s)
+
+
+class SchemaMeter:
+    """Calls for schemas, by namespace."""
+
+    def __init__(self) -> None:
+        self.namespaces: dict[str, SchemaCounts] = {}
+
+    def of(self, schema_id: str) -> SchemaCounts:
+        """Of the namespace of this schema: `tenant/namespace/topic`."""
+        namespace = schema_id.rpartition("/")[0]
+        found = self.namespaces.get(namespace)
+        if found is None:
+            if len(self.namespaces) >= SCHEMA_NAMESPACES_MAX:
+                del self.namespaces[next(iter(self.namespaces))]
+            found = self.namespaces[namespace] = SchemaCounts()
+        return found

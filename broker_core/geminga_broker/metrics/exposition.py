@@ -65,6 +65,10 @@ class Exposition:
         number = int(value) if isinstance(value, bool) else value
         self.rows(metric, kind).append(f"{metric}{label_text} {number}")
 
+    def add_text(self, metric: str, label_text: str, value: str) -> None:
+        """One sample of a gauge whose value is written already."""
+        self.rows(metric).append(f"{metric}{label_text} {value}")
+
     def summary(
         self,
         metric: str,

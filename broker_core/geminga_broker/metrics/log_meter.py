@@ -12,10 +12,10 @@ from time import perf_counter
 from geminga_runtime.metrics.distribution import Distribution
 
 LATENCY_BOUNDS_MS = (0.5, 1.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 1000.0)
-SIZE_BOUNDS = (128, 512, 1024, 2084, 4096, 16_384, 102_400, 1_232_896)
-"""Bytes of entries; 2084 is Apache's, too."""
+SIZE_BOUNDS = (128, 512, 1024, 2048, 4096, 16_384, 102_400, 1 << 20)
+"""Bytes of entries."""
 
-_LATENCY_BOUNDS_S = tuple(bound / 1000 for bound in LATENCY_BOUNDS_MS)
+LATENCY_BOUNDS_S = tuple(bound / 1000 for bound in LATENCY_BOUNDS_MS)
 _LATENCIES = len(LATENCY_BOUNDS_MS) + 1
 _SIZES = len(SIZE_BOUNDS) + 1
 _US = 1e6
@@ -171,8 +171,8 @@ class LogMeter:
 
     __slots__ = (
         "_began_s", "_last", "_ledger", "_ledger_s", "_publishes", "_seen", "_sizes", "_switches",
-        "_write", "_write_s", "appended_bytes", "mark_deletes", "missed_entries", "read_bytes",
-        "read_entries", "read_failures", "write_failures",
+        "_write", "_write_s", "appended_bytes", "copies", "mark_deletes", "missed_entries",
+        "read_bytes", "read_entries", "read_failures", "write_failures",
     )  # fmt: skip
 
     def __init__(self, publishes: Distribution | None = None) -> None:
@@ -184,6 +184,8 @@ class LogMeter:
         self._ledger_s = 0.0
         self._sizes = [0] * _SIZES
         self._switches = [0] * _LATENCIES
+        self.copies = 1
+        """Bookies that each entry is written to."""
         self.appended_bytes = 0
         self.write_failures = 0
         self.read_entries = 0
@@ -206,19 +208,19 @@ class LogMeter:
         asked_s, added_s = times
         now_s = perf_counter()
         took_s = now_s - added_s
-        bucket = bisect_left(_LATENCY_BOUNDS_S, took_s)
+        bucket = bisect_left(LATENCY_BOUNDS_S, took_s)
         self._ledger[bucket] += entries
         self._ledger_s += took_s * entries
         if asked_s != added_s:
             took_s = now_s - asked_s
-            bucket = bisect_left(_LATENCY_BOUNDS_S, took_s)
+            bucket = bisect_left(LATENCY_BOUNDS_S, took_s)
         self._write[bucket] += entries
         self._write_s += took_s * entries
         self._publishes.add(took_s, entries)
 
     def switched(self, took_s: float) -> None:
         """The log has rolled over to another ledger."""
-        self._switches[bisect_left(_LATENCY_BOUNDS_S, took_s)] += 1
+        self._switches[bisect_left(LATENCY_BOUNDS_S, took_s)] += 1
 
     def read(self, entries: int, size_bytes: int) -> None:
         """Entries were read."""

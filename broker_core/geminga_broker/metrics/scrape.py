@@ -49,11 +49,11 @@ async def scrape(service: BrokerService, *, version: str) -> list[bytes]:
     add_broker(text, service)
     for sample in samples(service.load_manager):
         text.add(sample.name, labels([*cluster, *sample.labels]), sample.value)
+    add_process(text, cluster)
     chunks: list[bytes] = []
     for chunk in text.chunks():
         chunks.append(chunk)
         await turns.spend()
-    chunks.append(process_metrics().encode())
     return chunks
 
 
@@ -81,13 +81,15 @@ class _Scrape:
         every = Totals()
         for namespace, totals in sorted(self._namespaces.items()):
             pairs = [*cluster, ("namespace", namespace)]
+            # Apache's managed ledgers have the domain behind it.
+            of_logs = [*cluster, ("namespace", f"{namespace}/persistent")]
             every.add(totals)
             if config.topics:
                 text.add("pulsar_topics_count", labels(pairs), totals.topics)
             else:
                 totals.add_namespace_to(text, self._histograms, pairs)
             if config.managed_ledgers and totals.logs:
-                add_managed_ledgers(text, pairs, totals, self._copies)
+                add_managed_ledgers(text, of_logs, totals, self._copies)
             await self._turns.spend()
         every.add_broker_to(text, cluster)
         for name, value in cache_figures(self._service.log_cache, every.logs):
@@ -99,7 +101,8 @@ class _Scrape:
         if isinstance(topic, PersistentTopic):
             window = topic.log.meter.window(perf_counter(), self._config.period_s)
             if self._config.cursors:
-                add_cursors(self._text, where, topic.log, self._copies)
+                of_logs = [*cluster, ("namespace", f"{name.namespace}/persistent")]
+                add_cursors(self._text, of_logs, topic.log, self._copies)
         totals = self._namespaces[name.namespace]
         totals.add_topic(topic, stats, window, system=is_system_topic(name))
         if self._config.topics:
@@ -117,8 +120,9 @@ def _process_registry() -> CollectorRegistry:
     return registry
 
 
-def process_metrics() -> str:
+def add_process(text: Exposition, cluster: list[tuple[str, str]]) -> None:
     """`process_*` and `python_gc_*`; the library is imported at the first scrape."""
-    from prometheus_client import generate_latest
-
-    return generate_latest(_process_registry()).decode()
+    for family in _process_registry().collect():
+        for sample in family.samples:
+            where = labels([*cluster, *sample.labels.items()])
+            text.add(sample.name, where, sample.value, family.type)

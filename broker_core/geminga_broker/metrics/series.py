@@ -23,7 +23,6 @@ TOPIC_SERIES: Series = (
     ("pulsar_in_bytes_total", "bytesInCounter"),
     ("pulsar_in_messages_total", "msgInCounter"),
     ("pulsar_average_msg_size", "averageMsgSize"),
-    ("pulsar_storage_size", "storageSize"),
     ("pulsar_storage_logical_size", "storageSize"),
     ("pulsar_storage_backlog_size", "backlogSize"),
     ("pulsar_storage_offloaded_size", "offloadedStorageSize"),
@@ -95,7 +94,6 @@ NAMESPACE_SERIES: Series = (
     ("pulsar_in_messages_total", "msgInCounter"),
     ("pulsar_out_bytes_total", "bytesOutCounter"),
     ("pulsar_out_messages_total", "msgOutCounter"),
-    ("pulsar_storage_size", "storageSize"),
     ("pulsar_storage_logical_size", "storageSize"),
     ("pulsar_storage_backlog_size", "backlogSize"),
     ("pulsar_storage_offloaded_size", "offloadedStorageSize"),
@@ -108,7 +106,6 @@ BROKER_SERIES: Series = (
     ("pulsar_broker_rate_out", "msgRateOut"),
     ("pulsar_broker_throughput_in", "msgThroughputIn"),
     ("pulsar_broker_throughput_out", "msgThroughputOut"),
-    ("pulsar_broker_storage_size", "storageSize"),
     ("pulsar_broker_storage_logical_size", "storageSize"),
 )
 """(metric, field) of sums over all topics of the broker, labelled cluster only."""

@@ -15,7 +15,7 @@ from geminga_broker.log.cursor import LogCursor
 from geminga_broker.metrics.exposition import Exposition, labels
 from geminga_broker.metrics.log_meter import LATENCY_BOUNDS_MS, SIZE_BOUNDS, Window
 
-_LATENCIES = [
+LATENCIES = [
     *("le_0_5", "le_1", "le_5", "le_10", "le_20", "le_50", "le_100", "le_200", "le_1000"),
     "overflow",
 ]
@@ -37,8 +37,8 @@ class Histograms:
         self._histograms = [
             [(f"{name}_{end}", text.rows(f"{name}_{end}")) for end in [*buckets, "sum", "count"]]
             for name, buckets in (
-                ("pulsar_storage_write_latency", _LATENCIES),
-                ("pulsar_storage_ledger_write_latency", _LATENCIES),
+                ("pulsar_storage_write_latency", LATENCIES),
+                ("pulsar_storage_ledger_write_latency", LATENCIES),
                 ("pulsar_entry_size", _SIZES),
             )
         ]
@@ -63,10 +63,7 @@ class LogTotals(Protocol):
 
     window: Window
     backlog: int
-
-    @property
-    def storage_bytes(self) -> int:
-        """Stored by them."""
+    stored_bytes: int
 
 
 _ML_BUCKETS = {
@@ -93,7 +90,7 @@ def add_managed_ledgers(text: Exposition, pairs: Pairs, totals: LogTotals, copie
         ("ReadEntriesRate", window.read_rate),
         ("ReadEntriesOpsCacheMissesRate", window.miss_rate),
         ("ReadEntriesSucceeded", window.read_entries),
-        ("StoredMessagesSize", totals.storage_bytes),
+        ("StoredMessagesSize", totals.stored_bytes),
         ("MarkDeleteRate", window.mark_delete_rate),
     ):
         text.add(f"pulsar_ml_{name}", where, float(value))

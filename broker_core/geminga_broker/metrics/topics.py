@@ -15,7 +15,7 @@ from geminga_broker.metrics.series import (
     Table,
 )
 from geminga_broker.metrics.settings import MetricsConfig
-from geminga_broker.metrics.storage import Histograms, add_evictions
+from geminga_broker.metrics.storage import LATENCIES, Histograms, add_evictions
 from geminga_broker.metrics.totals import QUOTA_TYPES
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_broker.topic.stats import ConsumerStats, PublisherStats, SubscriptionStats, TopicStats
@@ -56,6 +56,7 @@ class TopicPage:
         pairs = [*where, *topic_labels(name, split=self._config.split_partitions)]
         of_topic = labels(pairs)
         consumers = backlog = 0
+        copies = topic.log.meter.copies if isinstance(topic, PersistentTopic) else 1
         for key, subscription in stats.subscriptions.items():
             consumers += len(subscription.consumers)
             backlog += subscription.msg_backlog
@@ -65,6 +66,7 @@ class TopicPage:
             ("pulsar_subscriptions_count", len(stats.subscriptions)),
             ("pulsar_consumers_count", consumers),
             ("pulsar_msg_backlog", backlog),
+            ("pulsar_storage_size", stats.storage_size * copies),
         ):
             text.rows(metric).append(f"{metric}{of_topic} {value}")
         self._topics.add(stats, of_topic)
@@ -111,3 +113,7 @@ def _compaction(text: Exposition, of_topic: str, outcome: Outcome) -> None:
         ("compacted_entries_size", outcome.written_bytes),
     ):
         text.add(f"pulsar_compaction_{name}", of_topic, value)
+    for end, count in zip(LATENCIES, outcome.write_latency, strict=True):
+        text.add(f"pulsar_compaction_latency_{end}", of_topic, count)
+    text.add("pulsar_compaction_latency_count", of_topic, sum(outcome.write_latency))
+    text.add("pulsar_compaction_latency_sum", of_topic, outcome.write_us)

@@ -40,16 +40,13 @@ class Totals:
         """To the broker's own cursors."""
         self.system_bytes_in = 0
         """Into the broker's own topics."""
+        self.stored_bytes = 0
+        """On all bookies."""
         self._fields: list[float] = [0] * len(NAMESPACE_SERIES)
 
     def value(self, field: str) -> float:
         """The sum of a field of the topics' statistics, one of NAMESPACE_SERIES."""
         return self._fields[_PLACES[field]]
-
-    @property
-    def storage_bytes(self) -> int:
-        """Stored by the topics' logs."""
-        return int(self.value("storageSize"))
 
     def add_topic(self, topic: Topic, stats: TopicStats, window: Window, *, system: bool) -> None:
         """Count one topic; `window` is that of its log."""
@@ -70,6 +67,7 @@ class Totals:
         self._fields = [old + new for old, new in zip(self._fields, values, strict=True)]
         if isinstance(topic, PersistentTopic):
             self.logs += 1
+            self.stored_bytes += stats.storage_size * topic.log.meter.copies
             self.window.add(window)
             for kind, name in QUOTA_TYPES:
                 self.evictions[name] += topic.evictions[kind]
@@ -80,6 +78,7 @@ class Totals:
         for name, count in other.evictions.items():
             self.evictions[name] += count
         self.logs += other.logs
+        self.stored_bytes += other.stored_bytes
         self.topics += other.topics
         self.subscriptions += other.subscriptions
         self.producers += other.producers
@@ -102,6 +101,7 @@ class Totals:
             ("pulsar_consumer_msg_ack_rate", self.ack_rate),
             ("pulsar_subscription_delayed", self.delayed),
             ("pulsar_subscription_in_replay", self.in_replay),
+            ("pulsar_storage_size", self.stored_bytes),
         ):
             text.add(metric, where, value)
         text.add("pulsar_msg_backlog", labels([*pairs, ("remote_cluster", "local")]), self.backlog)
@@ -120,6 +120,7 @@ class Totals:
             ("producers_count", self.producers),
             ("consumers_count", self.consumers),
             ("msg_backlog", self.backlog),
+            ("storage_size", self.stored_bytes),
             ("storage_write_rate", self.window.write_rate),
             ("storage_read_rate", self.window.read_rate),
             ("storage_read_cache_misses_rate", self.window.miss_rate),

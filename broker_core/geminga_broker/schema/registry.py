@@ -11,6 +11,7 @@ from typing import TypeVar, cast
 import trio
 from google.protobuf.message import DecodeError
 
+from geminga_broker.metrics.counts import SchemaMeter
 from geminga_broker.schema.compatibility import check_all, check_latest
 from geminga_broker.schema.model import (
     AVRO_SHAPED,
@@ -54,7 +55,7 @@ class SchemaRegistry:
 
     def __init__(self, storage: SchemaStorage, now_ms: Callable[[], int] = wall_clock_ms) -> None:
         self.storage = storage
-        self.delete = storage.delete
+        self.meter = SchemaMeter()
         self._now_ms = now_ms
         self._threads = trio.CapacityLimiter(1)
 
@@ -70,12 +71,25 @@ class SchemaRegistry:
 
     async def versions(self, schema_id: str) -> list[VersionedSchema]:
         """The versions after the last deletion, in order."""
+        with self.meter.of(schema_id).timed("get"):
+            return await self._versions(schema_id)
+
+    async def _versions(self, schema_id: str) -> list[VersionedSchema]:
         return (await self._load(schema_id))[1]
+
+    async def delete(self, schema_id: str) -> bool:
+        """Delete all versions permanently; False if there are none."""
+        with self.meter.of(schema_id).timed("del"):
+            return await self.storage.delete(schema_id)
 
     async def register(self, schema_id: str, schema: SchemaData, strategy: Strategy) -> int:
         """The number of a known schema, or of a new, compatible version.
         Raises IncompatibleSchema, InvalidSchemaData.
         """
+        with self.meter.of(schema_id).timed("put"):
+            return await self._register(schema_id, schema, strategy)
+
+    async def _register(self, schema_id: str, schema: SchemaData, strategy: Strategy) -> int:
         known = await self.number_of(schema_id, schema)
         if known is not None:
             return known  # most producers': nothing has to be computed
@@ -85,7 +99,8 @@ class SchemaRegistry:
             known = await self._compute(schema, versions, partial(find, versions, schema))
             if known is not None:
                 return known
-            await self._compute(schema, versions, partial(_check, versions, schema, strategy))
+            check = partial(_check, versions, schema, strategy)
+            await self._compare(schema_id, schema, versions, check)
             if _bytes_of(schema, versions) > VERSIONS_BYTES_MAX:
                 text = f"{schema_id}: more than {VERSIONS_BYTES_MAX} bytes of schemas"
                 raise IncompatibleSchema(text)
@@ -99,12 +114,12 @@ class SchemaRegistry:
     async def find(self, schema_id: str, schema: SchemaData) -> int | None:
         """The number of this schema, if it is known. Raises InvalidSchemaData."""
         await self._compute(schema, (), partial(validate, schema))
-        versions = await self.versions(schema_id)
+        versions = await self._versions(schema_id)
         return await self._compute(schema, versions, partial(find, versions, schema))
 
     async def number_of(self, schema_id: str, schema: SchemaData) -> int | None:
         """The number of the schema with the same definition to the byte."""
-        for each in await self.versions(schema_id):
+        for each in await self._versions(schema_id):
             if _same_bytes(each.schema, schema):
                 return each.number
         return None
@@ -112,8 +127,10 @@ class SchemaRegistry:
     async def check(self, schema_id: str, schema: SchemaData, strategy: Strategy) -> None:
         """Raises IncompatibleSchema, InvalidSchemaData if the schema could not be registered."""
         await self._compute(schema, (), partial(validate, schema))
-        versions = await self.versions(schema_id)
-        await self._compute(schema, versions, partial(_check, versions, schema, strategy))
+        versions = await self._versions(schema_id)
+        await self._compare(
+            schema_id, schema, versions, partial(_check, versions, schema, strategy)
+        )
 
     async def check_consumer(self, schema_id: str, schema: SchemaData, strategy: Strategy) -> None:
         """Check that a consumer may read the topic with the schema. Raises IncompatibleSchema,
@@ -121,14 +138,30 @@ class SchemaRegistry:
         """
         if strategy is Strategy.ALWAYS_COMPATIBLE:
             return
-        versions = await self.versions(schema_id)
+        versions = await self._versions(schema_id)
         if not versions:
             raise NoSchemaToCheck
         if strategy in _CONSUMER_READS_LATEST:
             compare = partial(check_latest, versions[-1].schema, schema, Strategy.BACKWARD)
         else:
             compare = partial(check_all, [each.schema for each in versions], schema, strategy)
-        await self._compute(schema, versions, compare)
+        await self._compare(schema_id, schema, versions, compare)
+
+    async def _compare(
+        self,
+        schema_id: str,
+        schema: SchemaData,
+        versions: Sequence[VersionedSchema],
+        check: Callable[[], None],
+    ) -> None:
+        """Run a check of compatibility, and count its result. Raises IncompatibleSchema."""
+        counts = self.meter.of(schema_id)
+        try:
+            await self._compute(schema, versions, check)
+        except IncompatibleSchema:
+            counts.incompatible += 1
+            raise
+        counts.compatible += 1
 
     async def _compute(
         self, schema: SchemaData, versions: Sequence[VersionedSchema], work: Callable[[], T]
@@ -143,12 +176,13 @@ class SchemaRegistry:
         compatible with them. Returns the mark's number.
         """
         end = SchemaData(SchemaType.NONE, b"", user=user, deleted=True)
-        while True:
-            locator = await self.storage.locate(schema_id)
-            try:
-                return await self._append(schema_id, locator, end, b"")
-            except BadVersion:
-                continue
+        with self.meter.of(schema_id).timed("del"):
+            while True:
+                locator = await self.storage.locate(schema_id)
+                try:
+                    return await self._append(schema_id, locator, end, b"")
+                except BadVersion:
+                    continue
 
     async def _load(self, schema_id: str) -> tuple[Locator | None, list[VersionedSchema]]:
         locator = await self.storage.locate(schema_id)

@@ -6,7 +6,7 @@ import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from geminga_broker.metrics.exposition import Exposition, labels
-from geminga_broker.metrics.scrape import process_metrics
+from geminga_broker.metrics.scrape import add_process
 from geminga_broker.metrics.series import (
     BROKER_SERIES,
     CONSUMER_SERIES,
@@ -97,6 +97,8 @@ def test_summaries_are_in_milliseconds() -> None:
 
 
 def test_process_metrics_have_memory() -> None:
-    found = families(process_metrics())
+    text = Exposition()
+    add_process(text, [("cluster", "c")])
+    found = families(text.render())
     assert found["process_resident_memory_bytes"][0][1] > 1e6
-    assert "process_cpu_seconds_total" in found
+    assert found["process_cpu_seconds_total"][0][0] == {"cluster": "c"}

@@ -19,6 +19,7 @@ from geminga_protocol.topic_name import TopicName
 
 Samples = dict[str, list[tuple[dict[str, str], float]]]
 PUBLIC = {"namespace": "public/default"}
+LOGS = {"namespace": "public/default/persistent"}
 
 
 def config_with(metrics: MetricsConfig) -> BrokerConfig:
@@ -81,9 +82,9 @@ async def test_topics_have_histograms_and_rates(autojump_clock: trio.testing.Moc
         assert found["pulsar_broker_subscriptions_count"] == [({}, 2.0)]
         assert found["pulsar_broker_msg_backlog"] == [({}, 19.0)]
         assert found["pulsar_ml_count"] == [({}, 2.0)]
-        assert found["pulsar_ml_AddEntrySucceed"] == [(PUBLIC, 20.0)]
-        assert found["pulsar_ml_ReadEntriesSucceeded"] == [(PUBLIC, 1.0)]
-        assert found["pulsar_ml_NumberOfMessagesInBacklog"] == [(PUBLIC, 19.0)]
+        assert found["pulsar_ml_AddEntrySucceed"] == [(LOGS, 20.0)]
+        assert found["pulsar_ml_ReadEntriesSucceeded"] == [(LOGS, 1.0)]
+        assert found["pulsar_ml_NumberOfMessagesInBacklog"] == [(LOGS, 19.0)]
         assert found["pulsar_ml_MarkDeleteRate"][0][1] > 0
         sizes = {labels["quantile"]: value for labels, value in found["pulsar_ml_EntrySizeBuckets"]}
         assert [name for name, value in sizes.items() if value] == ["512.0_1024.0"]
@@ -143,12 +144,23 @@ async def test_partitions_have_a_label(
         assert labels["partition"] == partition
 
 
+async def test_the_size_on_all_bookies(autojump_clock: trio.testing.MockClock) -> None:
+    async with open_broker() as broker:
+        topic = await loaded(broker, "persistent://public/default/a", entries=3)
+        topic.log.meter.copies = 2
+        found = await page(broker)
+        for name in ("pulsar_storage_size", "pulsar_broker_storage_size"):
+            assert found[name][0][1] == 600
+            assert found[name.replace("_size", "_logical_size")][0][1] == 300
+        assert found["pulsar_ml_StoredMessagesSize"][0][1] == 600
+
+
 async def test_cursors_if_wanted(autojump_clock: trio.testing.MockClock) -> None:
     async with open_broker(config_with(MetricsConfig(cursors=True))) as broker:
         topic = await loaded(broker, "persistent://public/default/a", entries=3)
         await topic.log.cursors["s"].persist()
         found = await page(broker)
-        labels = {**PUBLIC, "ledger_name": "public/default/persistent/a", "cursor_name": "s"}
+        labels = {**LOGS, "ledger_name": "public/default/persistent/a", "cursor_name": "s"}
         written = found["pulsar_ml_cursor_persistLedgerSucceed"]
         kept = found["pulsar_ml_cursor_persistZookeeperSucceed"]
         assert [where for where, _ in written] == [labels]

@@ -22,7 +22,7 @@ class Shared:
 
     def __init__(self) -> None:
         self.requests_full = self.publish_buffer_full = False
-        self.request_bytes = 0
+        self.request_bytes = self.held_back = 0
 
     def publish_pending(self, size_bytes: int) -> None:
         pass
