@@ -10,8 +10,11 @@ and checks every Send.
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+from operator import itemgetter
 
 import trio
 
@@ -363,11 +366,19 @@ class Model:
 
     def _look_up_owners(self) -> None:
         """From the ranges that an operator sees."""
-        ranges = [(self.strategy.selector.ranges(each), each) for each in self.members]
+        found = [
+            (start, end, each)
+            for each in self.members
+            for start, end in self.strategy.selector.ranges(each)
+        ]
+        ranges = sorted(found, key=itemgetter(0))
+        assert all(before[1] < after[0] for before, after in pairwise(ranges))
+        starts = [start for start, _, _ in ranges]
         for slot in self.owners:
-            found = [each for owned, each in ranges if any(a <= slot <= b for a, b in owned)]
-            assert len(found) == 1 or (not found and self._may_lack_owner)
-            self.owners[slot] = found[0] if found else None
+            at = bisect_right(starts, slot) - 1
+            is_owned = at >= 0 and slot <= ranges[at][1]
+            assert is_owned or self._may_lack_owner
+            self.owners[slot] = ranges[at][2] if is_owned else None
 
     @property
     def _may_lack_owner(self) -> bool:
