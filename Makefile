@@ -15,7 +15,7 @@ run: $(VENV)/run.stamp
 PYTEST := $(BIN)/python -m pytest -p compat_tests.side_by_side
 
 test: $(VENV)/dev.stamp
-	$(PYTEST) -n $(or $(WORKERS),2) $(ARGS)
+	$(PYTEST) -n $(or $(WORKERS),3) $(ARGS)
 
 test-fast: $(VENV)/dev.stamp
 	$(PYTEST) -n $(or $(WORKERS),2) -m 'not slow and not java and not spark' --ignore compat_tests/clients --ignore compat_tests/faults $(ARGS)
