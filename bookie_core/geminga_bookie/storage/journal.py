@@ -31,6 +31,7 @@ from geminga_bookie.storage.journal_format import (
     page_round,
 )
 from geminga_bookie.workers import Workers
+from geminga_runtime.observing.slow import SlowOperations
 
 logger = logging.getLogger(__name__)
 
@@ -105,6 +106,7 @@ class Journal:
         self._doubt_lock = threading.Lock()
         self._counts = JournalStatistics()
         self._synced_s = 0.0
+        self._slow = SlowOperations(logger)
         self.metrics = files.metrics
         self.position = JournalPosition(0, 0)
         """End of the last record on disk, and so acknowledged. Replaced atomically."""
@@ -318,6 +320,8 @@ class Journal:
         self._counts.sync_s = elapsed_s
         self._synced_s += elapsed_s
         self.metrics.syncs.add(elapsed_s)
+        number = 0 if self._segment is None else self._segment.journal_id
+        self._slow.ended(elapsed_s, "a sync of the journal's file %016x", number)
 
 
 def _completions(group: list[Request], error: BookkeeperError | None) -> list[Completion]:

@@ -208,7 +208,7 @@ class TopicLoader:
             del self._loads[key]
             self.topics[key] = topic
             self._bundles.add(name)
-            self.counts.times.add(trio.current_time() - began_s)
+            self.counts.loaded(key, trio.current_time() - began_s)
             load.resolve(topic)
 
     def _fail(self, key: str, error: Exception) -> None:

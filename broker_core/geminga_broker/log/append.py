@@ -33,9 +33,11 @@ from geminga_broker.metrics.log_meter import Times
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.ids import EARLIEST, Position
 from geminga_runtime.metadata.api import MetadataError
+from geminga_runtime.observing.slow import SlowOperations
 from geminga_runtime.waiters import Promise
 
 _log = logging.getLogger(__name__)
+_slow = SlowOperations(_log)
 
 
 _ERRORS: dict[LogState, type[LogError]] = {
@@ -213,7 +215,8 @@ class LogAppender:
         """Handle the ledger's result for entries of one append; results come in order."""
         try:
             if error is None:
-                self._context.meter.stored(count, times)
+                took_s = self._context.meter.stored(count, times)
+                _slow.ended(took_s, "log=%s: %d entries were stored", self._context.name, count)
                 self._stored(done, first, count)
             else:
                 self._failed(done, first, count, error)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
 from geminga_runtime.metrics.distribution import Distribution
+from geminga_runtime.observing.slow import SlowOperations
+
+_log = logging.getLogger(__name__)
 
 CHECK_BOUNDS_S = (5.0, 10.0, 30.0, 60.0, 300.0)
 
@@ -39,6 +43,12 @@ class LoadCounts:
         self.times = Distribution()
         """Of those that succeeded, s."""
         self.failures = 0
+        self._slow = SlowOperations(_log)
+
+    def loaded(self, topic: str, took_s: float) -> None:
+        """A topic was loaded in so many seconds."""
+        self.times.add(took_s)
+        self._slow.ended(took_s, "topic=%s was loaded", topic)
 
 
 class CheckTimes:

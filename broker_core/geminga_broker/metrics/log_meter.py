@@ -203,8 +203,8 @@ class LogMeter:
         self._sizes[bisect_left(SIZE_BOUNDS, size_bytes / (entries or 1))] += entries
         self.appended_bytes += size_bytes
 
-    def stored(self, entries: int, times: Times) -> None:
-        """Entries of an append are durable."""
+    def stored(self, entries: int, times: Times) -> float:
+        """Entries of an append are durable; returns how long that took, in seconds."""
         asked_s, added_s = times
         now_s = perf_counter()
         took_s = now_s - added_s
@@ -217,6 +217,7 @@ class LogMeter:
         self._write[bucket] += entries
         self._write_s += took_s * entries
         self._publishes.add(took_s, entries)
+        return took_s
 
     def switched(self, took_s: float) -> None:
         """The log has rolled over to another ledger."""

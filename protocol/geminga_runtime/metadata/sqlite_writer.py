@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import threading
 import time
@@ -19,7 +20,10 @@ from geminga_runtime.metadata.api import (
     StoreUnavailable,
 )
 from geminga_runtime.metadata.sqlite_file import SqliteRows
+from geminga_runtime.observing.slow import SlowOperations
 from geminga_runtime.waiters import Promise
+
+_slow = SlowOperations(logging.getLogger(__name__))
 
 T = TypeVar("T")
 
@@ -114,6 +118,7 @@ class SqliteWriter:
         self._end()
 
     def _commit(self, group: list[_Request]) -> None:
+        began_s = time.monotonic()
         try:
             self._connection.execute("BEGIN IMMEDIATE")
             now_ms = self._clock_ms()
@@ -124,6 +129,7 @@ class SqliteWriter:
                     # Refused before it wrote anything: the rest of the group continues.
                     request.error = error
             self._connection.execute("COMMIT")
+            _slow.ended(time.monotonic() - began_s, "a commit of %d requests", len(group))
         except sqlite3.Error as error:
             self._fail(group, StoreUnavailable(f"the metadata store can't write: {error}"))
         except Exception as error:  # our defect: fails the callers, not the thread

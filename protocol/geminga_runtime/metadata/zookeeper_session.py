@@ -32,9 +32,11 @@ from geminga_runtime.metadata.api import (
 from geminga_runtime.metadata.room import Room
 from geminga_runtime.metadata.session import SessionTracker
 from geminga_runtime.metadata.zookeeper_link import Link, NotSent, Request
+from geminga_runtime.observing.slow import SlowOperations
 from geminga_runtime.waiters import Promise
 
 _log = logging.getLogger(__name__)
+_slow = SlowOperations(_log)
 
 LOST = (NotSent, ConnectionLoss, SessionExpiredError, SessionMovedError)
 """A request's errors if its connection has ended, or does so now."""
@@ -257,9 +259,11 @@ class ZooKeeperSession:
     ) -> object:
         await self._enter(size_bytes, epoch, began)
         promise: Promise[object] = Promise()
+        sent_s = time.monotonic()
 
         def done(value: object, error: Exception | None) -> None:
             self._room.release(size_bytes)
+            _slow.ended(time.monotonic() - sent_s, "ZooKeeper's %s", type(content).__name__)
             if error is None:
                 promise.resolve(value)
             else:

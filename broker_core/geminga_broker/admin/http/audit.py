@@ -12,14 +12,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from geminga_broker.authz.authorizer import Caller
-from geminga_runtime.logs import FewLines, shown
+from geminga_runtime.logs import shown
+from geminga_runtime.observing.slow import SLOW_S, SlowOperations
 
 _audit = logging.getLogger("geminga.audit")
 _access = logging.getLogger("geminga.access")
 
-SLOW_S = 1.0
-"""A call that takes longer has a line, whatever it does."""
-_LINE = "address=%s %s %s by role=%s%s: %s, %s bytes in %.0f ms"
+_CALL = "address=%s %s %s by role=%s%s: %s, %s bytes"
+_LINE = f"{_CALL} in %.0f ms"
 _READS = ("GET", "HEAD", "OPTIONS")
 _PUBLISHES = "/topics/"
 """What is stored there is told by the topic's figures, not by a line for each message."""
@@ -37,7 +37,7 @@ class Audit:
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
-        self._slow = FewLines(_access)
+        self._slow = SlowOperations(_access)
 
     async def told(self, path: str, handler: Handler, request: Request) -> Response:
         """The handler's response, or its error. `path` is that of the route."""
@@ -53,13 +53,12 @@ class Audit:
             raise
         finally:
             taken_s = self._clock() - began_s
-            line = _line(request, outcome, size, taken_s)
+            call = _call(request, outcome, size)
             if _is_change(request, outcome):
-                _audit.info(_LINE, *line)
-            elif taken_s <= SLOW_S and _access.isEnabledFor(logging.DEBUG):
-                _access.debug(_LINE, *line)
-            if taken_s > SLOW_S:
-                self._slow.warning(f"slow: {_LINE}", *line, about=path)
+                _audit.info(_LINE, *call, taken_s * 1000)
+            elif taken_s <= SLOW_S:
+                _access.debug(_LINE, *call, taken_s * 1000)
+            self._slow.ended(taken_s, _CALL, *call, about=path)
         return response
 
 
@@ -69,7 +68,7 @@ def _is_change(request: Request, outcome: object) -> bool:
     return not request.url.path.startswith(_PUBLISHES) or outcome in _REFUSALS
 
 
-def _line(request: Request, outcome: object, size: str, taken_s: float) -> tuple[object, ...]:
+def _call(request: Request, outcome: object, size: str) -> tuple[object, ...]:
     client = request.client
     address = f"{client.host}:{client.port}" if client else "-"
     caller: Caller | None = getattr(request.state, "caller", None)
@@ -78,6 +77,4 @@ def _line(request: Request, outcome: object, size: str, taken_s: float) -> tuple
         role = caller.original or caller.role or ""
         through = f" through {shown(caller.role or '')}" if caller.original else ""
     path = shown(request.url.path)
-    return (
-        address, request.method, path, shown(role) or "-", through, outcome, size, taken_s * 1000,
-    )  # fmt: skip
+    return address, request.method, path, shown(role) or "-", through, outcome, size

@@ -10,6 +10,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from geminga_runtime.metadata.api import StoreUnavailable
+from geminga_runtime.metadata.zookeeper_link import Request
 from geminga_runtime.metadata.zookeeper_session import ZooKeeperSession
 
 
@@ -23,9 +24,11 @@ class _Link:
 
     def __init__(self) -> None:
         self.sent: list[object] = []
+        self.requests: list[Request] = []
 
-    def submit(self, content: object, request: object) -> None:
+    def submit(self, content: object, request: Request) -> None:
         self.sent.append(content)
+        self.requests.append(request)
 
 
 def _session(monkeypatch: pytest.MonkeyPatch) -> tuple[ZooKeeperSession, _Link]:
@@ -71,3 +74,20 @@ async def test_a_change_is_not_sent_in_a_later_session(
         await wait_all_tasks_blocked()
         assert (refused, link.sent) == ((True, []) if is_new else (False, [b"x"]))
         nursery.cancel_scope.cancel()
+
+
+async def test_a_slow_answer_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("geminga_runtime.observing.slow.SLOW_S", -1.0)
+    session, link = _session(monkeypatch)
+    link.session_id = 5
+    session.on_up(1, 5)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(session.read, "x", 1)
+        await wait_all_tasks_blocked()
+        (request,) = link.requests
+        assert caplog.messages == []
+        request.finish("found", None)
+    (line,) = caplog.messages
+    assert line.startswith("slow: ZooKeeper's str: ")

@@ -14,8 +14,9 @@ from geminga_broker._tests.asgi import request
 from geminga_broker._tests.wire import open_broker
 from geminga_broker.admin._tests.test_guard import call, secured
 from geminga_broker.admin.app import create_app
-from geminga_broker.admin.http.audit import SLOW_S, Audit
+from geminga_broker.admin.http.audit import Audit
 from geminga_broker.admin.rest import RestError, on_rest_error
+from geminga_runtime.observing.slow import SLOW_S
 
 TENANT = "/admin/v2/tenants/new"
 WORD = '{"allowedClusters": ["standalone"], "adminRoles": []}'
@@ -99,8 +100,8 @@ async def test_slow_calls_are_told_in_few_lines(caplog: pytest.LogCaptureFixture
     assert (await request(app, "GET", "/x/1")).status == 200
     assert (await request(app, "GET", "/x/wrong")).status == 412
     assert lines(caplog, "geminga.access") == [
-        "slow: address=1.2.3.4:5 GET /x/1 by role=-: 200, 5 bytes in 1500 ms",
-        "slow: address=1.2.3.4:5 GET /x/wrong by role=-: 412, ? bytes in 1500 ms",
+        "slow: address=1.2.3.4:5 GET /x/1 by role=-: 200, 5 bytes: 1500 ms",
+        "slow: address=1.2.3.4:5 GET /x/wrong by role=-: 412, ? bytes: 1500 ms",
     ]
     for number in range(100):
         await request(app, "GET", f"/x/{number}")
