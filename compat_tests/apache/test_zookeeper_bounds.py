@@ -30,8 +30,8 @@ from geminga_runtime.metadata.api import (
     ValueTooLarge,
 )
 from geminga_runtime.metadata.zookeeper import ZooKeeperMetadataStore
-from geminga_runtime.metadata.zookeeper_link import NotSent
 from geminga_runtime.metadata.zookeeper_session import REQUESTS_MAX, ZooKeeperSession
+from geminga_runtime.metadata.zookeeper_wire import NotSent
 
 pytestmark = pytest.mark.java
 
@@ -204,7 +204,7 @@ async def test_a_late_answer_is_of_the_earlier_ping(monkeypatch: pytest.MonkeyPa
     link = unconnected()._link
     connection = link._client._connection
     now = 100.0
-    monkeypatch.setattr(zookeeper_link.time, "monotonic", lambda: now)
+    monkeypatch.setattr("geminga_runtime.metadata.zookeeper_wire.time.monotonic", lambda: now)
     answer = reply_header_struct.pack(PING_XID, 0, 0)
     received = [len(answer).to_bytes(4, "big"), answer] * 2
     monkeypatch.setattr(connection, "_write", lambda _data, _timeout: None)

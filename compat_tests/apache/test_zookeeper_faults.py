@@ -16,7 +16,7 @@ import trio.testing
 
 from compat_tests.apache.relay import Relay
 from compat_tests.apache.zookeeper import ZooKeeperServer
-from geminga_runtime.metadata import zookeeper_link, zookeeper_session
+from geminga_runtime.metadata import zookeeper_link, zookeeper_session, zookeeper_wire
 from geminga_runtime.metadata._tests.contract_session import WAIT_S, drain, until
 from geminga_runtime.metadata.api import (
     MUST_NOT_EXIST,
@@ -136,13 +136,13 @@ async def test_a_request_handed_over_too_late_is_not_sent_on_the_next_connection
     """kazoo would: an ephemeral node of the last session could be made in the next one."""
     async with opened(server, chroot) as store:
         answers: list[Exception | None] = []
-        late = zookeeper_link.Request(
+        late = zookeeper_wire.Request(
             store._calls._link, 0, lambda _value, error: answers.append(error)
         )
         node = zookeeper_link.AddWatch(f"{chroot}/late")
         store._calls._link.submit(node, late)
         await until(lambda: bool(answers))
-        assert isinstance(answers[0], zookeeper_link.NotSent)
+        assert isinstance(answers[0], zookeeper_wire.NotSent)
         await store.put("/a", b"")
 
 

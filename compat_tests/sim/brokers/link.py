@@ -14,8 +14,9 @@ from kazoo.exceptions import SessionExpiredError, ZookeeperError
 from kazoo.protocol.serialization import Create2, Delete, SetData
 
 from geminga_runtime.metadata import zookeeper, zookeeper_session
-from geminga_runtime.metadata.zookeeper_link import Follower, NotSent, Request
+from geminga_runtime.metadata.zookeeper_link import Follower
 from geminga_runtime.metadata.zookeeper_session import CLOSE_S, ZooKeeperSession
+from geminga_runtime.metadata.zookeeper_wire import NotSent, Request
 
 from .keeper import KEEPER, Keeper, KeeperSession
 

@@ -10,8 +10,8 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from geminga_runtime.metadata.api import StoreUnavailable
-from geminga_runtime.metadata.zookeeper_link import Request
 from geminga_runtime.metadata.zookeeper_session import ZooKeeperSession
+from geminga_runtime.metadata.zookeeper_wire import Request
 
 
 class _Link:
