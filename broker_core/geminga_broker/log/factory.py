@@ -10,6 +10,7 @@ from types import TracebackType
 import trio
 
 from geminga_bookie.client import BookkeeperClient
+from geminga_bookie.client.read import LedgerReader
 from geminga_bookie.errors import BookkeeperError, NoSuchLedger, NotEnoughBookies
 from geminga_broker.log.api import LogClosed, LogError, LogNotFound, LogReadFailed, TooFewBookies
 from geminga_broker.log.cache import EntryCache
@@ -241,6 +242,7 @@ class ManagedLedgerFactory:
         options = self.options
         password = options.durability.password
         index = int(catalog.properties.get(INDEX_PROPERTY, "-1"))
+        recovered: LedgerReader | None = None
         for ledger in list(chain):
             if ledger.closed_ms:
                 continue
@@ -252,6 +254,7 @@ class ManagedLedgerFactory:
             else:
                 entries = reader.last_add_confirmed + 1
                 ledger.size_bytes = reader.length
+                recovered = reader
             if entries:
                 chain.extend(ledger, entries, options.now_ms())
             else:
@@ -259,8 +262,9 @@ class ManagedLedgerFactory:
                 catalog.deleting[ledger.ledger_id] = None
         if len(chain) and options.broker_entry_metadata:
             ledger = chain.ledgers[-1]
-            reader = await self.client.open(ledger.ledger_id, password, recover=False)
-            index = await index_at(reader, ledger.entries - 1, index, options)
+            if recovered is None or recovered.ledger_id != ledger.ledger_id:
+                recovered = await self.client.open(ledger.ledger_id, password, recover=False)
+            index = await index_at(recovered, ledger.entries - 1, index, options)
         return index
 
     def _spawn(self, job: Callable[[], Awaitable[None]]) -> None:
