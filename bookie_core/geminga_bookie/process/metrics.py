@@ -102,6 +102,7 @@ def _bookie(page: Page, bookie: InProcessBookie, server: ServerMetrics) -> None:
     page.counter("bookie_WRITE_BYTES", server.bytes_written)
     page.counter("bookie_READ_BYTES", server.bytes_read)
     page.gauge("bookie_write_cache_max_size", bookie.write_cache_bytes_max)
+    page.gauge("bookie_readahead_max_batch_size", storage.stores[0].ahead_entries_max)
     throttle = bookie.throttle
     page.counter("bookie_throttled_write_requests", throttle.metrics.deferred)
     page.counter("bookie_rejected_write_requests", throttle.rejected)
@@ -164,7 +165,7 @@ def _journal(page: Page, journal: Journal, labels: Labels) -> None:
 
 def _directory(page: Page, store: LedgerDirectory) -> None:
     values, directory = store.metrics, str(store.logs.directory)
-    labels = {"ledgerDir": directory}
+    labels = {"indexDir": directory, "ledgerDir": directory}
     page.times("bookie_flush", values.flushes, labels)
     page.times("bookie_flush_entrylog", values.log_flushes, labels)
     page.times("bookie_flush_locations_index", values.index_flushes, labels)
@@ -179,7 +180,6 @@ def _directory(page: Page, store: LedgerDirectory) -> None:
     page.counter("bookie_read_locations_index_time", int(looked_up_s * MS), labels)
     page.summary("bookie_readahead_batch_count", values.ahead_entries, labels)
     page.summary("bookie_readahead_batch_size", values.ahead_bytes, labels)
-    page.gauge("bookie_readahead_max_batch_size", store.ahead_entries_max, labels)
     page.times("bookie_THREAD_RUNTIME", values.collections, labels)
     page.counter("bookie_write_cache_hits", values.write_cache_hits, labels)
     page.counter("bookie_write_cache_misses", values.write_cache_misses, labels)

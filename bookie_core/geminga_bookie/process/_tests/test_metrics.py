@@ -138,7 +138,7 @@ async def test_the_journal_and_flushes_are_measured(tmp_path: Path) -> None:
         assert found[f"{name}_FORCE_LEDGER_count{journal}"] == 1
         assert found[f"{name}_CREATION_LATENCY_count{journal}"] >= 1
         assert found[f'{name}_NUM_FLUSH_EMPTY_QUEUE{{journalIndex="0"}}'] >= 1
-        labels = f'ledgerDir="{tmp_path}/ledgers"'
+        labels = f'indexDir="{tmp_path}/ledgers",ledgerDir="{tmp_path}/ledgers"'
         good = f'{{success="true",{labels}}}'
         assert found[f"bookie_flush_count{good}"] == 1
         assert found[f"bookie_flush_size_sum{good}"] == 50 * len(packets(1, [0])[0])
