@@ -92,29 +92,29 @@ class Exposition:
         for family in self._families.values():
             family.pack()
 
-    def parts(self) -> Iterator[bytes]:
-        """The whole text, in order."""
+    def parts(self, *, forget: bool = False) -> Iterator[bytes]:
+        """The whole text, in order. With `forget` what was yielded isn't kept."""
         self.pack()
         for metric, family in self._families.items():
             if family.packed:
                 yield f"# TYPE {metric} {family.kind}\n".encode()
                 yield from family.packed
+                if forget:
+                    family.packed = []
 
-    def chunks(self) -> list[bytes]:
-        """The whole text, in parts of about CHUNK_BYTES."""
-        found: list[bytes] = []
+    def chunks(self) -> Iterator[bytes]:
+        """The whole text, once, in parts of about CHUNK_BYTES, each joined when it is asked for."""
         waiting: list[bytes] = []
         size = 0
-        for part in self.parts():
+        for part in self.parts(forget=True):
             waiting.append(part)
             size += len(part)
             if size >= CHUNK_BYTES:
-                found.append(b"".join(waiting))
+                yield b"".join(waiting)
                 waiting.clear()
                 size = 0
         if waiting:
-            found.append(b"".join(waiting))
-        return found
+            yield b"".join(waiting)
 
     def render(self) -> str:
         """The whole text, ended by a newline."""

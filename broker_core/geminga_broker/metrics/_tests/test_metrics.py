@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from geminga_broker.metrics.exposition import Exposition, labels
+from geminga_broker.metrics.exposition import CHUNK_BYTES, Exposition, labels
 from geminga_broker.metrics.scrape import add_process
 from geminga_broker.metrics.series import (
     BROKER_SERIES,
@@ -78,7 +78,20 @@ def test_a_packed_page_is_the_same() -> None:
             text.add("pulsar_a", "", number)
             text.add("pulsar_b", "", number, "counter")
         packed.pack()
-    assert b"".join(packed.chunks()).decode() == packed.render() == whole.render()
+    assert b"".join(packed.chunks()).decode() == whole.render()
+
+
+def test_chunks_are_joined_one_by_one() -> None:
+    text = Exposition()
+    for number in range(5 * CHUNK_BYTES // 100):
+        text.add("pulsar_a", labels([("topic", "x" * 80)]), number)
+        if number % 100 == 0:
+            text.pack()
+    chunks = text.chunks()
+    sizes = [len(chunk) for chunk in chunks]
+    assert len(sizes) >= 4
+    assert max(sizes) < 2 * CHUNK_BYTES
+    assert iter(chunks) is chunks
 
 
 def test_summaries_are_in_milliseconds() -> None:
