@@ -307,7 +307,9 @@ def _fine(view: SubscriptionView) -> Finding:
     if topic.state == "terminated":
         return Finding("FINE", Level.OK, "Nothing is wrong.")
     if topic.producers:
-        text = "Everything is delivered and acknowledged; new messages are sent at once."
+        taking = view.consumers if view.active is None else (view.active,)
+        new = "are sent at once" if any(each.ready for each in taking) else "wait for a consumer"
+        text = f"Everything is delivered and acknowledged; new messages {new}."
         return Finding("FINE", Level.OK, text)
     last = f" (the last one is {topic.last_position})" if topic.last_position else ""
     return Finding(

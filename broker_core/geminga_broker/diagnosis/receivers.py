@@ -44,7 +44,9 @@ _OBSTACLES = (
 
 
 def consumers(view: SubscriptionView) -> Iterator[Finding]:
-    """Consumers that can't be sent anything."""
+    """Consumers that can't be sent anything, if anything is still to come."""
+    if view.topic.state == "terminated" and not view.backlog:
+        return
     asked = view.consumers if view.active is None else (view.active,)
     level = Level.WARN if any(each.ready for each in asked) else Level.FAIL
     if not view.backlog and view.topic.persistent:

@@ -244,3 +244,17 @@ def test_a_terminated_topic_is_told_without_consumers() -> None:
     assert codes(found) == [("NO_CONSUMERS", "fail"), ("TERMINATED", "ok")]
     assert "after the backlog" in found[1].sentence
     assert ("TERMINATED", "ok") in codes(why(view(topic=ended)))
+    full = (ConsumerView("a", permits=0, unacked=3),)
+    found = why(view(topic=ended, consumers=full, backlog=0))
+    assert codes(found) == [("TERMINATED", "ok"), ("FINE", "ok")]
+
+
+def test_new_messages_are_promised_only_if_a_consumer_takes_them() -> None:
+    busy = TopicView("persistent://public/default/t", producers=1)
+    ready, full = ConsumerView("a"), ConsumerView("b", permits=0)
+    assert (
+        "are sent at once" in why(view(topic=busy, consumers=(ready, full), backlog=0))[-1].sentence
+    )
+    found = why(view(topic=busy, consumers=(full,), backlog=0))
+    assert codes(found) == [("NO_PERMITS", "warn"), ("FINE", "ok")]
+    assert found[-1].sentence.endswith("new messages wait for a consumer.")
