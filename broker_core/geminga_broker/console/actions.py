@@ -175,6 +175,11 @@ async def _send(rest: Rest, target: Target, fields: Mapping[str, str]) -> str:
     return found[0].message_id or ""
 
 
+_PAYLOAD = (
+    "Text, encoded by the topic's schema: JSON for JSON and Avro schemas. Of an Avro schema all "
+    'fields must be there, and a value of a union goes with its type: {"string": "tea"}, or null.'
+)
+
 OF_TOPICS = (
     Action(
         "send",
@@ -183,7 +188,7 @@ OF_TOPICS = (
         "The message is stored.",
         _send,
         (
-            Field("payload", "Payload", "lines", hint="Text, encoded by the topic's schema."),
+            Field("payload", "Payload", "lines", hint=_PAYLOAD),
             Field("key", "Key"),
             Field("properties", "Properties", "lines", hint="name=value, one a line"),
         ),

@@ -175,7 +175,10 @@ def _union(out: _Out, kind: AvroType, value: object) -> None:
     elif isinstance(value, dict) and len(value) == 1:
         [(label, inner)] = value.items()
     else:
-        raise NotOfSchema(f"an object with the name of a type expected, not {_told(value)}")
+        # Apache's brokers want this form too, whatever the console shows.
+        example = next((each.label for each in kind.branches if each.label != "null"), "null")
+        form = f'{{"{example[:40]}": ...}}'
+        raise NotOfSchema(f"a union's value goes with its type, {form}, not {_told(value)}")
     number = out.number_of(kind, label)
     if number is None:
         raise NotOfSchema(f"no type of the union is called {str(label)[:40]}")

@@ -69,6 +69,16 @@ async def test_every_page() -> None:
         assert (await browser.ask("GET", REST)).headers.get("content-security-policy") is None
 
 
+async def test_findings_of_partitions_say_of_which() -> None:
+    async with visitor() as browser:
+        await rest(browser, "PUT", f"{REST}/p/partitions", 2)
+        await rest(browser, "PUT", f"{REST}/p/subscription/s")
+        for path in (f"{TOPICS}/p", f"{TOPICS}/p/subscriptions/s"):
+            page = await browser.get(path)
+            for number in range(2):
+                assert f"p-partition-{number}:</span>" in page.text, path
+
+
 async def test_why_a_subscription_gets_nothing() -> None:
     async with visitor() as browser:
         await make(browser, "t", messages=1)

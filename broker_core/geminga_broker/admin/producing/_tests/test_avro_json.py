@@ -89,6 +89,11 @@ def test_no_value_of_the_type(kind: object, wrong: object) -> None:
         AvroWriter(parse_avro(json.dumps(kind)).root).encode(wrong)
 
 
+def test_the_form_of_a_union_is_told() -> None:
+    with pytest.raises(NotOfSchema, match=r'with its type, \{"string": \.\.\.\}, not tea'):
+        AvroWriter(parse_avro('["null", "string"]').root).encode("tea")
+
+
 def test_numbers_may_be_whole_fractions() -> None:
     assert AvroWriter(parse_avro('"int"').root).encode(3.0) == b"\6"
     assert AvroWriter(parse_avro('"double"').root).encode(3) == struct.pack("<d", 3)
