@@ -90,7 +90,7 @@ def client(context: click.Context, access: Access, listener_name: str | None) ->
     context.obj = Broker(access, listener_name)
 
 
-@client.command()
+@client.command(context_settings={"show_default": True})
 @click.argument("topic")
 @click.option("-m", "--messages", multiple=True, help="Messages, split at the separator.")
 @click.option(
@@ -166,7 +166,7 @@ def produce(
     run(main)
 
 
-@client.command()
+@client.command(context_settings={"show_default": True})
 @click.argument("topic")
 @click.option("-s", "--subscription-name", required=True, help="Name of the subscription.")
 @click.option(

@@ -154,7 +154,7 @@ def _topics(topic: str, count: int) -> list[str]:
     return [topic] if count == 1 else [f"{topic}-{n}" for n in range(count)]
 
 
-@perf.command("produce")
+@perf.command("produce", context_settings={"show_default": True})
 @click.argument("topic")
 @access_options
 @click.option("-r", "--rate", default=100.0, type=_AMOUNT, help="Messages/s in all, 0: unlimited.")
@@ -293,7 +293,7 @@ async def _produce(producers: list[Producer], load: ProduceLoad, figures: Figure
         await producer.flush()
 
 
-@perf.command("consume")
+@perf.command("consume", context_settings={"show_default": True})
 @click.argument("topic")
 @access_options
 @click.option("-t", "--num-topics", default=1, type=click.IntRange(1))

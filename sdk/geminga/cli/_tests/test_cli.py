@@ -102,6 +102,22 @@ def test_what_goes_wrong_is_one_sentence_and_one() -> None:
     assert (result.exit_code, result.output) == (1, "Error: t: the subscription has a consumer\n")
 
 
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        (client, ["consume", "1;", "1000;"]),
+        (client, ["produce", "1;", "0.0;"]),
+        (perf, ["consume", "sub]", "1000;", "Exclusive]"]),
+        (perf, ["produce", "100.0;", "50000;", "NONE]"]),
+    ],
+)
+def test_help_tells_defaults(command: click.Group, shown: list[str]) -> None:
+    name, *defaults = shown
+    output = " ".join(CliRunner().invoke(command, [name, "--help"]).output.split())
+    for each in defaults:
+        assert f"[default: {each}" in output
+
+
 def test_pulsars_long_flags_with_one_dash() -> None:
     for group, command in ((perf, ["produce", "--help"]), (perf, ["consume", "--help"])):
         output = CliRunner().invoke(group, command).output

@@ -286,18 +286,22 @@ async def port(access: Access, topic: str, timeout_s: float) -> Line:
     try:
         with trio.fail_after(timeout_s):
             async with access.connect(operation_timeout_s=timeout_s) as client:
+                # Only now: until here it was the client that was loaded.
+                began = trio.current_time()
                 await client.list_partitions(topic, auto_create=False)
     except AuthenticationError as error:
         return Line(
             FAIL,
             "port",
-            f"The broker's port {access.url} refuses the credentials, or wants some: {error}.",
+            f"The broker's port {access.url} refuses the credentials, or wants some: "
+            f"{error.args[0]}.",
             "Give --auth-plugin and --auth-params.",
         )
     except BrokerError:
         pass
     except (GemingaError, trio.TooSlowError) as error:
-        text = str(error) or f"no answer within {timeout_s:g} s"
+        # Without the topic, which the user may not have named.
+        text = str(error.args[0]) if error.args else f"no answer within {timeout_s:g} s"
         return Line(
             FAIL,
             "port",

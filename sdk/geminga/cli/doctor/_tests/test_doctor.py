@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from email.utils import formatdate
 from typing import cast
 
 import pytest
+import trio
+import trio.testing
 from click.testing import CliRunner, Result
 
 import geminga
@@ -18,9 +21,10 @@ import geminga.testing
 from geminga._admin.errors import RequestTimeoutError
 from geminga._admin.families.brokers import BrokerStats
 from geminga._admin.requests import Request
+from geminga.cli._access import Access
 from geminga.cli.admin.calls import Calls
 from geminga.cli.doctor import doctor
-from geminga.cli.doctor.looks import all_topics, service_url_of
+from geminga.cli.doctor.looks import all_topics, port, service_url_of
 from geminga.cli.doctor.report import (
     Backlog,
     Line,
@@ -183,6 +187,31 @@ def test_a_server_that_is_not_there() -> None:
     lines = result.output.splitlines()
     assert lines[0].startswith("fail: The web service can't be asked: ")
     assert any(line.startswith("fail: The broker's port pulsar://127.0.0.1:9 ") for line in lines)
+    # The topic that is looked up is not the user's.
+    assert "no-such-topic" not in result.output
+
+
+class Loading:
+    """A client that takes long to be loaded, of a server that answers soon."""
+
+    @asynccontextmanager
+    async def connect(self, **_options: float) -> AsyncIterator[Loading]:
+        await trio.sleep(3)
+        yield self
+
+    url = "pulsar://fake"
+
+    async def list_partitions(self, _topic: str, *, auto_create: bool) -> list[str]:
+        assert not auto_create
+        await trio.sleep(0.02)
+        return []
+
+
+async def test_what_the_client_takes_to_load_is_not_the_servers_time(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    line = await port(cast("Access", Loading()), "t", 5)
+    assert line.sentence.endswith(" answers in 20 ms.")
 
 
 def test_a_server_that_is_silent() -> None:
