@@ -21,7 +21,7 @@ from geminga_broker.log.state import LogState
 from geminga_broker.log.topic_log import TopicLog
 from geminga_broker.service import BrokerService
 from geminga_broker.topic.persistent import PersistentTopic
-from geminga_broker.topic.stats import as_json
+from geminga_broker.topic.stats import json_in_turns
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.background import Turns
 from geminga_runtime.clock import wall_clock_ms
@@ -199,10 +199,10 @@ async def topics_by_bundle(service: BrokerService) -> JsonObject:
     for key, topic in list(service.topics.loaded.items()):
         name = TopicName.parse(key)
         bundle = (await service.namespaces.bundle_of(name)).range
-        stats = as_json(topic.stats())
+        stats = await json_in_turns(topic.stats_steps(), turns)
         place = found[name.namespace][bundle].setdefault(name.domain, {})
         place[key] = _of_topic(stats)
-        await turns.spend(1 + len(topic.subscriptions))
+        await turns.spend()
     return cast(JsonObject, found)
 
 
@@ -227,7 +227,7 @@ async def metrics_by_namespace(service: BrokerService) -> list[JsonObject]:
     sums: dict[str, dict[str, float]] = {}
     turns = Turns()
     for key, topic in list(service.topics.loaded.items()):
-        stats = as_json(topic.stats())
+        stats = await json_in_turns(topic.stats_steps(), turns)
         namespace = TopicName.parse(key).namespace
         known = sums.setdefault(namespace, dict.fromkeys(_METRICS, 0))
         subscriptions = cast(dict[str, JsonObject], stats.get("subscriptions", {}))

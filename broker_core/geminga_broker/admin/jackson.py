@@ -25,13 +25,37 @@ class Unbindable(ValueError):
     """The body is no JSON, or has a wrong type; the text names the member."""
 
 
+MEMBERS_MAX = 100_000
+"""Members and elements of a body, those within others counted: as many boundaries of bundles as a
+body has room for, and 10 000 messages with their properties, fit. Five times as many would keep the
+one thread that decodes large bodies busy for a second.
+"""
+
+
 def decode(body: bytes, kind: object) -> object:
-    """The body as a value of type `kind`. Raises Unbindable."""
+    """The body as a value of type `kind`. Raises Unbindable, also for one of more than
+    `MEMBERS_MAX` members.
+    """
+    if has_many_members(body):
+        raise Unbindable(f"the body has more than {MEMBERS_MAX} members")
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError) as error:
         raise Unbindable(str(error)) from None
     return bind(value, kind, "")
+
+
+def has_many_members(body: bytes) -> bool:
+    """Whether JSON has more than `MEMBERS_MAX` members and elements, without decoding it: what
+    stands within texts, as definitions of schemas, doesn't count.
+    """
+    if body.count(b",") + body.count(b"[") + body.count(b"{") <= MEMBERS_MAX:
+        return False
+    plain = body.replace(rb"\\", b"").replace(rb"\"", b"") if b"\\" in body else body
+    if plain.count(b'"') > 4 * MEMBERS_MAX:  # names and values, each with two
+        return True
+    outside = b"".join(plain.split(b'"')[::2])
+    return outside.count(b",") + outside.count(b"[") + outside.count(b"{") > MEMBERS_MAX
 
 
 def bind(value: object, kind: object, member: str) -> object:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator
 from typing import Generic, TypeVar
 
 import trio
@@ -21,14 +22,20 @@ from geminga_broker.topic.moving import Moving
 from geminga_broker.topic.producer import Producer
 from geminga_broker.topic.registry import ProducerRegistry
 from geminga_broker.topic.states import TOPIC_TRANSITIONS, TopicEvent, TopicState
-from geminga_broker.topic.stats import SubscriptionStats, TopicStats
+from geminga_broker.topic.stats import (
+    PublisherStats,
+    StatsSteps,
+    SubscriptionStats,
+    TopicStats,
+    finished,
+)
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
 
 S = TypeVar("S", bound=ConsumerOwner)
 
 
-class TopicBase(Generic[S]):
+class TopicBase(ABC, Generic[S]):
     """State and checks of a topic, with or without storage."""
 
     persistent = True
@@ -178,8 +185,26 @@ class TopicBase(Generic[S]):
             text = "Exceed the maximum number of subscriptions of the topic: " + self.name
             raise BrokerError(ServerError.NotAllowedError, text)
 
-    def base_stats(self, subscriptions: dict[str, SubscriptionStats]) -> TopicStats:
-        """Sums over producers and subscriptions."""
+    @abstractmethod
+    def stats_steps(self) -> StatsSteps:
+        """Makes the statistics for `/stats` in steps, between which others may run."""
+
+    def stats(self) -> TopicStats:
+        """The same without a pause."""
+        return finished(self.stats_steps())
+
+    def publishers(self) -> Generator[None, None, list[PublisherStats]]:
+        """Statistics of the producers, with a step for each."""
+        found = []
+        for producer in list(self.producers.values()):
+            found.append(producer.stats())
+            yield
+        return found
+
+    def base_stats(
+        self, subscriptions: dict[str, SubscriptionStats], publishers: list[PublisherStats]
+    ) -> TopicStats:
+        """Sums over subscriptions."""
         rate, throughput = self.rates.per_second(trio.current_time())
         values = subscriptions.values()
         return TopicStats(
@@ -197,6 +222,6 @@ class TopicBase(Generic[S]):
             ),
             publish_rate_limited_times=self.publishes_limited,
             waiting_publishers=self._registry.waiting,
-            publishers=[producer.stats() for producer in self.producers.values()],
+            publishers=publishers,
             subscriptions=subscriptions,
         )

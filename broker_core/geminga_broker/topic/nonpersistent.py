@@ -30,7 +30,11 @@ from geminga_broker.topic.fencing import evict_dead_producer
 from geminga_broker.topic.moving import Moving
 from geminga_broker.topic.producer import Producer
 from geminga_broker.topic.states import TopicEvent
-from geminga_broker.topic.stats import InternalStats, SubscriptionStats, TopicStats
+from geminga_broker.topic.stats import (
+    InternalStats,
+    StatsSteps,
+    SubscriptionStats,
+)
 from geminga_protocol.ack_set import AckSet
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.ids import Position
@@ -328,9 +332,13 @@ class NonPersistentTopic(TopicBase[NonPersistentSubscription]):
         text = "A non-persistent topic has no last message"
         raise BrokerError(ServerError.NotAllowedError, text)
 
-    def stats(self) -> TopicStats:
-        """Statistics for `/stats`."""
-        found = self.base_stats({name: s.stats() for name, s in self.subscriptions.items()})
+    def stats_steps(self) -> StatsSteps:
+        """Statistics for `/stats`, with a step for each subscription and producer."""
+        subscriptions = {}
+        for name, subscription in list(self.subscriptions.items()):
+            subscriptions[name] = subscription.stats()
+            yield
+        found = self.base_stats(subscriptions, (yield from self.publishers()))
         found.msg_drop_rate = sum(s.msg_drop_rate or 0.0 for s in found.subscriptions.values())
         return found
 

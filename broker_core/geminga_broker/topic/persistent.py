@@ -38,7 +38,7 @@ from geminga_broker.topic.fencing import (
 from geminga_broker.topic.inspection import internal_stats, last_message
 from geminga_broker.topic.producer import Producer
 from geminga_broker.topic.states import TopicEvent, TopicState
-from geminga_broker.topic.stats import InternalStats, TopicStats
+from geminga_broker.topic.stats import InternalStats, StatsSteps
 from geminga_protocol.ack_set import AckSet
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.ids import EARLIEST, LATEST, Position
@@ -339,20 +339,22 @@ class PersistentTopic(TopicBase[Subscription]):
             self.log, self.compaction, self.partition, read_compacted=read_compacted
         )
 
-    def stats(self) -> TopicStats:
-        """Statistics for `/stats`."""
-        found = self.base_stats({name: s.stats() for name, s in self.subscriptions.items()})
-        found.compaction = self.compaction.outcome.stats
+    def stats_steps(self) -> StatsSteps:
+        """Statistics for `/stats`, with a step for each subscription and producer."""
+        subscriptions = {}
         log = self.log.statistics()
+        for name, subscription in list(self.subscriptions.items()):
+            stats = subscriptions[name] = subscription.stats()
+            stats.backlog_size = backlog_bytes(log.ledgers, subscription.cursor.mark_delete)
+            yield
+        found = self.base_stats(subscriptions, (yield from self.publishers()))
+        found.compaction = self.compaction.outcome.stats
         found.storage_size = log.size_bytes
         found.deduplication_status = "Disabled" if self.deduplication is None else "Enabled"
         quotas = self.policies.quotas
         found.backlog_quota_limit_size = quotas.size.size_bytes
         found.backlog_quota_limit_time = quotas.age.age_s
         found.oldest_backlog_message_age_seconds = self.oldest_backlog_s
-        for name, subscription in found.subscriptions.items():
-            mark_delete = self.subscriptions[name].cursor.mark_delete
-            subscription.backlog_size = backlog_bytes(log.ledgers, mark_delete)
         marks = [cursor.mark_delete for cursor in self.log.cursors.values() if cursor.durable]
         found.backlog_size = backlog_bytes(log.ledgers, min(marks)) if marks else 0
         return found

@@ -7,11 +7,14 @@ does not have (offload, transactions, throttling) have Apache's values for an un
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator
 from datetime import UTC, datetime
-from typing import cast
+from typing import TypeAlias, cast
 
 import msgspec
 from msgspec import Struct, field
+
+from geminga_runtime.background import TURN_UNITS, Turns
 
 JsonObject = dict[str, object]
 
@@ -196,6 +199,54 @@ class TopicStats(Struct, rename="camel"):
     compaction: CompactionStats = field(default_factory=CompactionStats)
     owner_broker: str = ""
     msg_drop_rate: float | None = None
+
+
+StatsSteps: TypeAlias = Generator[None, None, TopicStats]
+"""Makes statistics in steps that take some ten microseconds each; the topic may change between
+them.
+"""
+
+
+def finished(steps: StatsSteps) -> TopicStats:
+    """What the steps make, without a pause."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return cast(TopicStats, done.value)
+
+
+async def json_in_turns(
+    steps: StatsSteps, turns: Turns, part: Callable[[Struct], object] = as_json
+) -> JsonObject:
+    """The same by Apache's names, with pauses; `part` makes what stands for each subscription and
+    producer.
+    """
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            found = cast(TopicStats, done.value)
+            break
+        await turns.spend()
+    subscriptions, publishers = dict[str, object](), list[object]()
+    # What few parts cost is counted by their steps.
+    again = int(len(found.subscriptions) + len(found.publishers) > TURN_UNITS)
+    for name, subscription in found.subscriptions.items():
+        subscriptions[name] = part(subscription)
+        await turns.spend(again)
+    for publisher in found.publishers:
+        publishers.append(part(publisher))
+        await turns.spend(again)
+    found.subscriptions, found.publishers = {}, []
+    stats = as_json(found)
+    stats["subscriptions"], stats["publishers"] = subscriptions, publishers
+    return stats
+
+
+def encoded(stats: Struct) -> msgspec.Raw:
+    """The JSON of `as_json`."""
+    return msgspec.Raw(msgspec.json.encode(as_json(stats)))
 
 
 class LedgerInfo(Struct, rename="camel"):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Literal
+from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET, Struct, UnsetType
 
-from geminga_broker.admin.jackson import Unbindable, decode
+from geminga_broker.admin.jackson import MEMBERS_MAX, Unbindable, decode, has_many_members
 
 
 class Inner(Struct):
@@ -111,3 +113,52 @@ def test_any_body_binds_or_raises_unbindable(value: object, kind: object) -> Non
         decode(json.dumps(value).encode("utf-8", "surrogatepass"), kind)
     except Unbindable:
         pass
+
+
+MANY = MEMBERS_MAX + 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" + b",".join([b"1"] * MANY) + b"]",
+        b"[" * MANY,
+        b"[" + b",".join([b"[]"] * (MANY // 2 + 1)) + b"]",
+        b"{" + b",".join([b'"":1'] * MANY) + b"}",
+        b"[" + b",".join([rb'"\\"'] * MANY) + b"]",
+        b"[" + b",".join([rb'"\""'] * MANY) + b"]",
+        b'""' * (2 * MANY) + b"," * MANY,
+    ],
+)
+def test_a_body_of_very_many_members_is_refused_undecoded(body: bytes) -> None:
+    with pytest.raises(Unbindable, match="more than 100000 members"):
+        decode(body, object)
+
+
+def test_what_stands_within_texts_does_not_count() -> None:
+    text = json.dumps({"schema": json.dumps([[{"a": ["\\"] * 50}]] * 1500)}).encode()
+    assert text.count(b",") < MEMBERS_MAX < 2 * text.count(b",")
+    wide = json.dumps([json.dumps([1] * (2 * MANY)), "x\\", '\\"[[,,']).encode()
+    for body in (text, wide):
+        assert decode(body, object) == json.loads(body)
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text('\\",[{a'),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text('\\",[{a'), inner),
+    )
+)
+def test_members_are_counted_as_decoding_finds_them(value: object) -> None:
+    def count(part: object) -> int:
+        if not isinstance(part, list | dict):
+            return 0
+        inner = list(part.values()) if isinstance(part, dict) else part
+        return max(1, len(inner)) + sum(map(count, inner))
+
+    body = json.dumps(value).encode()
+    with mock.patch("geminga_broker.admin.jackson.MEMBERS_MAX", max(1, count(value))):
+        assert not has_many_members(body)
+    if count(value) > 1:
+        with mock.patch("geminga_broker.admin.jackson.MEMBERS_MAX", count(value) - 1):
+            assert has_many_members(body)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -12,10 +13,12 @@ from starlette.routing import Route
 from geminga_broker.admin.calls import Call, Calls
 from geminga_broker.admin.rest import RestError, flag, ok, route, topic_of
 from geminga_broker.admin.topics.routes import partitioned_json, require_topic
+from geminga_broker.admin.topics.shared_answers import SharedAnswers
 from geminga_broker.service import BrokerService
 from geminga_broker.topic.persistent import PersistentTopic
-from geminga_broker.topic.stats import LedgerInfo, as_json
+from geminga_broker.topic.stats import LedgerInfo, as_json, encoded, json_in_turns
 from geminga_protocol.topic_name import TopicName
+from geminga_runtime.background import TURN_UNITS, Turns
 
 Json = dict[str, object]
 
@@ -62,14 +65,6 @@ def _merge(key: str, left: object, right: object) -> object:
     return left
 
 
-async def topic_stats(service: BrokerService, name: TopicName) -> Json:
-    """Apache's `/stats` of one loaded topic. Raises RestError 404."""
-    topic = await require_topic(service, name)
-    stats = as_json(topic.stats())
-    stats["ownerBroker"] = service.addresses.broker_id
-    return stats
-
-
 async def _internal_stats(service: BrokerService, name: TopicName) -> Json:
     topic = await require_topic(service, name)
     found = topic.internal_stats()
@@ -112,9 +107,18 @@ def _summary(parts: Mapping[str, Json]) -> Json:
 
 def routes(service: BrokerService, calls: Calls, domain: str) -> list[Route]:
     """All routes of the family for one domain."""
+    answers = SharedAnswers()
 
     async def stats(request: Request) -> Response:
-        return ok(await topic_stats(service, topic_of(request, domain)))
+        topic = await require_topic(service, topic_of(request, domain))
+
+        async def body() -> bytes:
+            found = await json_in_turns(topic.stats_steps(), Turns(), encoded)
+            return msgspec.json.encode({**found, "ownerBroker": service.addresses.broker_id})
+
+        is_large = len(topic.subscriptions) + len(topic.producers) >= TURN_UNITS
+        answer = await answers.of(topic, body) if is_large else await body()
+        return Response(answer, media_type="application/json")
 
     async def internal_stats(request: Request) -> Response:
         return ok(await _internal_stats(service, topic_of(request, domain)))

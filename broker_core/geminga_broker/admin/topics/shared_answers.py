@@ -1,0 +1,51 @@
+"""Long answers: made one at a time, and shared by those who ask at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable
+
+import trio
+
+
+class _Run:
+    """An answer that is made for all who asked before it was begun."""
+
+    body: bytes | None = None
+
+
+class _Question:
+    """Of those who ask it, the first one that has the lock makes the answer."""
+
+    def __init__(self) -> None:
+        self.lock = trio.Lock()
+        self.next = _Run()
+        self.askers = 0
+
+
+class SharedAnswers:
+    """The long answers of one broker."""
+
+    def __init__(self) -> None:
+        self._questions: dict[Hashable, _Question] = {}
+        self._turn = trio.Lock()
+
+    async def of(self, question: Hashable, make: Callable[[], Awaitable[bytes]]) -> bytes:
+        """What `make` returns to somebody who asked the same, begun after this call. Raises what it
+        raises; the next asker then makes the answer.
+        """
+        asked = self._questions.setdefault(question, _Question())
+        asked.askers += 1
+        run = asked.next
+        try:
+            async with asked.lock:
+                if run.body is None:
+                    async with self._turn:
+                        # Whoever comes from now on needs an answer that is begun later.
+                        if asked.next is run:
+                            asked.next = _Run()
+                        run.body = await make()
+                return run.body
+        finally:
+            asked.askers -= 1
+            if not asked.askers:
+                del self._questions[question]
