@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Iterator
 from contextlib import suppress
@@ -32,7 +34,9 @@ async def dump_on_signals() -> None:
 def _print(what: str, text: str) -> None:
     with suppress(OSError):  # e.g. standard error is a file on a full disk
         shown = text.encode(errors="backslashreplace").decode()
-        print(f"---- {what} ----\n{shown}\n---- end of {what} ----", file=sys.stderr, flush=True)
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        head = f"---- {what}, process {os.getpid()}, {now} ----"
+        print(f"{head}\n{shown}\n---- end of {what} ----", file=sys.stderr, flush=True)
 
 
 def format_tasks() -> str:

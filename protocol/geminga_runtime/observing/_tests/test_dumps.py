@@ -64,6 +64,7 @@ def test_both_signals() -> None:
             texts.append("".join(lines))
         process.kill()
     tasks, held = texts
+    assert tasks.startswith(f"---- all tasks, process {process.pid}, 2")
     assert tasks.count("  | <string>") == WAITING_TASKS + 1
     assert tasks.count("waits_for_nothing: \n") == WAITING_TASKS
     assert re.search(r"memory=\d+ kB peak=\d+ kB descriptors=\d+\n", held)
