@@ -146,15 +146,12 @@ class BrokerService:
         )
         self.unloader.handover = LookupHandover(self.peers)
         self.splitter = BundleSplitter(self.namespaces, self.ownership, self.unloader)
-        self._hold_over = HoldOver(store, self.ownership, self.brokers, self.unloader)
+        self._hold_over = HoldOver(
+            store, self.ownership, self.brokers, self.unloader, self.namespaces.has_bundle
+        )
         self.changes = PolicyChanges(store, loader.applier.apply, self._recheck)
         self.topics = Topics(
-            loader,
-            self.catalog,
-            self.namespaces,
-            self.policies.store,
-            self.schemas,
-            self.changes,
+            loader, self.catalog, self.namespaces, self.policies.store, self.schemas, self.changes
         )
         self._follow_topic_policies()
         logs.eraser.forget = self.topics.forget_log

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from geminga.message import Message
@@ -56,10 +56,13 @@ class Books:
         self.received = {each.name: Received(each) for each in plan.subscriptions}
         self.violations: list[str] = []
         self.draining = False
+        self.on_violation: Callable[[], None] | None = None
 
     def violate(self, text: str) -> None:
         self.log.add(f"VIOLATION {text}")
         self.violations.append(text)
+        if self.on_violation is not None:
+            self.on_violation()
 
     # ---- by the workload ----
 

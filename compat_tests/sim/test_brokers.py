@@ -10,7 +10,7 @@ import pytest
 
 from geminga_protocol._tests.rounds import IS_NIGHTLY
 
-from .brokers import CANARIES, FOUND_BY, first_seed, run_seed
+from .brokers import CANARIES, FOUND_BY, HIDDEN_BY, first_seed, run_seed
 
 BLOCKS = 20 if IS_NIGHTLY else 4
 SEEDS_PER_BLOCK = 10
@@ -33,6 +33,10 @@ def test_a_mistake_can_be_planted_in_a_broker(name: str) -> None:
     """The code that it changes is there still."""
     with CANARIES[name]():
         pass
+
+
+def test_each_mistake_is_found_or_known_to_be_harmless() -> None:
+    assert sorted([*FOUND_BY, *HIDDEN_BY]) == sorted(CANARIES)
 
 
 @pytest.mark.slow

@@ -242,6 +242,13 @@ class Namespaces:
         self._bundles[namespace] = value, found
         return found
 
+    async def has_bundle(self, bundle: BundleId) -> bool:
+        """Whether there is such a bundle now. Raises MetadataError."""
+        try:
+            return bundle.range in (await self.bundles(bundle.namespace)).names()
+        except ResourceMissing:
+            return False
+
     async def bundle_of(self, topic: TopicName) -> BundleId:
         """The bundle of a topic. Raises ResourceMissing without its namespace."""
         bundles = await self.bundles(topic.namespace)

@@ -10,6 +10,7 @@ and cursors have claims of their own.
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 
 import trio
 
@@ -24,6 +25,9 @@ _log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
 
+Exists = Callable[[BundleId], Awaitable[bool]]
+"""Whether the namespace has such a bundle. Raises MetadataError."""
+
 
 class HoldOver:
     """Decides what becomes of lost bundles."""
@@ -34,11 +38,13 @@ class HoldOver:
         ownership: BundleOwnership,
         brokers: ActiveBrokers,
         unloader: BundleUnloader,
+        exists: Exists,
     ) -> None:
         self._store = store
         self._ownership = ownership
         self._brokers = brokers
         self._unloader = unloader
+        self._exists = exists
         self._has_others = True
         """Whether other brokers were registered when the store was last asked."""
         self._kept: dict[BundleId, None] = {}
@@ -87,10 +93,19 @@ class HoldOver:
             while self._kept:
                 bundle = next(iter(self._kept))
                 try:
-                    owner = await self._ownership.acquire(bundle)
+                    is_ours = await self._claim(bundle)
                 except MetadataError:
                     await trio.sleep(RETRY_S)
                     continue
                 self._kept.pop(bundle, None)
-                if owner.addresses != self._ownership.addresses:
+                if not is_ours:
                     await self._unloader.lost([bundle])
+
+    async def _claim(self, bundle: BundleId) -> bool:
+        """Own it again, unless another broker does, or a split that the session's loss interrupted
+        has replaced it: who looks for its topics then asks for the new bundles. Raises
+        MetadataError.
+        """
+        if not await self._exists(bundle):
+            return False
+        return (await self._ownership.acquire(bundle)).addresses == self._ownership.addresses

@@ -48,6 +48,7 @@ ACQUIRE_ATTEMPTS_MAX = 8
 
 RETRY_S = 1.0
 FORGET_S = 5.0
+FORGET_RETRY_S = 0.5
 WATCH_EVENTS_MAX = 4096
 
 
@@ -236,11 +237,17 @@ class BundleOwnership:
 
     async def forget(self, bundle: BundleId) -> None:
         """Remove the node of a bundle that no topic needs: it was split, or the split failed. If
-        the store can't answer, the node ends with the session. Ends even if cancelled.
+        the store can't answer for FORGET_S, the node ends with the session. Ends even if cancelled.
         """
         self._holds.pop(bundle, None)
-        with trio.move_on_after(FORGET_S, shield=True), suppress(MetadataError):
-            await self._remove(bundle)
+        with trio.move_on_after(FORGET_S, shield=True):
+            while self.has_session and bundle not in self._holds:
+                try:
+                    await self._remove(bundle)
+                except MetadataError:  # left there it would refuse others' splits at this hash
+                    await trio.sleep(FORGET_RETRY_S)
+                else:
+                    return
 
     async def run(self) -> None:
         """Look after what is owned, until cancelled."""

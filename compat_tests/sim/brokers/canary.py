@@ -136,16 +136,53 @@ CANARIES: dict[str, Canary] = {
 }
 
 FOUND_BY: dict[str, int] = {
-    "the node is written over whoever has it": 2,
-    "a bundle is released and its node stays": 4,
-    "topics of an unloaded bundle stay": 7,
+    "a session's end takes no bundle": 20,
+    "another broker's node is taken over": 83,
+    "the node is written over whoever has it": 83,
+    "a node that was removed stays ours": 110,
+    "lost bundles aren't told": 20,
+    "topics of an unloaded bundle stay": 11,
+    "a bundle is released and its node stays": 11,
+    "a bundle that can't be released is given up on": 35,
+    "lost bundles' topics go on": 20,
+    "a broker that stops keeps its bundles": 23,
+    "the parts of a split are not owned": 2,
+    "a split keeps the old bundle's node": 2,
+    "a cut without an answer counts as refused": 26,
+    "whoever is asked takes the bundle": 35,
 }
 """Those that are looked for in each run of the tests, and the seeds that found them when this was
 written.
 """
 
+HIDDEN_BY: dict[str, str] = {
+    "a bundle of an earlier session is held in the next one": "a new epoch begins when a session is"
+    " lost, and what was held is dropped then, before there is a next session",
+    "a claim without an answer counts as refused": "the broker removes its own node, and makes it"
+    " again",
+    "a release removes whoever's node": "what was held is dropped with the session, so that nothing"
+    " is released in a later one; only a split whose cut was made without an answer, and which then"
+    " lost its session, looks at a later owner's node",
+    "a split that failed keeps its parts": "not found so far, though it is looked for at the end:"
+    " the parts went with the session before; `ownership/_tests/test_splitting.py` finds it",
+    "a bundle is unloaded while it is split": "the parts are owned before the boundaries change,"
+    " and who takes the old bundle in between loses its logs to their claims",
+    "a broker that stops takes bundles": "it answers no lookups and loads no topics",
+    "a leader leads on after its session": "it looks at the leader's node all the same",
+    "a topic whose bundle was lost while it was loaded is served": "a bundle that is closed waits"
+    " for the loads that run, and closes their topics",
+    "a log is loaded without a claim": "a load names a new ledger, which is a claim; only"
+    " terminated logs and those that are being deleted need this (`log/_tests/test_claims.py`)",
+    "a log that was taken isn't fenced": "its bundle is lost too, which fences the topic",
+    "a cursor is written over whoever has it": "an owner that lost its bundle closes its topics"
+    " before another one has loaded them; `log/_tests/test_claims.py` stops it in between",
+    "a cursor is loaded without a claim": "as one that is written over",
+    "a cursor that another broker wrote counts as ours": "as one that is written over",
+}
+"""Why no seed is known that finds the others: mostly another defence makes them harmless here."""
+
 
 def first_seed(name: str, seeds: Iterable[int]) -> int | None:
     """The first seed that finds a mistake."""
     with CANARIES[name]():
-        return next((seed for seed in seeds if run_seed(seed).violations), None)
+        return next((seed for seed in seeds if run_seed(seed, is_brief=True).violations), None)

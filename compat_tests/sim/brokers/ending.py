@@ -34,6 +34,7 @@ class Ending:
             world.thaw(life.name)
             life.link.miss(0)
             life.link.lose_answers(0)
+            life.link.lose_request(None, "")
         world.network.heal()
         for process in world.brokers:
             process.sockets.is_calm = True
@@ -108,6 +109,13 @@ class Ending:
                 owner = await self.owner(part)
                 if where != [owner.name]:
                     self._books.violate(f"{part} of {owner.name} is loaded by {where}")
+
+    async def check_bundles(self) -> None:
+        """None is owned that its namespace doesn't have."""
+        for life in self._world.lives():
+            for bundle in life.service.ownership.owned():
+                if not await self._world.namespaces.has_bundle(bundle):
+                    self._books.violate(f"{life.name} owns {bundle}, which is no bundle any more")
 
     async def clients_are_gone(self) -> None:
         """Nothing of them is left."""

@@ -43,6 +43,14 @@ class Faults(Operators):
             "split-and-kill": lambda: self._and_kill(self._split),
             "unload-and-kill": lambda: self._and_kill(self._unload_to),
             "leader-killed": self._kill_leader,
+            "split-and-lose": self._split_and_lose,
+            "split-and-fail": self._split_and_fail,
+            "split-and-cut": lambda: self._and_cut(self._split),
+            "split-and-unload": self._split_and_unload,
+            "unload-and-fail": self._unload_and_fail,
+            "long-pause": self._long_pause,
+            "rivals": self._rivals,
+            "node-removed": self._remove_node,
         }
 
     async def run(self) -> None:

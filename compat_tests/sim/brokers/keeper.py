@@ -42,6 +42,7 @@ from geminga_runtime.metadata.zookeeper_link import AddWatch, RemoveWatches
 from ..ledgers.network import Network
 
 if TYPE_CHECKING:
+    from .claims import Claims
     from .link import Wire
 
 KEEPER = "keeper"
@@ -76,8 +77,8 @@ class Keeper:
         """Called after each change."""
         self.taken: dict[str, float] = {}
         """When an ephemeral node was last deleted by another session than its own."""
-        self.writer: KeeperSession | None = None
-        """Whose request is being executed."""
+        self.claims: Claims | None = None
+        """Told of what is read and changed."""
 
     # ---- sessions ----
 
@@ -151,15 +152,13 @@ class Keeper:
         if session.wire is not wire:
             raise SessionMovedError
         session.heard_s = trio.current_time()
-        self.writer = session
-        try:
-            return self._execute(session, content)
-        finally:
-            self.writer = None
+        return self._execute(session, content)
 
     def _execute(self, session: KeeperSession, content: object) -> object:
         if isinstance(content, GetData):
             row = self._row(content.path)
+            if self.claims is not None:
+                self.claims.read(session, content.path, self.name_of(row.owner))
             return row.value, self._stat(row)
         if isinstance(content, Exists):
             found = self.rows.read(content.path)
@@ -192,14 +191,20 @@ class Keeper:
             put = Put(content.path, bytes(content.data), version, owner, sequential)
             made, row, heard = apply_put(self.rows, put, now_ms)
             log.add(f"{session.owner} made {made}")
+            if self.claims is not None:
+                self.claims.made(session, made)
+                self.claims.wrote(session, made, row.value, is_new=True)
             self.rows.publish(heard)
             return made, self._stat(row)
         if isinstance(content, SetData):
-            self._row(content.path)
+            owner = self._row(content.path).owner
             version = None if content.version < 0 else content.version
             put = Put(content.path, bytes(content.data), version, PERSISTENT, False)
             _, row, heard = apply_put(self.rows, put, now_ms)
             log.add(f"{session.owner} set {content.path} {row.version}")
+            if self.claims is not None:
+                self.claims.changes(session, content.path, self._other(owner, session), "wrote")
+                self.claims.wrote(session, content.path, row.value, is_new=False)
             self.rows.publish(heard)
             return self._stat(row)
         if isinstance(content, Delete):
@@ -207,12 +212,25 @@ class Keeper:
             version = None if content.version < 0 else content.version
             heard = apply_delete(self.rows, content.path, version)
             log.add(f"{session.owner} deleted {content.path}")
+            if self.claims is not None:
+                self.claims.changes(session, content.path, self._other(owner, session), "removed")
             if owner not in (PERSISTENT, session.number):
                 log.add(f"which was {self.name_of(owner)}'s")
                 self.taken[content.path] = trio.current_time()
             self.rows.publish(heard)
             return None
         raise ZookeeperError(f"not simulated: {content}")
+
+    def remove(self, path: str) -> None:
+        """As somebody does by hand."""
+        heard = apply_delete(self.rows, path, None)
+        self.network.log.add(f"somebody deleted {path}")
+        self.taken[path] = trio.current_time()
+        self.rows.publish(heard)
+
+    def _other(self, owner: int, session: KeeperSession) -> str:
+        """The process of an ephemeral node's session; empty if it is this one's, or nobody's."""
+        return "" if owner in (PERSISTENT, session.number) else self.name_of(owner)
 
     def name_of(self, number: int) -> str:
         """The process of a session."""

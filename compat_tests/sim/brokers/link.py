@@ -22,6 +22,8 @@ from .keeper import KEEPER, Keeper, KeeperSession
 
 Deliver = Callable[[], None]
 RETRY_S = 0.2
+MISSED_TOLD_S = 1.0
+"""Within so long a client is told that it missed changes."""
 
 
 class Wire:
@@ -64,6 +66,10 @@ class Wire:
         ends = (self.owner, KEEPER) if is_up else (KEEPER, self.owner)
         self._keeper.network.send(*ends, arrive, kind)
 
+    def lose(self) -> None:
+        """The next request never arrives, nor does what comes behind it."""
+        self._sent[True] += 1
+
     def tell(self, kind: int, path: str) -> None:
         """A change."""
         self.down(lambda: self._link.changed(kind, path), "change")
@@ -91,6 +97,15 @@ class SimLink:
         self._is_stopped = False
         self._to_miss = 0
         self._to_lose = 0
+        self._to_answer = 0
+        self._to_send = 0
+        self._unsent: tuple[type[object] | None, str] = (None, "")
+        """The next request of this kind under this path never arrives."""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether there is a connection."""
+        return self._wire is not None
 
     # ---- for ZooKeeperSession ----
 
@@ -114,8 +129,7 @@ class SimLink:
                 refused = error
                 wire.down(lambda: answer(refused), "refusal")
             else:
-                if self._to_lose and isinstance(content, Create2 | SetData | Delete):
-                    self._to_lose -= 1
+                if self._loses(content):
                     wire.down(self._drop, "reset")
                 else:
                     wire.down(lambda: answer(None, result), "answer")
@@ -129,6 +143,10 @@ class SimLink:
             else:
                 request.set(result)
 
+        if self._is_lost(content):
+            wire.lose()
+            self._later(RETRY_S, self._drop)
+            return
         wire.up(execute, type(content).__name__)
 
     def end_session(self, session_id: int) -> None:
@@ -203,6 +221,8 @@ class SimLink:
             self._network.log.add(f"{self.owner} has session {session.number}")
             self._later(self.timeout_s / 3, lambda: self._beat(wire))
             self._follower.on_up(self.connection, session.number)
+            for observer in self.keeper.observers:
+                observer()
 
         def give_up() -> None:
             nonlocal settled
@@ -240,6 +260,8 @@ class SimLink:
             self._to_miss -= 1
             if not self._to_miss:
                 self._follower.on_overflow()
+            else:
+                self._later(MISSED_TOLD_S, self._follower.on_overflow)
         else:
             self._follower.on_change(kind, path)
 
@@ -248,9 +270,39 @@ class SimLink:
         self._to_miss = count
         self._follower.on_overflow()
 
-    def lose_answers(self, count: int) -> None:
-        """So many changes are made, and the connection is reset instead of an answer."""
-        self._to_lose = count
+    def lose_answers(self, count: int, behind: int = 0) -> None:
+        """So many changes are made, and the connection is reset instead of an answer; `behind` of
+        them are answered before.
+        """
+        self._to_lose, self._to_answer = count, behind
+
+    def lose_request(self, kind: type[object] | None, under: str, behind: int = 0) -> None:
+        """The next request of this kind under this path, behind so many of them, isn't executed,
+        and the connection is reset before its answer is due. The session lives.
+        """
+        self._unsent, self._to_send = (kind, under), behind
+
+    def _is_lost(self, content: object) -> bool:
+        kind, under = self._unsent
+        if kind is None or not isinstance(content, kind):
+            return False
+        if not getattr(content, "path", "").startswith(under):
+            return False
+        if self._to_send:
+            self._to_send -= 1
+            return False
+        self._unsent = (None, "")
+        return True
+
+    def _loses(self, content: object) -> bool:
+        """Whether the answer to this is lost."""
+        if not self._to_lose or not isinstance(content, Create2 | SetData | Delete):
+            return False
+        if self._to_answer:
+            self._to_answer -= 1
+            return False
+        self._to_lose -= 1
+        return True
 
     def drop(self) -> None:
         """The connection is lost."""

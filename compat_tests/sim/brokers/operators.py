@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from random import Random
 
 import trio
+from kazoo.protocol.serialization import Create2, Delete, SetData
 
 from geminga_broker.errors import BrokerError
 from geminga_broker.ownership.bundle import BundleId
+from geminga_broker.ownership.records import OWNERS_PATH, owner_path
 from geminga_broker.ownership.splitting import BundleGone, NotOwned
 from geminga_broker.ownership.unloading import UnloadRunning
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.metadata.api import MetadataError
 
+from .keeper import KEEPER
 from .processes import Life
 from .world import World
+
+CUTS_PATH = "/admin/local-policies"
+"""Where a namespace's bundles stand."""
 
 
 class Operators:
@@ -59,10 +66,14 @@ class Operators:
         self._world.log.add(f"{life.name} {what}")
         life.nursery.start_soon(run)
 
-    def _unload(self) -> None:
-        if found := self._held():
-            life, bundle = found
-            self._ask(life, f"unload {bundle}", lambda: life.service.unloader.unload(bundle))
+    def _unload(self) -> Life | None:
+        """Who was asked."""
+        found = self._held()
+        if found is None:
+            return None
+        life, bundle = found
+        self._ask(life, f"unload {bundle}", lambda: life.service.unloader.unload(bundle))
+        return life
 
     def _unload_to(self) -> Life | None:
         """Who was asked."""
@@ -104,6 +115,87 @@ class Operators:
         found = self._held()
         self._split(found)
         self._split(found if self._rng.random() < 0.5 else None)
+
+    # ---- what is aimed at the middle of something ----
+
+    def _unload_and_fail(self) -> None:
+        """The request to remove the node is lost."""
+        if life := self._rng.choice((self._unload, self._unload_to))():
+            life.link.lose_request(Delete, OWNERS_PATH)
+
+    def _split_and_fail(self) -> None:
+        """One of its changes is lost."""
+        if life := self._split():
+            wanted = ((Create2, OWNERS_PATH, 1), (Delete, OWNERS_PATH, 0), (SetData, CUTS_PATH, 0))
+            life.link.lose_request(*self._rng.choice(wanted))
+
+    def _and_cut(self, ask: Callable[[], Life | None]) -> None:
+        """From the store, beyond the session, when a change may have been made."""
+        if life := ask():
+            behind = self._rng.choice((0, 1, 2, 2, 3))
+            life.link.lose_answers(1, behind)
+            for_s = self._rng.choice((1.3, 3.0)) * self._world.plan.session_s
+            self._after(self._soon_s(), lambda: self._world.network.cut(life.name, KEEPER, for_s))
+
+    def _split_and_lose(self) -> None:
+        """The answer to one of its changes."""
+        if life := self._split():
+            life.link.lose_answers(1, self._rng.choice((0, 1, 2, 2, 2, 3)))
+
+    def _split_and_unload(self) -> None:
+        """Of one bundle, into many parts."""
+        found = self._held()
+        if found is None:
+            return
+        life, bundle = found
+        low, end = bundle.bounds
+        if end - low <= 1 << 28:
+            return
+        cuts = [low + (end - low) * part // 8 for part in range(1, 8)]
+        other = self._rng.choice(self._world.brokers).broker_id
+        service = life.service
+        self._ask(life, f"split {bundle}", lambda: service.splitter.split(bundle, cuts))
+        self._after(
+            self._soon_s() / 4,
+            lambda: self._ask(
+                life,
+                f"unload {bundle} to {other} while it is split",
+                lambda: service.unloader.unload(bundle, other),
+            ),
+        )
+
+    def _rivals(self) -> None:
+        """All are told at once that they were chosen for a bundle that is unloaded, as by leaders
+        that follow each other.
+        """
+        found = self._held()
+        loaded = [] if found is None else found[0].service.topics.loaded
+        topics = [] if found is None else [each for each in loaded if found[1].covers(each)]
+        if found is None or not topics:
+            return
+        life, bundle = found
+        topic = TopicName.parse(self._rng.choice(topics))
+        self._ask(life, f"unload {bundle}", lambda: life.service.unloader.unload(bundle))
+        for each in self._world.ready():
+            self._world.claims.chosen.add((bundle, each.service.addresses.broker_id))
+            self._after(self._soon_s(), partial(self._take, each, topic))
+
+    def _take(self, life: Life, topic: TopicName) -> None:
+        locate = life.service.lookup.locate
+        self._ask(life, f"take {topic}", lambda: locate(topic, authoritative=True))
+
+    def _long_pause(self) -> None:
+        """Who holds a bundle stands still until its session has ended."""
+        if found := self._held():
+            for_s = self._rng.choice((1.1, 1.5, 3.0)) * self._world.plan.session_s
+            self._world.freeze(found[0].name, for_s)
+
+    def _remove_node(self) -> None:
+        """Somebody removes an owner's node by hand."""
+        if found := self._held():
+            path = owner_path(found[1])
+            if self._world.keeper.rows.read(path) is not None:
+                self._world.keeper.remove(path)
 
     # ---- those who die while something is under way ----
 

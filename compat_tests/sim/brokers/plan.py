@@ -23,6 +23,19 @@ BOOKIE_FAULTS = ("cut-bookie", "slow-bookie")
 OPERATORS = ("unload", "unload", "unload-to", "unload-topic", "split", "two-splits")
 DEATHS = ("split-and-kill", "unload-and-kill", "leader-killed")
 """Of those who have begun something, or asked others to."""
+AIMED = (
+    ("split-and-lose", "split-and-fail", "split"),
+    ("split-and-fail", "split-and-lose", "split-and-cut"),
+    ("split-and-unload", "slow-store", "split"),
+    ("unload-and-fail", "unload-to", "rivals", "rivals"),
+    ("node-removed", "node-removed", "rivals", "unload-to"),
+    ("unload", "unload-to", "cut-bookie", "slow-bookie", "rivals"),
+    ("long-pause", "long-pause", "cut-store"),
+    ("restart", "slow-bookie", "cut-clients"),
+)
+"""Each is about one kind of mistake."""
+AIMED_EACH = 3
+"""Of so many seeds one is aimed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +50,9 @@ class BrokersPlan:
     """Of them, so many are started later."""
     bundles: int
     session_s: float
+    unload_timeout_ms: int
+    looks_at_once: bool
+    """Whether brokers that go on are looked at before they do anything."""
     bookie_timeout_s: float
     latency_s: float
     placement: str
@@ -52,7 +68,9 @@ class BrokersPlan:
         return replace(
             base,
             topics=replace(
-                base.topics, namespace_bundles=self.bundles, bundle_unload_timeout_ms=10_000
+                base.topics,
+                namespace_bundles=self.bundles,
+                bundle_unload_timeout_ms=self.unload_timeout_ms,
             ),
             load_balance=replace(base.load_balance, enabled=self.placement == "product"),
             log=replace(base.log, ensemble_size=1, write_quorum=1, ack_quorum=1),
@@ -71,6 +89,10 @@ def make_plan(seed: int, rng: Random) -> BrokersPlan:
         DEATHS,
     ]
     drawn = [name for kind in rng.sample(kinds, rng.randint(1, 5)) for name in kind]
+    faults = tuple(sorted(rng.sample(drawn, rng.randint(1, min(7, len(drawn))))))
+    is_aimed = seed % AIMED_EACH == AIMED_EACH - 1
+    if is_aimed:
+        faults = AIMED[seed // AIMED_EACH % len(AIMED)]
     brokers = rng.choice((2, 2, 3, 3, 4))
     return BrokersPlan(
         seed=seed,
@@ -79,11 +101,13 @@ def make_plan(seed: int, rng: Random) -> BrokersPlan:
         late_brokers=rng.choice((0, 0, 1, brokers - 1)),
         bundles=rng.choice((1, 2, 4)),
         session_s=rng.choice((2.0, 4.0, 8.0)),
+        unload_timeout_ms=rng.choice((10_000, 10_000, 50, 500)),
+        looks_at_once=rng.random() < 0.5,
         bookie_timeout_s=rng.choice((1.0, 5.0)),
         latency_s=rng.choice((0.0005, 0.005, 0.05)),
         placement=rng.choice(("product", "drawn")),
-        faults=tuple(sorted(rng.sample(drawn, rng.randint(1, min(7, len(drawn)))))),
-        fault_count=rng.choice((2, 4, 8, 12)),
+        faults=faults,
+        fault_count=rng.choice((6, 12) if is_aimed else (2, 4, 8, 12)),
         fault_pause_s=rng.choice((0.2, 1.0, 3.0)),
     )
 

@@ -15,6 +15,7 @@ from geminga_broker.broker import LOAD_BALANCE, RECORDS
 from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.factory import ManagedLedgerFactory
+from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.ownership.records import OWNERS_PATH
 from geminga_broker.process import log_options
 from geminga_broker.service import BrokerService
@@ -170,9 +171,30 @@ class BrokerProcess:
         finally:
             self.sockets.listener = None
             if not life.is_dead:
-                with trio.move_on_after(life.service.shutdown_s, shield=True):
-                    await life.service.shutdown()
-                self._world.books.log.add(f"{life.name} has given up its bundles")
+                await self._shut_down(life)
+
+    async def _shut_down(self, life: Life) -> None:
+        world, service, session = self._world, life.service, life.store._calls.session_id
+        is_busy = bool(
+            service.unloader._kept or service.ownership._acquiring or service._hold_over.kept
+        )
+        with trio.move_on_after(life.service.shutdown_s, shield=True) as scope:
+            await life.service.shutdown()
+        world.books.log.add(f"{life.name} has given up its bundles")
+        if is_busy or scope.cancelled_caught or session is None:
+            return
+        if world.keeper.sessions.get(session) is not None and life.link.is_up:
+            with trio.CancelScope(shield=True):
+                await self._check_released(life, session)
+
+    async def _check_released(self, life: Life, session: int) -> None:
+        """Nodes of bundles that were replaced may stay, if the store didn't answer then."""
+        rows = self._world.keeper.rows
+        for path in rows.owned_by(session):
+            if path.startswith(f"{OWNERS_PATH}/"):
+                bundle = BundleId.parse(path.removeprefix(f"{OWNERS_PATH}/"))
+                if await self._world.namespaces.has_bundle(bundle):
+                    self._world.books.violate(f"{life.name} has stopped, and owns {bundle}")
 
     async def _connected(self, life: Life, stream: FramedStream) -> None:
         try:

@@ -37,8 +37,8 @@ DRAIN_S = 300.0
 LIMIT_S = 3000.0
 
 
-def run_seed(seed: int, *, verbose: bool = False) -> Outcome:
-    """Run it; never raises for what the run finds."""
+def run_seed(seed: int, *, verbose: bool = False, is_brief: bool = False) -> Outcome:
+    """Run it, if `is_brief` to the first violation; never raises for what the run finds."""
     chances = Chances(seed)
     plan = make_plan(seed, chances.of("brokers"))
     log = EventLog(keep=verbose)
@@ -49,7 +49,9 @@ def run_seed(seed: int, *, verbose: bool = False) -> Outcome:
         nonlocal ended_s
         with seeded(chances) as wall:
             run = Run(plan, books, chances, wall).run
-            ended_s = await ends(run, books.violations, limit_s=LIMIT_S)
+            with trio.CancelScope() as scope:
+                books.on_violation = scope.cancel if is_brief else None
+                ended_s = await ends(run, books.violations, limit_s=LIMIT_S)
 
     with watched() as watch:
         trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
@@ -164,6 +166,7 @@ class Run:
                 books.violate(f"producers are stuck: {[s.producer for s in self._senders]}")
             await ending.drain(DRAIN_S)
             await ending.check_served(self._takers)
+            await ending.check_bundles()
             consuming.cancel_scope.cancel()
         await self._close()
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import trio
 
 from geminga_broker.cluster.addresses import Addresses
+from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.loadbalance.manager import LoadManager
 from geminga_broker.loadbalance.usage import Machine
 from geminga_broker.ownership.bundle import BundleId
+from geminga_broker.ownership.finder import Placement
 from geminga_runtime.errors import ConnectFailed
 from geminga_runtime.stream import FramedStream
 
@@ -15,6 +17,7 @@ from ..books import Books
 from ..chance import Chances, EventLog, Wall
 from ..ledgers.network import Network, Timeline
 from .bookies import Bookie
+from .claims import Claims
 from .freezing import Freezer
 from .keeper import Keeper
 from .plan import BrokersPlan
@@ -44,9 +47,12 @@ class World:
         )
         self.freezer = Freezer()
         self.keeper = Keeper(self.network)
+        self.namespaces = Namespaces(self.keeper.store)
+        """As nobody can miss a change of them."""
         self.bookie = Bookie(nursery)
         self.brokers = [BrokerProcess(number, self) for number in range(plan.brokers)]
         self.watchman = Watchman(self)
+        self.claims = self.keeper.claims = Claims(self)
 
     @property
     def log(self) -> EventLog:
@@ -57,7 +63,8 @@ class World:
         """Of a broker that starts: what the simulation has in place of the product's."""
         service = life.service
 
-        async def hand_over(broker_id: str, _: BundleId, topics: list[str]) -> Addresses:
+        async def hand_over(broker_id: str, bundle: BundleId, topics: list[str]) -> Addresses:
+            self.claims.chosen.add((bundle, broker_id))
             return await process.hand_over(life, broker_id, topics)
 
         service.unloader.handover = hand_over
@@ -67,9 +74,9 @@ class World:
             machine=Quiet(),
             chance=self.chances.of(f"load manager of {life.name}"),
         )
-        service.load_manager = service.finder.placement = manager
-        if self.plan.placement == "drawn":
-            service.finder.placement = Drawn(self, life)
+        service.load_manager = manager
+        placement: Placement = Drawn(self, life) if self.plan.placement == "drawn" else manager
+        service.finder.placement = Noted(self, placement)
 
     def lives(self) -> list[Life]:
         """Brokers that are there and have their parts."""
@@ -106,6 +113,8 @@ class World:
         if self.freezer.is_frozen(name):
             self.log.add(f"{name} goes on")
             self.freezer.thaw(name)
+            if self.plan.looks_at_once:
+                self.watchman.look()
             self.network._resume(name)
 
 
@@ -127,6 +136,26 @@ class Quiet(Machine):
     def names(self, path: str) -> list[str]:
         """See `Machine.names`."""
         return []
+
+
+class Noted:
+    """A placement whose choices are known."""
+
+    def __init__(self, world: World, placement: Placement) -> None:
+        self._world = world
+        self._placement = placement
+
+    @property
+    def centralized(self) -> bool:
+        """See `Placement.centralized`."""
+        return self._placement.centralized
+
+    async def choose(self, bundle: BundleId) -> str | None:
+        """See `Placement.choose`."""
+        chosen = await self._placement.choose(bundle)
+        if chosen is not None:
+            self._world.claims.chosen.add((bundle, chosen))
+        return chosen
 
 
 class Drawn:

@@ -228,6 +228,23 @@ async def test_a_release_whose_answer_was_lost_takes_nothing_from_the_next_owner
         assert second.lost == []
 
 
+async def test_what_is_forgotten_is_removed_though_a_request_is_lost(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """Left there it would refuse another broker that splits at this hash."""
+    async with two_brokers() as (store, first, second):
+        await first.ownership.acquire(BUNDLE)
+        delete = store.delete
+
+        async def lost(path: str, version: int | None = None) -> None:
+            monkeypatch.setattr(store, "delete", delete)
+            raise StoreUnavailable("the connection was lost")
+
+        monkeypatch.setattr(store, "delete", lost)
+        await first.ownership.forget(BUNDLE)
+        assert (await second.ownership.acquire(BUNDLE)).addresses == B
+
+
 async def test_many_that_ask_write_once(autojump_clock: MockClock) -> None:
     store = MemoryMetadataStore()
     broker = Broker(store, A)

@@ -57,6 +57,8 @@ class Broker:
         self.unloader = BundleUnloader(self.ownership, self.topics, timeout_s=TIMEOUT_S)
         self.other = BundleOwnership(self.store.another_session(), lambda bundles: None)
         self.other.addresses = B
+        self.replaced: set[BundleId] = set()
+        """By others, that came of a split."""
 
     async def is_there(self, bundle: BundleId) -> bool:
         return await self.store.exists(owner_path(bundle))
@@ -174,7 +176,13 @@ async def test_all_are_given_up(broker: Broker, autojump_clock: MockClock) -> No
 
 @asynccontextmanager
 async def holding_over(broker: Broker) -> AsyncIterator[HoldOver]:
-    found = HoldOver(broker.store, broker.ownership, ActiveBrokers(broker.store), broker.unloader)
+
+    async def exists(bundle: BundleId) -> bool:
+        await broker.store.exists("/")  # it is the store that knows
+        return bundle not in broker.replaced
+
+    brokers = ActiveBrokers(broker.store)
+    found = HoldOver(broker.store, broker.ownership, brokers, broker.unloader, exists)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(found.run)
         await wait_all_tasks_blocked()
@@ -227,6 +235,21 @@ async def test_another_one_that_began_meanwhile_has_them(
         await trio.sleep(5)
         assert broker.topics.steps == [f"fence {BUNDLE.range}", f"close {BUNDLE.range}"]
         assert not broker.ownership.holds(BUNDLE)
+
+
+async def test_a_bundle_that_was_split_meanwhile_is_not_claimed_again(
+    broker: Broker, autojump_clock: MockClock
+) -> None:
+    """The change of the boundaries was made, and its answer lost with the session."""
+    async with holding_over(broker) as hold_over:
+        broker.store.set_available(False)
+        broker.store.expire_session()
+        broker.replaced.add(BUNDLE)
+        await hold_over.lost([BUNDLE, OTHER])
+        broker.store.set_available(True)
+        await trio.sleep(5)
+        assert broker.topics.steps == [f"fence {BUNDLE.range}", f"close {BUNDLE.range}"]
+        assert broker.ownership.owned() == [OTHER]
 
 
 async def test_a_node_that_was_taken_is_no_outage(
