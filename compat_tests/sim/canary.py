@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from unittest import mock
 
@@ -19,6 +19,7 @@ from geminga_broker.topic.publish_run import Sent
 from geminga_runtime.metadata.tree import Row
 
 from .disk import BookieDoor, MetadataDoor
+from .run import run_seed
 
 
 @contextmanager
@@ -153,3 +154,25 @@ CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "index-not-synced": _of_the_bookie("index not synced"),
     "mark-before-flush": _of_the_bookie("mark moved before the flush"),
 }
+
+FOUND_BY: dict[str, int] = {
+    "early-receipts": 20,
+    "pending-dropped": 1,
+    "no-deduplication": 8,
+    "acknowledges-too-much": 1,
+    "rewinds-too-little": 2,
+    "metadata-not-synced": 6,
+    "journal-not-synced": 1,
+    "journal-name-not-synced": 9,
+    "log-not-synced": 1,
+    "log-name-not-synced": 1,
+    "index-not-synced": 16,
+    "mark-before-flush": 0,
+}
+"""The seeds that found them when this was written."""
+
+
+def first_seed(name: str, seeds: Iterable[int]) -> int | None:
+    """The first seed that finds a break."""
+    with CANARIES[name]():
+        return next((seed for seed in seeds if run_seed(seed, is_brief=True).violations), None)

@@ -39,8 +39,8 @@ LIMIT_S = 3000.0
 """Virtual time of a whole run."""
 
 
-def run_seed(seed: int, *, verbose: bool = False) -> Outcome:
-    """Run it; never raises for what the run finds."""
+def run_seed(seed: int, *, verbose: bool = False, is_brief: bool = False) -> Outcome:
+    """Run it, if `is_brief` to the first violation; never raises for what the run finds."""
     chances = Chances(seed)
     plan = make_plan(seed, chances.of("plan"))
     log = EventLog(keep=verbose)
@@ -51,7 +51,9 @@ def run_seed(seed: int, *, verbose: bool = False) -> Outcome:
         nonlocal ended_s
         with seeded(chances):
             run = Run(plan, books, chances)
-            ended_s = await ends(run.run, books.violations, limit_s=LIMIT_S)
+            with trio.CancelScope() as scope:
+                books.on_violation = scope.cancel if is_brief else None
+                ended_s = await ends(run.run, books.violations, limit_s=LIMIT_S)
 
     with watched() as watch:
         trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))

@@ -10,7 +10,7 @@ import pytest
 
 from geminga_protocol._tests.rounds import IS_NIGHTLY
 
-from .canary import CANARIES
+from .canary import CANARIES, FOUND_BY, first_seed
 from .run import run_seed
 
 BLOCKS = 20 if IS_NIGHTLY else 6
@@ -34,8 +34,8 @@ def test_nothing_is_lost_repeated_or_left_over(block: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CANARIES)
 def test_a_break_is_found(name: str) -> None:
-    with CANARIES[name]():
-        assert any(run_seed(seed).violations for seed in range(CANARY_SEEDS))
+    """The seed that is recorded does it at once, unless the code has changed since."""
+    assert first_seed(name, [FOUND_BY[name], *range(CANARY_SEEDS)]) is not None
 
 
 DIGESTS = """
