@@ -278,6 +278,7 @@ class Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
             exact: bytes = super()._read(length, timeout)
             return exact
         ahead = self._ahead
+        assert self._socket is not None, "it is open"
         while len(ahead) < length:
             with self._socket_error_handling():
                 try:

@@ -36,6 +36,7 @@ async def format_heap() -> str:
     streams: list[tuple[int, str]] = []
     objects = gc.get_objects()
     total = len(objects)
+    each: object = None
     while objects:
         part = objects[-TURN_OBJECTS:]
         del objects[-TURN_OBJECTS:]
@@ -43,11 +44,11 @@ async def format_heap() -> str:
             kind = type(each)
             types[kind] += 1
             sizes[kind] += sys.getsizeof(each, 0)
-            if issubclass(kind, FramedStream):
+            if isinstance(each, FramedStream):
                 streams.append((each.pending_bytes, each.name))
         long = nlargest(SHOWN, [*long, *_long(part)])
         streams = [*nlargest(SHOWN, streams)]
-        del part, each
+        part, each = [], None
         await trio.lowlevel.checkpoint()
     return "\n".join(
         (
