@@ -30,7 +30,8 @@ class Freezer:
         """Whether it stands still."""
         return name in self._frozen
 
-    def _owner(self, task: trio.lowlevel.Task) -> str | None:
+    def owner(self, task: trio.lowlevel.Task) -> str | None:
+        """The process that a task is of."""
         here: trio.lowlevel.Task | None = task
         while here is not None:
             name = self._roots.get(here)
@@ -47,7 +48,7 @@ class Freezer:
         held = self._frozen[name] = []
         runq = _run.GLOBAL_RUN_CONTEXT.runner.runq
         for task in list(runq):
-            if self._owner(task) == name:
+            if self.owner(task) == name:
                 runq.remove(task)
                 held.append(task)
 
@@ -67,7 +68,7 @@ class Freezer:
         ) -> None:
             before(runner, task, next_send)
             if self._frozen:
-                held = self._frozen.get(self._owner(task) or "")
+                held = self._frozen.get(self.owner(task) or "")
                 if held is not None:
                     assert runner.runq.pop() is task
                     held.append(task)

@@ -22,7 +22,7 @@ from .. import checks as alone
 from ..books import Books
 from ..chance import Chances, EventLog, Wall, seeded
 from ..consumers import Taker
-from ..outcome import Outcome, ends, watched
+from ..outcome import Outcome, Watch, ends, watched
 from ..producers import Sender
 from .ending import Ending
 from .faults import Faults
@@ -48,7 +48,7 @@ def run_seed(seed: int, *, verbose: bool = False, is_brief: bool = False) -> Out
     async def main() -> None:
         nonlocal ended_s
         with seeded(chances) as wall:
-            run = Run(plan, books, chances, wall).run
+            run = Run(plan, books, chances, wall, watch).run
             with trio.CancelScope() as scope:
                 books.on_violation = scope.cancel if is_brief else None
                 ended_s = await ends(run, books.violations, limit_s=LIMIT_S)
@@ -63,8 +63,11 @@ def run_seed(seed: int, *, verbose: bool = False, is_brief: bool = False) -> Out
 class Run:
     """Brokers, workload and faults side by side, then the checks."""
 
-    def __init__(self, plan: BrokersPlan, books: Books, chances: Chances, wall: Wall) -> None:
+    def __init__(
+        self, plan: BrokersPlan, books: Books, chances: Chances, wall: Wall, watch: Watch
+    ) -> None:
         self._plan = plan
+        self._watch = watch
         self._wall = wall
         self._books = books
         self._chances = chances
@@ -76,6 +79,7 @@ class Run:
         """The whole run."""
         async with trio.open_nursery() as outer:
             world = World(self._plan, self._chances, self._books, self._wall, outer)
+            self._watch.is_of_the_dead = world.is_of_the_dead
             outer.start_soon(world.timeline.run)
             with world.freezer.installed(), simulated(world.keeper):
                 await self._prepare(world)

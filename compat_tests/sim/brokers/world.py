@@ -91,6 +91,12 @@ class World:
         """Brokers that don't stand still."""
         return [each for each in self.lives() if not self.freezer.is_frozen(each.name)]
 
+    def is_of_the_dead(self) -> bool:
+        """Whether the current task is of a process that was killed."""
+        if not trio.lowlevel.in_trio_task():
+            return False
+        return self.freezer.owner(trio.lowlevel.current_task()) in self.network.dead
+
     async def connect(self, host: str, port: int, deadline: float) -> FramedStream:
         """The SDK's `Connector`."""
         for each in self.brokers:
