@@ -29,7 +29,6 @@ from geminga_broker.log.context import LogContext
 from geminga_broker.log.entry import LogEntry, PrefixMaker
 from geminga_broker.log.reading import index_at, new_tuple
 from geminga_broker.log.state import LogState
-from geminga_broker.metrics.log_meter import Times
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.ids import EARLIEST, Position
 from geminga_runtime.metadata.api import MetadataError
@@ -85,15 +84,9 @@ class LogAppender:
 
     def append(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
         """See `ManagedLedger.append`."""
-        now_s = perf_counter()
-        self._append(entries, done, (now_s, now_s))
-
-    def _append(
-        self, entries: Sequence[tuple[Buffer, int]], done: AppendDone, times: Times
-    ) -> None:
         writer = self._context.writer
         if writer is None:
-            self._hold(entries, done, times[0])
+            self._hold(entries, done)
             return
         if self._context.options.broker_entry_metadata:
             index = self.index
@@ -106,7 +99,7 @@ class LogAppender:
         else:
             payloads = [(entry[0],) for entry in entries]
         self._unanswered += len(payloads)
-        first, packets = writer.append(payloads, partial(self._written, done, times))
+        first, packets = writer.append(payloads, partial(self._written, done, perf_counter()))
         if self._wants_cache() and self._context.writer is writer:
             self._fill_cache(first, packets, writer.packet_head_bytes, entries)
 
@@ -210,13 +203,17 @@ class LogAppender:
         self._context.cache.add(ledger_id, first, made, size_bytes)
 
     def _written(
-        self, done: AppendDone, times: Times, first: int, count: int, error: BookkeeperError | None
+        self,
+        done: AppendDone,
+        added_s: float,
+        first: int,
+        count: int,
+        error: BookkeeperError | None,
     ) -> None:
         """Handle the ledger's result for entries of one append; results come in order."""
         try:
             if error is None:
-                took_s = self._context.meter.stored(count, times)
-                _slow.ended(took_s, "log=%s: %d entries were stored", self._context.name, count)
+                self._context.meter.stored(count, added_s)
                 self._stored(done, first, count)
             else:
                 self._failed(done, first, count, error)
@@ -249,6 +246,8 @@ class LogAppender:
 
     def _stored_group(self, end: int) -> None:
         """After a group commit, wake the readers; roll over if the ledger is full."""
+        entries, took_s = self._context.meter.committed()
+        _slow.ended(took_s, "log=%s: %d entries were stored", self._context.name, entries)
         self._grown()
         rollover = self._context.options.rollover
         if end >= rollover.entries_max or self._ledger.size_bytes >= rollover.size_bytes_max:
@@ -277,9 +276,7 @@ class LogAppender:
         context.meter.write_failures += count
         done(EARLIEST, count, self._refusal)
 
-    def _hold(
-        self, entries: Sequence[tuple[Buffer, int]], done: AppendDone, asked_s: float
-    ) -> None:
+    def _hold(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
         """Queue an append until there is a ledger, or fail it, after earlier results."""
         state = self._context.state
         kind = _ERRORS.get(state)
@@ -289,7 +286,7 @@ class LogAppender:
             done(EARLIEST, len(entries), LogWriteFailed(f"{self._context.name}: {self._cause}"))
         else:
             copied = [(bytes(data), messages) for data, messages in entries]
-            self._held.append((copied, done, asked_s))
+            self._held.append((copied, done, perf_counter()))
             if state is LogState.NO_LEDGER:
                 self._spawn(self.roll)
 
@@ -392,4 +389,5 @@ class LogAppender:
         context.enter(LogState.OPEN)
         held, self._held = self._held, []
         for entries, done, asked_s in held:
-            self._append(entries, done, (asked_s, perf_counter()))
+            context.meter.waited(len(entries), perf_counter() - asked_s)
+            self.append(entries, done)

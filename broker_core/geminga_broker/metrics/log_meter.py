@@ -5,6 +5,7 @@ Everything is counted once for a run of entries: an append, its result, a read. 
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from time import perf_counter
@@ -20,11 +21,6 @@ _LATENCIES = len(LATENCY_BOUNDS_MS) + 1
 _SIZES = len(SIZE_BOUNDS) + 1
 _US = 1e6
 """Apache sums latencies in microseconds."""
-
-Times = tuple[float, float]
-"""When an append was asked for, and when it was given to a ledger, of `perf_counter`; the same
-unless it waited for a ledger.
-"""
 
 # Places in the list of all figures.
 _LEDGER = _LATENCIES + 1
@@ -170,9 +166,31 @@ class LogMeter:
     """Counts of one log since it was opened, and of the last window."""
 
     __slots__ = (
-        "_began_s", "_last", "_ledger", "_ledger_s", "_publishes", "_seen", "_sizes", "_switches",
-        "_write", "_write_s", "appended_bytes", "copies", "mark_deletes", "missed_entries",
-        "read_bytes", "read_entries", "read_failures", "write_failures",
+        "_began_s",
+        "_group",
+        "_group_s",
+        "_high",
+        "_last",
+        "_ledger",
+        "_ledger_s",
+        "_low",
+        "_oldest_s",
+        "_publishes",
+        "_seen",
+        "_size",
+        "_sizes",
+        "_switches",
+        "_waited_s",
+        "_write",
+        "_write_s",
+        "appended_bytes",
+        "copies",
+        "mark_deletes",
+        "missed_entries",
+        "read_bytes",
+        "read_entries",
+        "read_failures",
+        "write_failures",
     )  # fmt: skip
 
     def __init__(self, publishes: Distribution | None = None) -> None:
@@ -184,6 +202,10 @@ class LogMeter:
         self._ledger_s = 0.0
         self._sizes = [0] * _SIZES
         self._switches = [0] * _LATENCIES
+        self._group, self._group_s, self._waited_s = 0, 0.0, 0.0
+        self._oldest_s = 0.0
+        self._size, self._low, self._high = 0, 0.0, 0.0
+        """The bucket of the last run's entries, and its bounds."""
         self.copies = 1
         """Bookies that each entry is written to."""
         self.appended_bytes = 0
@@ -200,24 +222,46 @@ class LogMeter:
 
     def appended(self, entries: int, size_bytes: int) -> None:
         """A run is appended; each of its entries counts at the mean size."""
-        self._sizes[bisect_left(SIZE_BOUNDS, size_bytes / (entries or 1))] += entries
+        if not self._low * entries < size_bytes <= self._high * entries:
+            self._size = bisect_left(SIZE_BOUNDS, size_bytes / (entries or 1))
+            bounds = (0, *SIZE_BOUNDS, math.inf)
+            self._low, self._high = bounds[self._size], bounds[self._size + 1]
+        self._sizes[self._size] += entries
         self.appended_bytes += size_bytes
 
-    def stored(self, entries: int, times: Times) -> float:
-        """Entries of an append are durable; returns how long that took, in seconds."""
-        asked_s, added_s = times
+    def stored(self, entries: int, added_s: float) -> None:
+        """Entries are durable that were given to the ledger at that time of `perf_counter`. They
+        are counted when all of their group commit are known.
+        """
+        if not self._group:
+            self._oldest_s = added_s
+        self._group += entries
+        self._group_s += added_s * entries
+
+    def waited(self, entries: int, took_s: float) -> None:
+        """Entries waited so long for a ledger, and are given to it now."""
+        self._waited_s += took_s * entries
+
+    def committed(self) -> tuple[int, float]:
+        """A group commit has ended: each of its entries counts at their mean time. Returns their
+        number, and the time of the oldest.
+        """
+        entries = self._group
+        if not entries:
+            return 0, 0.0
         now_s = perf_counter()
-        took_s = now_s - added_s
-        bucket = bisect_left(LATENCY_BOUNDS_S, took_s)
+        spent_s = now_s * entries - self._group_s
+        bucket = bisect_left(LATENCY_BOUNDS_S, spent_s / entries)
         self._ledger[bucket] += entries
-        self._ledger_s += took_s * entries
-        if asked_s != added_s:
-            took_s = now_s - asked_s
-            bucket = bisect_left(LATENCY_BOUNDS_S, took_s)
+        self._ledger_s += spent_s
+        if self._waited_s:
+            spent_s += self._waited_s
+            bucket = bisect_left(LATENCY_BOUNDS_S, spent_s / entries)
         self._write[bucket] += entries
-        self._write_s += took_s * entries
-        self._publishes.add(took_s, entries)
-        return took_s
+        self._write_s += spent_s
+        self._publishes.add(spent_s / entries, entries)
+        self._group, self._group_s, self._waited_s = 0, 0.0, 0.0
+        return entries, now_s - self._oldest_s
 
     def switched(self, took_s: float) -> None:
         """The log has rolled over to another ledger."""

@@ -22,15 +22,20 @@ def test_a_run_counts_as_its_entries() -> None:
     meter.appended(10, 1280)
     meter.appended(1, 129)
     meter.appended(2, 10 << 20)
-    meter.stored(10, (now_s - 0.03, now_s - 0.03))
-    meter.stored(3, (now_s - 2.0, now_s - 0.15))
+    meter.stored(4, now_s - 0.02)
+    meter.stored(6, now_s - 0.04)
+    meter.committed()
+    meter.waited(3, 1.85)
+    meter.stored(3, now_s - 0.15)
+    meter.committed()
+    meter.committed()
     found = meter.window(now_s + 1, 60)
     assert total(found) == (13, 13, 13)
     assert list(found.entry_sizes) == [10, 1, 0, 0, 0, 0, 0, 0, 2, 1280 + 129 + (10 << 20)]
     assert found.write_latency[5] == 10  # up to 50 ms
     assert found.write_latency[9] == 3  # above 1 s, with the wait for a ledger
     assert found.ledger_latency[7] == 3  # up to 200 ms, without it
-    assert found.write_latency[-1] == pytest.approx(6.3e6, rel=0.1)
+    assert found.write_latency[-1] == pytest.approx(6.32e6, rel=0.1)
     assert found.ledger_latency[-1] == pytest.approx(0.75e6, rel=0.2)
 
 
@@ -58,7 +63,8 @@ def test_windows_are_added_up() -> None:
         meter = LogMeter()
         if entries:
             meter.appended(entries, entries * 100)
-            meter.stored(entries, (began_s, began_s))
+            meter.stored(entries, began_s)
+            meter.committed()
         meter.write_failures += 1 if entries else 0
         every.add(meter.window(began_s + 10, 60))
     assert total(every) == (7, 7, 7)
