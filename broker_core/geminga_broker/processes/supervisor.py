@@ -83,6 +83,7 @@ class _Child:
         """Raises BindFailed, OSError."""
         self.plan = plan
         self.refusal: str | None = None
+        self.is_serving = False
         self.received = messages.to_parent()
         pairs = [socket.socketpair() for _ in range(3)]
         with ExitStack() as stack:
@@ -203,12 +204,17 @@ class BrokerProcess:
                 nursery.start_soon(child.control.run_writer)
                 nursery.start_soon(self._serve, services.metadata, child.metadata, child)
                 nursery.start_soon(self._serve, services.entries, child.entries, child)
+                has_ended = False
                 try:
                     await self._follow(child)
+                    has_ended = True
                 finally:
-                    with trio.move_on_after(self._plan.stop_s, shield=True):
-                        child.control.write(messages.message(Stop()))
-                        await self._follow(child)
+                    if child.is_serving:
+                        with trio.move_on_after(self._plan.stop_s, shield=True):
+                            child.control.write(messages.message(Stop()))
+                            await self._follow(child)
+                    elif not has_ended:  # it has no topics, and may not hear before it has begun
+                        child.process.kill()
         finally:
             with trio.CancelScope(shield=True):
                 code = await child.end()
@@ -229,6 +235,7 @@ class BrokerProcess:
                     if isinstance(said, Serving):
                         pid, urls = child.process.pid, " ".join(said.urls)
                         _log.info("%s serves: %s pid=%d", self._plan.name, urls, pid)
+                        child.is_serving = True
                         self.serving.resolve(said.urls)
                     elif isinstance(said, Refused):
                         child.refusal = said.text

@@ -194,6 +194,20 @@ async def test_a_program_that_is_not_there(plan: Plan, tmp_path: Path) -> None:
         broker.spawn()
 
 
+async def test_one_that_is_still_starting_is_not_waited_for(plan: Plan) -> None:
+    """It hears nothing yet, and has no topics."""
+    broker = BrokerProcess(plan("time.sleep(600)"))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(broker.run, SERVICES)
+        await until(lambda: broker.pid is not None)
+        pid = broker.pid
+        assert pid is not None
+        began = trio.current_time()
+        nursery.cancel_scope.cancel()
+    assert trio.current_time() - began < broker._plan.stop_s / 2
+    assert not is_alive(pid)
+
+
 async def test_a_process_that_was_not_needed(plan: Plan) -> None:
     broker = BrokerProcess(plan(""))
     broker.spawn()

@@ -6,9 +6,6 @@ import socket
 from collections.abc import AsyncIterator
 
 import pytest
-
-pytest.importorskip("kazoo")
-
 from kazoo.exceptions import ConnectionDropped
 from kazoo.protocol.connection import CLOSE_RESPONSE
 from kazoo.protocol.serialization import Exists, reply_header_struct
