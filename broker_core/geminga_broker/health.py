@@ -97,8 +97,11 @@ async def check_health(service: BrokerService) -> None:
     """Publish to the heartbeat namespace `pulsar/{broker id}` and wait for the receipt. Raises
     BrokerError if it is refused, trio.TooSlowError if it takes longer than `HEALTH_S`.
     """
-    service.health = 0  # until it has passed
-    await _check(service)
+    try:
+        await _check(service)
+    except Exception:
+        service.health = 0
+        raise
     service.health = 1
 
 

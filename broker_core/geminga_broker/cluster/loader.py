@@ -123,8 +123,8 @@ class TopicLoader:
         self._gate = gate
         self._bundles = BundleIndex()
         self.policies = policies
-        kept = config.log
-        self._retention = Retention(kept.retention_minutes * 60, kept.retention_mb * MIB)
+        log = config.log
+        self._retention = Retention(log.retention_minutes * 60, log.retention_mb * MIB)
         self.applier = PolicyApplier(self.topics, policies, broker_limits(config.policies))
         """Brings changed policies to the topics."""
         self._loads: dict[str, _Load] = {}

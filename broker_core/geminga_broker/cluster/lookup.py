@@ -45,18 +45,23 @@ class Lookup:
         store's errors.
         """
         began_s = perf_counter()
-        self.counts.failures += 1  # until it has an answer
+        try:
+            found = await self._in_turn(topic, listener, authoritative)
+        except Exception:
+            self.counts.failures += 1
+            raise
+        self.counts.answered(perf_counter() - began_s, redirect=found.redirect)
+        return found
+
+    async def _in_turn(self, topic: TopicName, listener: str, authoritative: bool) -> Located:
         self._check_open()
         if self.running >= self.lookups_max:
             raise BrokerError(ServerError.TooManyRequests, "too many lookups are running")
         self.running += 1
         try:
-            found = await self._locate(topic, listener, authoritative)
+            return await self._locate(topic, listener, authoritative)
         finally:
             self.running -= 1
-        self.counts.failures -= 1
-        self.counts.answered(perf_counter() - began_s, redirect=found.redirect)
-        return found
 
     def known(self, topic: TopicName, listener: str = "") -> Located | None:
         """As `locate`, if nothing needs to be read or decided for it. Raises BrokerError:

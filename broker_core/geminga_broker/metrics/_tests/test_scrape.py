@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families
+from trio.testing import wait_all_tasks_blocked
 
+from geminga_broker import health
 from geminga_broker._tests.wire import WireBroker, open_broker
 from geminga_broker.config import BrokerConfig
+from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Ack, LogError
 from geminga_broker.metrics.scrape import scrape
 from geminga_broker.metrics.settings import MetricsConfig
+from geminga_broker.ownership.finder import Located
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.ids import EARLIEST, Position
+from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
 
 Samples = dict[str, list[tuple[dict[str, str], float]]]
@@ -166,3 +173,52 @@ async def test_cursors_if_wanted(autojump_clock: trio.testing.MockClock) -> None
         assert [where for where, _ in written] == [labels]
         assert written[0][1] + kept[0][1] >= 1
         assert found["pulsar_ml_cursor_nonContiguousDeletedMessagesRange"] == [(labels, 0.0)]
+
+
+async def test_what_is_under_way_has_neither_failed_nor_passed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A counter never goes back, and a broker isn't ill while it is looked at."""
+    go = trio.Event()
+    fails = False
+
+    async def waits(*_arguments: object) -> object:
+        await go.wait()
+        if fails:
+            raise BrokerError(ServerError.ServiceNotReady, "planted")
+        return Located(broker.service.addresses)
+
+    async with open_broker() as broker:
+        service = broker.service
+        await health.check_health(service)
+        monkeypatch.setattr(service.lookup, "_locate", waits)
+        monkeypatch.setattr(health, "_check", waits)
+        name = TopicName.parse("persistent://public/default/t")
+
+        async def figures() -> tuple[float, ...]:
+            found = await page(broker)
+            return tuple(
+                found[metric][0][1]
+                for metric in (
+                    "pulsar_broker_lookup_failures_total",
+                    "pulsar_broker_lookup_pending_requests",
+                    "pulsar_health",
+                )
+            )
+
+        async def refused(ask: Callable[[], Awaitable[object]]) -> None:
+            with pytest.raises(BrokerError, match="planted"):
+                await ask()
+
+        for fails in (False, True):
+            go = trio.Event()
+            async with trio.open_nursery() as nursery:
+                for ask in (
+                    partial(service.lookup.locate, name),
+                    partial(health.check_health, service),
+                ):
+                    nursery.start_soon(*((refused, ask) if fails else (ask,)))
+                await wait_all_tasks_blocked()
+                assert await figures() == (0, 1, 1)
+                go.set()
+            assert await figures() == ((1, 0, 0) if fails else (0, 0, 1))
