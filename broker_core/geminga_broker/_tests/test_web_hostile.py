@@ -17,8 +17,8 @@ from starlette.types import ASGIApp
 
 from geminga_broker import web, web_connection
 from geminga_broker.admin import rest
+from geminga_broker.admin.http.shared_answers import SharedAnswers
 from geminga_broker.admin.rest import EXCEPTION_HANDLERS, ok, read_body
-from geminga_broker.metrics.exposition import SharedPage
 from geminga_broker.web import bind_web, serve_web
 from geminga_runtime.server import ConnectionCount
 
@@ -275,12 +275,12 @@ async def test_concurrent_requests_share_a_page() -> None:
             raise ValueError("planted")
         return b"%d" % number
 
-    page = SharedPage(make)
+    pages = SharedAnswers[bytes]()
     found: list[bytes] = []
 
     async def get() -> None:
         try:
-            found.append(await page.get())
+            found.append(await pages.of("page", make))
         except ValueError:
             found.append(b"planted")
 

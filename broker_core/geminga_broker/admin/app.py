@@ -25,6 +25,7 @@ from geminga_broker.admin import (
 from geminga_broker.admin.calls import Calls
 from geminga_broker.admin.guard import guard, unknown_to
 from geminga_broker.admin.http.methods import FOLDERS, Methods
+from geminga_broker.admin.http.shared_answers import SharedAnswers
 from geminga_broker.admin.namespaces import (
     anti_affinity,
     dispatching,
@@ -59,7 +60,6 @@ from geminga_broker.admin.topics import subscriptions as subscription_routes
 from geminga_broker.admin.topics import why as why_routes
 from geminga_broker.admin.transactions import routes as transaction_routes
 from geminga_broker.health import SharedCheck
-from geminga_broker.metrics.exposition import SharedPage
 from geminga_broker.metrics.page import Chunked
 from geminga_broker.metrics.scrape import scrape
 from geminga_broker.service import BrokerService
@@ -119,10 +119,11 @@ def routes_of(service: BrokerService) -> list[Route]:
 
 
 def _plain_routes(service: BrokerService) -> list[Route]:
-    page = SharedPage(partial(scrape, service, version=broker_routes.PULSAR_VERSION))
+    pages = SharedAnswers[list[bytes]]()
+    make = partial(scrape, service, version=broker_routes.PULSAR_VERSION)
 
     async def metrics(_request: Request) -> Response:
-        return Chunked(await page.get(), METRICS_TYPE)
+        return Chunked(await pages.of(METRICS_TYPE, make), METRICS_TYPE)
 
     async def to_metrics(_request: Request) -> Response:
         return RedirectResponse("/metrics/", status_code=302)

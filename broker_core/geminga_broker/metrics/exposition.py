@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import Generic, TypeVar
-
-import trio
+from collections.abc import Iterable, Iterator, Sequence
 
 from geminga_runtime.metrics.distribution import Distribution
 
@@ -119,39 +116,3 @@ class Exposition:
     def render(self) -> str:
         """The whole text, ended by a newline."""
         return b"".join(self.parts()).decode()
-
-
-T = TypeVar("T")
-
-
-class _Making(Generic[T]):
-    """One creation of the page."""
-
-    def __init__(self) -> None:
-        self.done = trio.Event()
-        self.page: T | None = None
-
-
-class SharedPage(Generic[T]):
-    """A page, created once for all waiting requests; not cached."""
-
-    def __init__(self, make: Callable[[], Awaitable[T]]) -> None:
-        self._make = make
-        self._making: _Making[T] | None = None
-
-    async def get(self) -> T:
-        """A new page. The first waiting request gets the error of its creation."""
-        while (making := self._making) is not None:
-            await making.done.wait()
-            if making.page is not None:
-                return making.page
-            # The creating request was cancelled or failed: create it again.
-        making = self._making = _Making()
-        try:
-            # So that requests of the same turn share the page.
-            await trio.lowlevel.checkpoint()
-            page = making.page = await self._make()
-            return page
-        finally:
-            self._making = None
-            making.done.set()

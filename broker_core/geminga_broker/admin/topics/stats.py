@@ -11,9 +11,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin.calls import Call, Calls
+from geminga_broker.admin.http.shared_answers import SharedAnswers
 from geminga_broker.admin.rest import RestError, flag, ok, route, topic_of
 from geminga_broker.admin.topics.routes import partitioned_json, require_topic
-from geminga_broker.admin.topics.shared_answers import SharedAnswers
 from geminga_broker.service import BrokerService
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_broker.topic.stats import LedgerInfo, as_json, encoded, json_in_turns
@@ -107,7 +107,7 @@ def _summary(parts: Mapping[str, Json]) -> Json:
 
 def routes(service: BrokerService, calls: Calls, domain: str) -> list[Route]:
     """All routes of the family for one domain."""
-    answers = SharedAnswers()
+    answers = SharedAnswers[bytes]()
 
     async def stats(request: Request) -> Response:
         topic = await require_topic(service, topic_of(request, domain))

@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from geminga_broker.admin.topics.shared_answers import SharedAnswers
+from geminga_broker.admin.http.shared_answers import SharedAnswers
 
 
 class Maker:
