@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -182,7 +181,6 @@ def page_under_load(server: ServerProcess) -> str:
             clients.append((consumer, producer))
         call(server, "PUT", "persistent/public/default/plain/compaction")
         call(server, "GET", "brokers/health")
-        time.sleep(2.5)  # Apache's broker has figures of whole periods only
         return get(f"{server.web_url}/metrics/")
 
 

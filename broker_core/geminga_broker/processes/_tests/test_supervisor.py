@@ -36,7 +36,7 @@ CONFIG = BrokerConfig(
 )
 
 PROGRAM = """
-import os, socket, sys, time
+import os, signal, socket, sys, time
 from geminga_broker.processes import messages
 end = socket.socket(fileno=int(sys.argv[-1]))
 received = messages.to_broker()
@@ -196,7 +196,7 @@ async def test_a_program_that_is_not_there(plan: Plan, tmp_path: Path) -> None:
 
 async def test_one_that_is_still_starting_is_not_waited_for(plan: Plan) -> None:
     """It hears nothing yet, and has no topics."""
-    broker = BrokerProcess(plan("time.sleep(600)"))
+    broker = BrokerProcess(plan("signal.pause()"))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(broker.run, SERVICES)
         await until(lambda: broker.pid is not None)

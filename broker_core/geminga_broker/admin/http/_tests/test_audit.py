@@ -15,7 +15,7 @@ from geminga_broker._tests.wire import open_broker
 from geminga_broker.admin._tests.test_guard import call, secured
 from geminga_broker.admin.app import create_app
 from geminga_broker.admin.http.audit import Audit
-from geminga_broker.admin.rest import RestError, on_rest_error
+from geminga_broker.admin.rest import EXCEPTION_HANDLERS, RestError
 from geminga_runtime.observing.slow import SLOW_S
 
 TENANT = "/admin/v2/tenants/new"
@@ -92,7 +92,7 @@ async def test_slow_calls_are_told_in_few_lines(caplog: pytest.LogCaptureFixture
 
     app = Starlette(
         routes=[Route("/x/{y}", endpoint)],
-        exception_handlers={RestError: on_rest_error},  # type: ignore[dict-item]
+        exception_handlers=EXCEPTION_HANDLERS,
     )
     assert (await request(app, "GET", "/x/1")).status == 200
     assert lines(caplog, "geminga.access") == []

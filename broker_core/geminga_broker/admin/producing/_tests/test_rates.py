@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import pytest
 import trio
 import trio.testing
@@ -63,36 +66,36 @@ async def test_a_request_waits_for_the_rate_and_is_stored_then() -> None:
         assert len(await topic.log.read_range(EARLIEST, entries_max=99, bytes_max=1 << 20)) == 48
 
 
+LARGE = {"messages": [{"payload": "x" * 10_000}]}
+
+
+@asynccontextmanager
+async def _held_up(at: Admin, count: int) -> AsyncIterator[None]:
+    """So many large requests wait for the rate of their topic; there is another topic `t`."""
+    slow = await _limited(at, "slow", 10)
+    await at.done("PUT", f"{D}/t")
+    take_all(slow.publish_limits, 90, 0, trio.current_time())  # 8 s of debt
+    async with trio.open_nursery() as nursery:
+        for _ in range(count):
+            nursery.start_soon(at.ask, "POST", POST + "slow", LARGE)
+        await trio.testing.wait_all_tasks_blocked(0.2)
+        yield
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_slow_topic_holds_back_no_other_large_requests() -> None:
-    large = {"messages": [{"payload": "x" * 10_000}]}
-    async with admin() as at:
-        slow = await _limited(at, "slow", 10)
-        await at.done("PUT", f"{D}/t")
-        take_all(slow.publish_limits, 90, 0, trio.current_time())  # 8 s of debt
-        async with trio.open_nursery() as nursery:
-            for _ in range(LARGE_MAX + 4):
-                nursery.start_soon(at.ask, "POST", POST + "slow", large)
-            await trio.testing.wait_all_tasks_blocked(0.2)
-            with trio.fail_after(3):
-                assert (await at.ask("POST", POST + "t", large))[0] == 200
-            nursery.cancel_scope.cancel()
+    async with admin() as at, _held_up(at, LARGE_MAX + 4):
+        with trio.fail_after(3):
+            assert (await at.ask("POST", POST + "t", LARGE))[0] == 200
 
 
 async def test_large_requests_that_wait_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each holds its body."""
     monkeypatch.setattr("geminga_broker.admin.producing.routes.LARGE_HELD_MAX", 4)
-    large = {"messages": [{"payload": "x" * 10_000}]}
     async with admin() as at:
-        slow = await _limited(at, "slow", 10)
-        await at.done("PUT", f"{D}/t")
-        take_all(slow.publish_limits, 90, 0, trio.current_time())  # 8 s of debt
-        async with trio.open_nursery() as nursery:
-            for _ in range(4):
-                nursery.start_soon(at.ask, "POST", POST + "slow", large)
-            await trio.testing.wait_all_tasks_blocked(0.2)
-            status, told = await at.ask("POST", POST + "t", large)
+        async with _held_up(at, 4):
+            status, told = await at.ask("POST", POST + "t", LARGE)
             assert (status, "Too many large requests" in str(told)) == (503, True)
             small = {"messages": [{"payload": "x"}]}
             assert (await at.ask("POST", POST + "t", small))[0] == 200
-            nursery.cancel_scope.cancel()
-        assert (await at.ask("POST", POST + "t", large))[0] == 200
+        assert (await at.ask("POST", POST + "t", LARGE))[0] == 200
