@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from compat_tests.apache.jars import java_command
@@ -26,7 +26,8 @@ _SETTINGS = {
     "allowAutoTopicCreation": "true",
     "allowAutoTopicCreationType": "non-partitioned",
     "journalSyncData": "true",
-    "transactionCoordinatorEnabled": "true",
+    # Geminga has none. With them, Apache's broker makes topics of its own at times of its own.
+    "transactionCoordinatorEnabled": "false",
     "systemTopicEnabled": "true",
     "topicLevelPoliciesEnabled": "true",
     "ledgerStorageClass": "org.apache.bookkeeper.bookie.storage.ldb.DbLedgerStorage",
@@ -75,6 +76,8 @@ def start_apache(
     if wait_ready:
         _wait_healthy(server, timeout_s)
         server.ready_s = time.monotonic() - began
+        # The last thing that the starter makes, when the broker serves already.
+        _wait(server, lambda: _answers(server, "/admin/v2/namespaces/pulsar/system"), timeout_s)
     return server
 
 
@@ -136,9 +139,13 @@ def _spawned(
 
 
 def _wait_healthy(server: ServerProcess, timeout_s: float) -> None:
-    """Kills it, if it gets not healthy. Raises StartError."""
+    _wait(server, lambda: is_healthy(server), timeout_s)
+
+
+def _wait(server: ServerProcess, holds: Callable[[], bool], timeout_s: float) -> None:
+    """Kills the server, if it doesn't hold in time. Raises StartError."""
     try:
-        wait_until(lambda: is_healthy(server), server.process, server.log_path, timeout_s=timeout_s)
+        wait_until(holds, server.process, server.log_path, timeout_s=timeout_s)
     except BaseException:
         server.kill()
         raise
@@ -146,9 +153,14 @@ def _wait_healthy(server: ServerProcess, timeout_s: float) -> None:
 
 def is_healthy(server: ServerProcess) -> bool:
     """Whether the server's own health check passes."""
+    return _answers(server, "/admin/v2/brokers/health")
+
+
+def _answers(server: ServerProcess, path: str) -> bool:
+    """Whether a GET of the path is answered with 200."""
     try:
-        with urllib.request.urlopen(f"{server.web_url}/admin/v2/brokers/health", timeout=10) as r:
-            return bool(r.status == 200)
+        with urllib.request.urlopen(f"{server.web_url}{path}", timeout=10) as answer:
+            return bool(answer.status == 200)
     except urllib.error.HTTPError as error:
         error.close()
         return False
