@@ -46,14 +46,16 @@ class Described(Schema[T]):
         name: str,
     ) -> None:
         self._kind = record if isinstance(record, type) else None
+        self._models: frozenset[str] = frozenset()
         if isinstance(record, type):
             planner = Planner(
-                always_allow_null=always_allow_null, finite=self._TYPE is SchemaType.JSON
+                always_allow_null=always_allow_null, json=self._TYPE is SchemaType.JSON
             )
             self._plan = planner.plan(record, record.__name__, "")
             if not isinstance(self._plan.schema, dict) or self._plan.schema["type"] != "record":
                 raise InvalidSchemaError(f"{record.__name__} is not a record")
             self._definition = self._plan.schema
+            self._models = planner.models()
         elif isinstance(record, str | Mapping):
             self._definition = load(record)
             self._plan = Plan(self._definition, (object,))
@@ -78,8 +80,8 @@ class Described(Schema[T]):
 
 
 class Avro(Described[T]):
-    """Avro records of a dataclass, a msgspec struct or an official client's `Record`; or values of
-    an explicit Avro schema (a dict or its JSON), with dicts for records.
+    """Avro records of a dataclass, a msgspec struct, a pydantic model or an official client's
+    `Record`; or values of an explicit Avro schema (a dict or its JSON), with dicts for records.
 
     `always_allow_null` makes every field except plain numbers and bools optional, which is the Java
     client's default. Messages are read with their writer's schema, resolved into this one. Raises
@@ -230,7 +232,7 @@ class Json(Described[T]):
         self._changes = not exact
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind if exact else Any)
         self._back = None if exact else plan.back
-        self._fields = _Filling(self._definition)
+        self._fields = _Filling(self._definition, self._models)
 
     def encode(self, value: T) -> bytes:
         """The JSON, without white space. Raises InvalidValueError."""
@@ -267,10 +269,13 @@ class Json(Described[T]):
 
 
 class _Filling:
-    """Adds missing fields to JSON objects, with the schema's defaults."""
+    """Adds missing fields to JSON objects, with the schema's defaults; but not to those of pydantic
+    models, which know their defaults, and what to do with other fields.
+    """
 
-    def __init__(self, definition: Any) -> None:
+    def __init__(self, definition: Any, models: frozenset[str]) -> None:
         self._definition = definition
+        self._models = models
         self._known: dict[str, Any] = {}
         self._learn(definition)
 
@@ -303,11 +308,14 @@ class _Filling:
             return value
         kind = schema["type"]
         if kind == "record" and isinstance(value, dict):
-            made: dict[str, Any] = {}
+            is_model = schema["name"] in self._models
+            made: dict[str, Any] = dict(value) if is_model else {}
             for field in schema["fields"]:
                 name = field["name"]
                 if name in value:
                     made[name] = self._filled(value[name], field["type"])
+                elif is_model:
+                    continue
                 elif isinstance(field["type"], list) and "null" in field["type"]:
                     made[name] = field.get("default")
                 elif "default" in field:

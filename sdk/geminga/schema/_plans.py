@@ -4,11 +4,14 @@ writer and back. Each type is analysed once.
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+
+import msgspec
 
 from geminga.errors import InvalidValueError
 
@@ -145,11 +148,60 @@ def union_plan(branches: list[Plan]) -> Plan:
     return Plan(schema, kinds, out, back, is_exact=exact and not named)
 
 
+def json_union_plan(branches: list[Plan], codecs: Mapping[type, RecordCodec]) -> Plan:
+    """`union_plan` for several types in JSON, which doesn't name the type of a value: it is read as
+    the first type that it fits, of records as the one with the most of its fields.
+    """
+    schema = [each.schema for each in branches]
+    kinds = tuple(kind for each in branches for kind in each.kinds)
+    real = [each for each in branches if each.schema != "null"]
+    exact = all(each.is_exact and not each.name for each in branches)
+
+    def out(value: Any) -> Any:
+        for each in real:
+            if each.fits(value):
+                return value if each.out is None else each.out(value)
+        return value
+
+    def known(branch: Plan, value: dict[str, Any]) -> int:
+        codec = codecs.get(branch.kinds[0])
+        return 0 if codec is None else -len(value.keys() & set(codec.names))
+
+    def back(value: Any) -> Any:
+        tried = real
+        if isinstance(value, dict):
+            tried = sorted(real, key=lambda each: known(each, value))
+        for each in tried:
+            try:
+                # A copy: what is read is changed on the way.
+                found = value if each.back is None else each.back(copy.deepcopy(value))
+            except Exception:
+                continue
+            if each.fits(found):
+                return found
+        return value
+
+    return Plan(schema, kinds, out, back, is_exact=exact)
+
+
 def _or_none(change: Change | None) -> Change | None:
     if change is None:
         return None
     known = change
     return lambda value: None if value is None else known(value)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSpec:
+    """A field of a class. `name` is its name in Avro, `attribute` that in Python; without a default
+    it has NODEFAULT. `aliases` are other names that it may have in what is read.
+    """
+
+    name: str
+    attribute: str
+    hint: object
+    default: object = msgspec.NODEFAULT
+    aliases: tuple[str, ...] = ()
 
 
 class RecordCodec:
@@ -165,17 +217,17 @@ class RecordCodec:
         self._back: tuple[tuple[str, Change], ...] = ()
         self._seen: set[tuple[type, ...]] = set()
 
-    def begin(self, fields: list[tuple[str, Plan]]) -> None:
+    def begin(self, fields: list[tuple[FieldSpec, Plan]]) -> None:
         """Set the fields, in the class's order; their types may be this class."""
-        self._names = tuple(name for name, _ in fields)
+        self._names = tuple(spec.name for spec, _ in fields)
         self._plans = tuple(plan for _, plan in fields)
         if len(fields) == 1:
-            first = operator.attrgetter(fields[0][0])
+            first = operator.attrgetter(self._names[0])
             self._get = lambda value: (first(value),)
         elif fields:
             self._get = operator.attrgetter(*self._names)
-        self._out = tuple((name, plan.out) for name, plan in fields if plan.out is not None)
-        self._back = tuple((name, plan.back) for name, plan in fields if plan.back is not None)
+        self._out = tuple((spec.name, plan.out) for spec, plan in fields if plan.out is not None)
+        self._back = tuple((spec.name, plan.back) for spec, plan in fields if plan.back is not None)
 
     def to_dict(self, value: Any) -> dict[str, Any]:
         """The dict for an Avro writer. Raises InvalidValueError, naming the field."""
@@ -188,6 +240,9 @@ class RecordCodec:
             made = {}
         if tuple(made) != self._names:
             made = dict(zip(self._names, self._get(value), strict=True))
+        return self._changed(made)
+
+    def _changed(self, made: dict[str, Any]) -> dict[str, Any]:
         types = tuple(map(type, made.values()))
         if types not in self._seen:
             self._check(tuple(made.values()), types)
@@ -210,6 +265,11 @@ class RecordCodec:
         for name, change in self._back:
             read[name] = change(read[name])
         return self.kind(**read)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The fields' names in Avro."""
+        return self._names
 
     @property
     def is_exact(self) -> bool:

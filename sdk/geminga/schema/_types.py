@@ -18,6 +18,17 @@ import msgspec
 
 from geminga.errors import InvalidSchemaError, InvalidValueError
 from geminga.schema import _primitives as primitives
+from geminga.schema._fields import field_definition, fields_of
+from geminga.schema._models import (
+    ModelCodec,
+    avro_name,
+    check_mark,
+    class_value,
+    digits_of,
+    fields_of_model,
+    has_raw_enums,
+    is_model,
+)
 from geminga.schema._official import is_official, official_plan
 from geminga.schema._plans import (
     Json,
@@ -26,6 +37,7 @@ from geminga.schema._plans import (
     array_plan,
     enum_plan,
     int32,
+    json_union_plan,
     leaf,
     map_plan,
     union_plan,
@@ -85,6 +97,10 @@ _MARKED: dict[tuple[object, type], Plan] = {
         _logical("long", "local-timestamp-millis"), datetime.datetime
     ),
 }
+_TEXTS = frozenset(
+    {bytes, uuid.UUID, datetime.date, datetime.time, datetime.datetime, decimal.Decimal}
+)
+"""Types whose values are texts in JSON."""
 _ARRAYS: dict[object, type] = {list: list, Sequence: list, set: set, frozenset: frozenset}
 
 
@@ -110,12 +126,17 @@ def _decimal(mark: Precision) -> Plan:
 class Planner:
     """Makes the plan of one schema; a named type is defined at its first use."""
 
-    def __init__(self, *, always_allow_null: bool = False, finite: bool = False) -> None:
-        """`finite` refuses numbers that JSON doesn't support."""
+    def __init__(self, *, always_allow_null: bool = False, json: bool = False) -> None:
+        """`json` plans values of JSON: it lacks some numbers, and has times and bytes as texts."""
         self._always_allow_null = always_allow_null
-        self._finite = finite
+        self._json = json
+        self._has_raw_enums = False
         self._known: dict[type, Plan] = {}
         self.codecs: dict[type, RecordCodec] = {}
+
+    def models(self) -> frozenset[str]:
+        """Names in Avro, without name space, of the models of pydantic among its types."""
+        return frozenset(avro_name(kind) for kind in self.codecs if is_model(kind))
 
     def plan(self, kind: object, where: str, namespace: str) -> Plan:
         """The plan of a type. Raises InvalidSchemaError, naming the field."""
@@ -129,7 +150,9 @@ class Planner:
             branches = [self.plan(each, where, namespace) for each in get_args(kind)]
             # As in Java, null is first, and so the default.
             branches.sort(key=lambda each: each.schema != "null")
-            return union_plan(branches)
+            return self._union(branches, where)
+        if origin is typing.Literal:
+            return self._literal(get_args(kind), where, namespace)
         if isinstance(kind, typing.NewType):
             return self.plan(kind.__supertype__, where, namespace)
         container = self._container(kind, origin, where, namespace)
@@ -142,16 +165,56 @@ class Planner:
     def _annotated(self, parts: tuple[Any, ...], where: str, namespace: str) -> Plan:
         kind, *marks = parts
         for mark in marks:
-            if kind is decimal.Decimal and isinstance(mark, Precision):
-                return _decimal(mark)
-            found = _MARKED.get((kind, mark if isinstance(mark, type) else type(mark)))
-            if found is not None:
-                return self._checked(found)
+            check_mark(mark, where)
+        for mark in marks:
+            if kind is decimal.Decimal:
+                digits = digits_of(mark)
+                found = mark if digits is None else Precision(*digits)
+                if isinstance(found, Precision):
+                    return self._checked(_decimal(found))
+            marked = _MARKED.get((kind, mark if isinstance(mark, type) else type(mark)))
+            if marked is not None:
+                return self._checked(marked)
         return self.plan(kind, where, namespace)
 
     def _checked(self, known: Plan) -> Plan:
-        is_real = self._finite and float in known.kinds
-        return dataclasses.replace(known, out=_finite) if is_real else known
+        """The plan of a value without parts, as JSON has it if that is wanted."""
+        kind = known.kinds[0]
+        if self._json and kind is float:
+            return dataclasses.replace(known, out=_finite)
+        if self._json and kind in _TEXTS:
+            return dataclasses.replace(known, back=lambda text: msgspec.convert(text, kind))
+        return known
+
+    def _union(self, branches: list[Plan], where: str) -> Plan:
+        sorts = [_sort(each.schema) for each in branches]
+        for sort in sorts:
+            if sorts.count(sort) > 1:
+                raise InvalidSchemaError(f"{where}: two types of the union are Avro's {sort}")
+        if self._json and len(branches) - sorts.count("null") > 1:
+            return json_union_plan(branches, self.codecs)
+        return union_plan(branches)
+
+    def _literal(self, values: tuple[object, ...], where: str, namespace: str) -> Plan:
+        """Some values of one type, or of several."""
+        kinds = dict.fromkeys(map(type, values))
+        branches = [self.plan(kind, where, namespace) for kind in kinds]
+        branches.sort(key=lambda each: each.schema != "null")
+        plan = branches[0] if len(branches) == 1 else self._union(branches, where)
+        change_out, change_back = plan.out, plan.back
+
+        def checked(value: Any) -> Any:
+            if not any(value == each and type(value) is type(each) for each in values):
+                raise InvalidValueError(f"{value!r} is none of {', '.join(map(repr, values))}")
+            return value
+
+        def out(value: Any) -> Any:
+            return checked(value) if change_out is None else change_out(checked(value))
+
+        def back(value: Any) -> Any:
+            return checked(value if change_back is None else change_back(value))
+
+        return dataclasses.replace(plan, out=out, back=back, is_exact=False)
 
     def _container(self, kind: object, origin: object, where: str, namespace: str) -> Plan | None:
         arguments = get_args(kind)
@@ -172,51 +235,65 @@ class Planner:
         return self.plan(kind, f"{where}[]", namespace)
 
     def _named(self, kind: type, where: str, namespace: str) -> Plan:
+        called = avro_name(kind)
         known = self._known.get(kind)
         if known is not None:
             # Within its own name space, the short name is enough.
             short = namespace == known.name.rpartition(".")[0]
-            return dataclasses.replace(known, schema=kind.__name__ if short else known.name)
-        own = getattr(kind, "_avro_namespace", None)
-        space = namespace if own is None else own
-        name = f"{space}.{kind.__name__}" if space else kind.__name__
+            known = dataclasses.replace(known, schema=called if short else known.name)
+            return self._enum(kind, known) if issubclass(kind, Enum) else known
+        own = class_value(kind, "_avro_namespace")
+        space = own if isinstance(own, str) else namespace
+        name = f"{space}.{called}" if space else called
         if any(each.name == name for each in self._known.values()):
             raise InvalidSchemaError(f"{where}: two types are called {name}")
-        head = {"name": kind.__name__}
+        head = {"name": called}
         if space != namespace:
             head["namespace"] = space
         if is_official(kind):
             plan = official_plan(kind, name)
         elif issubclass(kind, Enum):
             schema = {"type": "enum", **head, "symbols": [each.name for each in kind]}
-            plan = enum_plan(kind, name, schema)
-        elif dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct):
+            plan = self._known[kind] = enum_plan(kind, name, schema)
+            return self._enum(kind, plan)
+        elif dataclasses.is_dataclass(kind) or issubclass(kind, msgspec.Struct) or is_model(kind):
             return self._record(kind, name, space, {"type": "record", **head})
         else:
             raise InvalidSchemaError(f"{where}: there is no Avro type for {kind.__name__}")
         self._known[kind] = plan
         return plan
 
+    def _enum(self, kind: type[Enum], plan: Plan) -> Plan:
+        """In models with `use_enum_values`, values are those of the enum's members."""
+        if not self._has_raw_enums:
+            return plan
+        values = (kind, *{type(each.value) for each in kind})
+        return dataclasses.replace(plan, kinds=values, out=lambda value: kind(value).name)
+
     def _record(self, kind: type, name: str, space: str, schema: dict[str, Any]) -> Plan:
-        codec = self.codecs[kind] = RecordCodec(kind, name)
+        if is_model(kind):
+            codec: RecordCodec = ModelCodec(kind, name)
+            specs = fields_of_model(kind)
+        else:
+            codec, specs = RecordCodec(kind, name), fields_of(kind)
         plan = Plan(schema, (kind,), codec.to_dict, codec.from_dict, name)
-        self._known[kind] = plan
-        fields = _fields_of(kind)
-        hints = typing.get_type_hints(kind, include_extras=True)
-        listed = sorted(fields) if getattr(kind, "_sorted_fields", False) else list(fields)
-        plans: list[tuple[str, Plan]] = []
+        self.codecs[kind], self._known[kind] = codec, plan
+        outer, self._has_raw_enums = self._has_raw_enums, has_raw_enums(kind)
+        listed = specs
+        if class_value(kind, "_sorted_fields"):
+            listed = sorted(specs, key=lambda each: each.name)
+        plans: dict[str, Plan] = {}
         schema["fields"] = []
-        for field_name in listed:
-            where = f"{kind.__name__}.{field_name}"
-            made = self.plan(hints[field_name], where, space)
-            default = fields[field_name]
+        for spec in listed:
+            made = self.plan(spec.hint, f"{kind.__name__}.{spec.attribute}", space)
+            default = spec.default
             if self._always_allow_null and _is_reference(made):
                 made = union_plan([_LEAVES[type(None)], made])
                 default = None if default is msgspec.NODEFAULT else default
-            plans.append((field_name, made))
-            schema["fields"].append(_field(field_name, made, default))
-        by_name = dict(plans)
-        codec.begin([(each, by_name[each]) for each in fields])
+            plans[spec.name] = made
+            schema["fields"].append(field_definition(spec, made, default))
+        codec.begin([(spec, plans[spec.name]) for spec in specs])
+        self._has_raw_enums = outer
         exact = codec.is_exact
         self._known[kind] = plan = dataclasses.replace(plan, is_exact=exact)
         return plan
@@ -238,44 +315,11 @@ def _is_reference(plan: Plan) -> bool:
     return schema not in ("boolean", "int", "long", "float", "double")
 
 
-def _fields_of(kind: Any) -> dict[str, object]:
-    """Names of the fields with their defaults, or NODEFAULT."""
-    found: dict[str, object] = {}
-    if issubclass(kind, msgspec.Struct):
-        for each in msgspec.structs.fields(kind):
-            found[each.name] = _default(each.default, each.default_factory, msgspec.NODEFAULT)
-        return found
-    for field in dataclasses.fields(kind):
-        if field.init:
-            found[field.name] = _default(field.default, field.default_factory, dataclasses.MISSING)
-    return found
-
-
-def _default(value: object, factory: object, missing: object) -> object:
-    if value is not missing:
-        return value
-    return factory() if callable(factory) else msgspec.NODEFAULT
-
-
-def _field(name: str, plan: Plan, default: object) -> dict[str, Any]:
-    """A field, with its default if the schema can express it; then its type is first."""
-    schema = plan.schema
-    field = {"name": name, "type": schema}
-    if default is None and isinstance(schema, list) and "null" in schema:
-        field["default"] = None
-        return field
-    if default is msgspec.NODEFAULT or default is None:
-        return field
-    written = default
-    if isinstance(default, Enum):
-        written = default.name
-    elif isinstance(default, bytes):
-        written = default.decode("latin-1")
-    elif not isinstance(default, bool | int | float | str) and default not in ([], {}):
-        return field
-    if isinstance(schema, list):
-        field["type"] = sorted(schema, key=lambda each: each == "null")
-        if len(schema) > 2:
-            return field
-    field["default"] = written
-    return field
+def _sort(schema: Any) -> str:
+    """By what the types of a union must differ."""
+    if isinstance(schema, str):
+        return schema
+    kind = str(schema["type"])
+    if kind not in ("record", "enum", "fixed"):
+        return kind
+    return f"{schema.get('namespace', '')}.{schema['name']}".strip(".")
