@@ -17,6 +17,7 @@ import trio
 from compat_tests.apache.jars import PULSAR_VERSION, run_java
 from geminga_broker._tests.wire import open_broker
 from geminga_broker.admin.app import routes_of
+from geminga_broker.admin.openapi.routes import BASE, PARTS
 
 LIST = Path(__file__).parent / "admin_paths.txt"
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "ADMIN.md"
@@ -34,7 +35,10 @@ CLASSES = (
 )
 """Apache's resource classes, each with the path under which its server has it."""
 
-OWN = ("/admin/v2/bookies/space", "/subscription/{}/why")
+OWN = (
+    *("/admin/v2/bookies/space", "/subscription/{}/why"),
+    *(f"{BASE}/{name}" for name in PARTS),
+)
 """Ends of the paths that our broker has and Apache's has not; a path's parameters are `{}`."""
 
 _INTRODUCTION = """# The REST interface
@@ -67,7 +71,10 @@ for offloading and compaction of non-persistent ones.
 Of our own, which Apache has not: `GET /admin/v2/bookies/space`, the room on the disks of bookies \
 that take entries, and `GET .../subscription/{{subName}}/why`, why a subscription gets nothing. \
 `POST /topics/...?withoutSchema=true` publishes the texts as they are, as a client without a \
-schema does, and gives the topic none. \
+schema does, and gives the topic none. `GET /admin/v2/openapi.json` describes what this broker \
+serves, for Swagger UI and generators of clients: each operation with its parameters, bodies, \
+answers and rights, as OpenAPI 3.1; `swagger.json`, `swaggerlookup.json` and \
+`swaggertransactions.json` beside it are its parts by the names that Apache's site has. \
 Operations under `/admin/v2/non-persistent/` that equal their twins are counted, without a line.
 
 Made by `python -m compat_tests.apache.admin_paths`; a test compares this page with the broker's \

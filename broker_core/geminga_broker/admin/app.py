@@ -41,6 +41,7 @@ from geminga_broker.admin.namespaces import policies as policy_routes
 from geminga_broker.admin.namespaces import quotas as quota_routes
 from geminga_broker.admin.namespaces import routes as namespace_routes
 from geminga_broker.admin.namespaces import schema_policies as schema_policy_routes
+from geminga_broker.admin.openapi.routes import Description
 from geminga_broker.admin.producing import routes as produce_routes
 from geminga_broker.admin.rest import EXCEPTION_HANDLERS, on_defect
 from geminga_broker.admin.routing import brought_to_owners
@@ -110,7 +111,8 @@ def routes_of(service: BrokerService) -> list[Route]:
         *schema_routes.routes(service.schemas, service.namespaces),
         *schema_policy_routes.routes(service),
     ]
-    routes += [*bookies.routes(service), *_plain_routes(service)]
+    description = Description(broker_routes.PULSAR_VERSION, lambda: brought)
+    routes += [*bookies.routes(service), *_plain_routes(service), *description.routes()]
     # Last: a range of hashes stands where other paths have words.
     routes += bundle_routes.routes(service, calls)
     brought = brought_to_owners(service, calls, routes)

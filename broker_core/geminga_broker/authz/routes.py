@@ -24,6 +24,10 @@ PLAIN: dict[str, Need] = {
         for domain in ("persistent", "non-persistent")
         for rest in ("", "/partitions/{partition}")
     },
+    **{
+        f"GET /admin/v2/{name}.json": Need(Scope.ROLE)
+        for name in ("openapi", "swagger", "swaggerlookup", "swaggertransactions")
+    },
     "GET /admin/v2/clusters": Need(Scope.ROLE),
     "GET /admin/v2/clusters/{cluster}": Need(Scope.CLUSTER, "GET_CLUSTER"),
     "PUT /admin/v2/clusters/{cluster}": Need(Scope.CLUSTER, "CREATE_CLUSTER"),
