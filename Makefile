@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 CHECKS := check-generated check-style check-imports check-types check-house
 
-.PHONY: run test test-fast mutants nightly check $(CHECKS) peers docs bench compat spark-versions lock proto clean
+.PHONY: run test test-fast mutants nightly check $(CHECKS) peers docs bench soak compat spark-versions lock proto clean
 
 run: $(VENV)/run.stamp
 	exec $(BIN)/geminga standalone --data-dir $(or $(DATA_DIR),data) $(ARGS)
@@ -64,6 +64,9 @@ docs: .venv-docs/stamp
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m compat_tests.bench $(ARGS)
+
+soak: $(VENV)/dev.stamp
+	$(BIN)/python -m compat_tests.soak $(ARGS)
 
 compat: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest compat_tests $(ARGS)
