@@ -22,6 +22,7 @@ from typing import TypeVar
 import trio
 
 from geminga_runtime.observing.dumps import dump_on_signals
+from geminga_runtime.observing.heap import keep_in_sight
 
 _log = logging.getLogger(__name__)
 
@@ -120,6 +121,7 @@ def freeze_after_start() -> None:
     rare. Entries on the hot path are freed by reference counting alone.
     """
     gc.collect()
+    keep_in_sight()
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, MIDDLE_COLLECTIONS, OLD_COLLECTIONS)
 

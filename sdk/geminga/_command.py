@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import sys
 
+from geminga_runtime.observing.dump_signals import ignore_dump_signals
+
 INTERRUPTED = 130
 """The shell's exit code for SIGINT."""
 
@@ -15,7 +17,10 @@ time and again takes 4 % of a server's start.
 
 
 def main() -> None:
-    """Run the command line of this process."""
+    """Run the command line of this process. Signals for dumps don't end it while it imports or
+    stops.
+    """
+    ignore_dump_signals()
     gc.set_threshold(YOUNG_OBJECTS)
     try:
         from geminga.cli import main as run

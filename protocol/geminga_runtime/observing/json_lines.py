@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from geminga_runtime.logs import LINE_CHARACTERS_MAX, LineFormatter
+from geminga_runtime.logs import LINE_CHARACTERS_MAX, TRACEBACK_CHARACTERS_MAX, LineFormatter
 
 _PLACES = re.compile(r"(?:\b([a-z_]+)=)?%(?:%|[-+ #0]*\d*(?:\.\d+)?[a-zA-Z])")
 """Of a message's text, not of what a peer put into it: places for values, named ones too."""
@@ -16,8 +16,9 @@ _PLACES = re.compile(r"(?:\b([a-z_]+)=)?%(?:%|[-+ #0]*\d*(?:\.\d+)?[a-zA-Z])")
 
 class JsonFormatter(logging.Formatter):
     """One object a line: `time` (UTC), `level`, `logger`, `message`; `process` where several write
-    to one output; `exception` with a traceback; and each thing that the message names, as
-    `topic=%s` does: `subscription`, `log`, `cursor`, `bundle`, `namespace`, `address` and so on.
+    to one output; `exception` with a traceback and `stack`, where a line has them; and each thing
+    that the message names, as `topic=%s` does: `subscription`, `log`, `cursor`, `bundle`,
+    `namespace`, `address` and so on.
 
     Bounds are those of `LineFormatter`.
     """
@@ -40,11 +41,13 @@ class JsonFormatter(logging.Formatter):
             **{name: text for name, text in things.items() if name not in _OWN},
         }
         if record.exc_info:
-            line["exception"] = self._lines.formatException(record.exc_info)
+            line["exception"] = _encodable(self._lines.formatException(record.exc_info))
+        if record.stack_info:
+            line["stack"] = _encodable(record.stack_info[-TRACEBACK_CHARACTERS_MAX:])
         return self._encoder.encode(line).decode()
 
 
-_OWN = frozenset(("time", "level", "logger", "process", "message", "exception"))
+_OWN = frozenset(("time", "level", "logger", "process", "message", "exception", "stack"))
 
 
 def named(record: logging.LogRecord) -> Iterator[tuple[str, str]]:
@@ -62,4 +65,9 @@ def named(record: logging.LogRecord) -> Iterator[tuple[str, str]]:
 def _bounded(text: str) -> str:
     rest = len(text) - LINE_CHARACTERS_MAX
     shown = text if rest <= 0 else f"{text[:LINE_CHARACTERS_MAX]}... ({rest} more)"
-    return shown.encode(errors="backslashreplace").decode()
+    return _encodable(shown)
+
+
+def _encodable(text: str) -> str:
+    """Also what can't be UTF-8, e.g. parts of a file's name."""
+    return text.encode(errors="backslashreplace").decode()

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
 import subprocess
 import sys
+import weakref
 from collections import deque
+from pathlib import Path
 
 import pytest
 import trio
 import trio.testing
 
-from geminga_runtime.observing import heap
-from geminga_runtime.observing.dumps import format_tasks
+from geminga_runtime.observing import dumps, heap
+from geminga_runtime.observing.dump_signals import DUMP_SIGNALS
+from geminga_runtime.observing.dumps import dump_on_signals, format_tasks
+from geminga_runtime.process import freeze_after_start
 from geminga_runtime.stream import FramedStream
 
 WAITING_TASKS = 200
@@ -74,7 +79,106 @@ def test_both_signals() -> None:
 
 
 async def test_tasks_have_the_caller() -> None:
-    assert "test_tasks_have_the_caller" in format_tasks()
+    assert "test_tasks_have_the_caller" in await format_tasks()
+
+
+async def test_tasks_are_shown_in_turns_and_so_many() -> None:
+    """None is lost that is there at the call; the last ones are counted only."""
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(dumps.TASKS_MAX + 7):
+            nursery.start_soon(trio.sleep_forever)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(count)
+        text = await format_tasks()
+        nursery.cancel_scope.cancel()
+    assert turns >= dumps.TASKS_MAX / dumps.TURN_TASKS - 1
+    shown, more = text.rsplit("\nand ", 1)
+    slept = shown.count(" sleep_forever: ")
+    assert slept <= dumps.TASKS_MAX
+    assert slept + int(more.removesuffix(" more tasks")) >= dumps.TASKS_MAX + 7
+
+
+def test_a_hanging_reader_holds_up_a_thread_for_a_while() -> None:
+    reader, writer = os.pipe()
+    with open(reader, "rb", buffering=0) as unread, open(writer, "wb", buffering=0) as pipe:
+        assert not dumps.write_within(0.2, pipe.fileno(), b"x" * (1 << 20))
+        unread.close()
+        assert dumps.write_within(60, pipe.fileno(), b"nobody can read it")
+
+
+def test_all_of_a_dump_is_written(tmp_path: Path) -> None:
+    text = bytes(range(256)) * 1000
+    with (tmp_path / "errors").open("wb") as file:
+        assert dumps.write_within(60, file.fileno(), text)
+    assert (tmp_path / "errors").read_bytes() == text
+
+
+@pytest.mark.parametrize("number", DUMP_SIGNALS)
+async def test_a_dump_that_fails_is_logged(
+    number: signal.Signals, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The process goes on, and answers the next signal."""
+    tried, next_tried = trio.open_memory_channel[None](2)
+
+    async def fail() -> str:
+        tried.send_nowait(None)
+        raise RuntimeError("dictionary keys changed during iteration")
+
+    monkeypatch.setattr(dumps, "format_heap", fail)
+    monkeypatch.setattr(dumps, "format_tasks", fail)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(dump_on_signals)
+        await trio.testing.wait_all_tasks_blocked()
+        with trio.fail_after(60):
+            for _ in range(2):
+                os.kill(os.getpid(), number)
+                await next_tried.receive()
+        nursery.cancel_scope.cancel()
+    assert caplog.text.count("defect: the dump ") == 2
+
+
+EARLY = """
+import os, signal, sys
+from importlib import import_module
+
+def ask():
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        os.kill(os.getpid(), number)
+
+class Asking:
+    def find_spec(self, name, path, target=None):
+        if name in ("trio", "click"):
+            print("asked at", name, flush=True)
+            ask()
+
+sys.meta_path.insert(0, Asking())
+sys.argv = ["geminga", "--version"]
+module = import_module(sys.stdin.read())
+try:
+    module.main()
+finally:
+    ask()
+    print("over", flush=True)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", ["geminga._command", "geminga_broker.processes.child"])
+def test_signals_do_not_end_a_program_that_imports_or_has_served(program: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", EARLY],
+        input=program, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.stdout.startswith("asked at "), done.stderr
+    assert done.stdout.endswith("over\n"), (done.returncode, done.stderr)
 
 
 class _Slots:
@@ -95,6 +199,70 @@ async def test_long_containers_and_waiting_bytes_are_named() -> None:
     assert "  123456 in deque of geminga_x._Slots" in text
     assert "  777 to address:1" in text
     assert len(slots.line) == 123_456
+
+
+class _Registry:
+    """As those of a server: made at its start, filled later."""
+
+    def __init__(self) -> None:
+        self.topics: dict[int, str] = {}
+        self.slots = _Slots(deque())
+
+
+async def test_registries_that_were_frozen_are_named() -> None:
+    _Registry.__module__ = _Slots.__module__ = "geminga_x"
+    registry = _Registry()
+    before = gc.get_threshold()
+    try:
+        freeze_after_start()
+        registry.topics.update((number, "topic") for number in range(34_567))
+        registry.slots.line.extend(range(23_456))
+        assert not any(each is registry for each in gc.get_objects())
+        text = await heap.format_heap()
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
+        heap.keep_in_sight()
+    assert "  34567 in dict of geminga_x._Registry" in text
+    assert "  23456 in deque of geminga_x._Slots" in text
+
+
+async def test_what_was_frozen_is_not_kept_alive() -> None:
+    _Registry.__module__ = "geminga_x"
+    registry = _Registry()
+    gone = weakref.ref(registry)
+    heap.keep_in_sight()
+    del registry
+    assert gone() is None
+    await heap.format_heap()
+
+
+async def test_objects_that_raise_errors_when_they_are_asked() -> None:
+    """E.g. a proxy in an instance of ours, whose target is gone."""
+
+    class Target:
+        pass
+
+    target = Target()
+    proxy = weakref.proxy(target)
+    slots = _Slots(deque())
+    slots.line = proxy
+    slots.__class__.__module__ = "geminga_x"
+    del target
+    assert "objects=" in await heap.format_heap()
+    assert slots.line is proxy
+
+
+def test_dicts_that_threads_change_meanwhile() -> None:
+    registry = _Registry()
+    topics = registry.topics
+    topics.update((number, "topic") for number in range(10))
+    seen = 0
+    for each in heap._held(registry):
+        if each == "topic":
+            seen += 1
+            topics[100 + seen] = "one more"
+    assert seen == 10
 
 
 async def test_other_tasks_run_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,6 +80,17 @@ def test_bounds() -> None:
     assert len(found["exception"]) < TRACEBACK_CHARACTERS_MAX + 100
 
 
+def test_a_traceback_that_is_not_utf_8_and_a_stack() -> None:
+    try:
+        raise FileNotFoundError("/data/\udcff")
+    except FileNotFoundError:
+        record = logging.LogRecord("a", logging.ERROR, "p", 1, "z", (), sys.exc_info())
+    record.stack_info = "Stack (most recent call last):\n  \udcfe"
+    found = msgspec.json.decode(JsonFormatter().format(record), type=dict[str, str])
+    assert found["exception"].endswith("FileNotFoundError: /data/\\udcff")
+    assert found["stack"].endswith("last):\n  \\udcfe")
+
+
 @pytest.fixture
 def logging_as_before() -> Iterator[None]:
     """Handlers and levels come back after the test."""
