@@ -93,15 +93,16 @@ def routes_of(service: BrokerService) -> list[Route]:
     ):
         routes += family.routes(service)
     routes += [*policy_routes.routes(service), *quota_routes.routes(service, DOMAINS)]
+    routes += [*stats_routes.routes(service, calls, DOMAINS)]
+    routes += [*produce_routes.routes(service, DOMAINS)]
     for domain in DOMAINS:
         routes += partitioned_routes.routes(service, calls, domain)
-        routes += stats_routes.routes(service, calls, domain)
         routes += subscription_routes.routes(service, domain)
         routes += topic_routes.routes(service, calls, domain)
         routes += [*message_routes.routes(service, domain), *backlog_routes.routes(service, domain)]
         for topics in (
             *(why_routes, topic_policy_routes, stored_policies, property_routes, stored_routes),
-            *(replicated_routes, offload_routes, compaction_routes, produce_routes),
+            *(replicated_routes, offload_routes, compaction_routes),
         ):
             routes += topics.routes(service, domain)
         routes += permission_routes.topic_routes(service, domain)

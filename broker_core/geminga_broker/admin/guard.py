@@ -42,7 +42,7 @@ class InvalidRoles(rest.RestError):
 
 def guard(service: BrokerService, routes: list[Route]) -> list[BaseRoute]:
     """The same routes, each guarded by its rule, and told in the log."""
-    audit = Audit()
+    audit = Audit(rest.status_of)
     return [_guarded(service, route, audit) for route in routes]
 
 
@@ -103,7 +103,7 @@ _GUARDED = ("/admin", "/lookup", "/topics")
 
 def _is_guarded_metrics(service: BrokerService, request: Request) -> bool:
     settings = service.authorizer.settings
-    return settings.authenticate_metrics and request.url.path.startswith("/metrics")
+    return settings.authenticate_metrics and str(request.scope["path"]).startswith("/metrics")
 
 
 def headers_of(request: HTTPConnection) -> dict[str, str]:
@@ -132,7 +132,7 @@ async def identify(
     try:
         identity = await service.authenticator.authenticate_http(HttpRequest(headers, peer))
     except AuthenticationFailed as error:
-        path = shown(request.url.path)
+        path = shown(request.scope["path"])
         _log.warning("address=%s %s authentication failed: %s", address, path, error)
         raise rest.RestError(401, "Authentication required") from None
     original = headers.get(ORIGINAL_PRINCIPAL) or None

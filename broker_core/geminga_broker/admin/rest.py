@@ -284,25 +284,37 @@ def properties_of(given: dict[str, str] | None) -> dict[str, str]:
     return given
 
 
+def status_of(error: Exception) -> int:
+    """The status of the response to an error of a handler, whatever its text is."""
+    if isinstance(error, RestError | Refused):
+        return error.status
+    if isinstance(error, Redirect):
+        return 307
+    if isinstance(error, UnfitPolicy | _BadBody):
+        return 400
+    if isinstance(error, BrokerError) and not isinstance(error, EventsUnavailable):
+        return STATUS_BY_CODE.get(error.code, 500)
+    if isinstance(error, BadVersion):
+        return 409
+    unavailable = LogClosed | LogFenced | TooFewBookies | NotEnoughBookies
+    return 503 if isinstance(error, unavailable) else 500
+
+
 async def on_rest_error(request: Request, error: Exception) -> Response:
     """The response to an error of EXCEPTION_HANDLERS, but a bad body."""
-    kind = type(error).__name__
+    status, reason = status_of(error), str(error)
     if isinstance(error, RestError):
-        status, reason = error.status, error.reason
-    elif isinstance(error, EventsUnavailable):
-        status, reason = 500, str(error)
-    elif isinstance(error, BrokerError):
-        status, reason = STATUS_BY_CODE.get(error.code, 500), str(error)
+        reason = error.reason
     elif isinstance(error, LogClosed | LogFenced):
-        status, reason = 503, f"The topic was unloaded meanwhile: {error}"
+        reason = f"The topic was unloaded meanwhile: {error}"
     elif isinstance(error, BadVersion):
-        status, reason = 409, "Concurrent modification"
-    else:
-        is_lacking = isinstance(error, TooFewBookies | NotEnoughBookies)
-        status, reason = (503, str(error)) if is_lacking else (500, f"{kind}: {error}")
+        reason = "Concurrent modification"
+    elif not isinstance(error, BrokerError):
+        kind = type(error).__name__
+        reason = reason if status == 503 else f"{kind}: {error}"
         # Clients try again and again.
         line = "%s %s: %s"
-        _few_lines.warning(line, request.method, shown(request.url.path), reason, about=kind)
+        _few_lines.warning(line, request.method, shown(request.scope["path"]), reason, about=kind)
     body = msgspec.json.encode({"reason": reason})
     return Response(body, status_code=status, media_type="application/json")
 
@@ -314,7 +326,7 @@ async def on_bad_body(_request: Request, error: Exception) -> Response:
 
 async def on_defect(request: Request, error: Exception) -> Response:
     """500 for what no handler expects, which is logged with its place."""
-    _log.error("defect: %s %s", request.method, shown(request.url.path), exc_info=error)
+    _log.error("defect: %s %s", request.method, shown(request.scope["path"]), exc_info=error)
     body = msgspec.json.encode({"reason": f"Internal error: {type(error).__name__}"})
     return Response(body, status_code=500, media_type="application/json")
 

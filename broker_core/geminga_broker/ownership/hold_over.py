@@ -95,8 +95,13 @@ class HoldOver:
                 try:
                     is_ours = await self._claim(bundle)
                 except MetadataError:
+                    self._kept[bundle] = self._kept.pop(bundle)  # the others come first
                     await trio.sleep(RETRY_S)
                     continue
+                except Exception as error:
+                    # A record that can't be read must not end the broker.
+                    _log.error("bundle=%s is given up: %s: %s", bundle, type(error).__name__, error)
+                    is_ours = False
                 self._kept.pop(bundle, None)
                 if not is_ours:
                     await self._unloader.lost([bundle])

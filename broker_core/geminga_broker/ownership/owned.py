@@ -242,6 +242,10 @@ class BundleOwnership:
         self._holds.pop(bundle, None)
         with trio.move_on_after(FORGET_S, shield=True):
             while self.has_session and bundle not in self._holds:
+                if (running := self._acquiring.get(bundle)) is not None:
+                    with suppress(MetadataError):  # whoever takes it now is to keep what he gets
+                        await running.wait()
+                    continue
                 try:
                     await self._remove(bundle)
                 except MetadataError:  # left there it would refuse others' splits at this hash

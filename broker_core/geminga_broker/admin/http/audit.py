@@ -35,7 +35,13 @@ class Audit:
     `geminga.access` at WARNING: slow calls, few lines for each path; at DEBUG: all other calls.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        status_of: Callable[[Exception], int],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """`status_of` says with which status an error of a handler is answered."""
+        self._status_of = status_of
         self._clock = clock
         self._slow = SlowOperations(_access)
 
@@ -49,12 +55,12 @@ class Audit:
             outcome = response.status_code
             size = response.headers.get("content-length", "0" if outcome == 204 else "?")
         except Exception as error:
-            outcome = getattr(error, "status", type(error).__name__)
+            outcome = self._status_of(error)
             raise
         finally:
             taken_s = self._clock() - began_s
             call = _call(request, outcome, size)
-            if _is_change(request, outcome):
+            if _is_change(request.method, path, outcome):
                 _audit.info(_LINE, *call, taken_s * 1000)
             elif taken_s <= SLOW_S:
                 _access.debug(_LINE, *call, taken_s * 1000)
@@ -62,10 +68,11 @@ class Audit:
         return response
 
 
-def _is_change(request: Request, outcome: object) -> bool:
-    if request.method in _READS:
+def _is_change(method: str, path: str, outcome: object) -> bool:
+    """`path` is that of the route: what the client sent must not decide."""
+    if method in _READS:
         return False
-    return not request.url.path.startswith(_PUBLISHES) or outcome in _REFUSALS
+    return not path.startswith(_PUBLISHES) or outcome in _REFUSALS
 
 
 def _call(request: Request, outcome: object, size: str) -> tuple[object, ...]:
@@ -76,5 +83,5 @@ def _call(request: Request, outcome: object, size: str) -> tuple[object, ...]:
     if caller is not None:
         role = caller.original or caller.role or ""
         through = f" through {shown(caller.role or '')}" if caller.original else ""
-    path = shown(request.url.path)
+    path = shown(request.scope["path"])
     return address, request.method, path, shown(role) or "-", through, outcome, size

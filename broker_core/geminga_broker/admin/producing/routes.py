@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -60,6 +61,8 @@ LARGE_HELD_MAX = 128
 """Such requests that are there at all, a megabyte each, also while they wait for a rate or their
 turn. More are refused with 503.
 """
+LARGE_OF_TOPIC_MAX = 32
+"""Of them such with one topic: a topic above its rate keeps nobody else's out."""
 LARGE_PAUSE_S_MAX = 0.5
 """The longest wait of such a request for a rate limit while others can't have its place; before
 that it waits with its body only.
@@ -71,10 +74,13 @@ Else each request gives a topic a schema that has none, and another type is refu
 """
 
 
-def routes(service: BrokerService, domain: str) -> list[Route]:
-    """All routes of the family for one domain."""
+def routes(service: BrokerService, domains: Iterable[str]) -> list[Route]:
+    """All routes of the family for these domains, which share the bounds."""
     large = _Large()
+    return [route for domain in domains for route in _routes(service, domain, large)]
 
+
+def _routes(service: BrokerService, domain: str, large: _Large) -> list[Route]:
     async def produce(request: Request) -> Response:
         name = rest.topic_of(request, domain)
         parts = await _parts_here(service, request, name)
@@ -132,19 +138,21 @@ class _Large:
 
     def __init__(self) -> None:
         self.at_once = trio.CapacityLimiter(LARGE_MAX)
-        self._held = 0
+        self._held = Counter[str]()
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def held(self, topic: TopicName) -> Iterator[None]:
         """One more in the block. Raises BrokerError TooManyRequests."""
-        if self._held >= LARGE_HELD_MAX:
+        name = str(topic)
+        if self._held.total() >= LARGE_HELD_MAX or self._held[name] >= LARGE_OF_TOPIC_MAX:
             text = "Too many large requests are waiting: not stored, try again later"
             raise BrokerError(ServerError.TooManyRequests, text)
-        self._held += 1
+        self._held[name] += 1
         try:
             yield
         finally:
-            self._held -= 1
+            self._held[name] -= 1
+            self._held += Counter()  # forget names with nothing
 
 
 async def _in_turn(
@@ -164,7 +172,7 @@ async def _in_turn(
     if len(body) <= rest.INLINE_BYTES_MAX:
         await _below_rate(service, parts, wait_until_s)
         return await _produce(service, name, parts, body, wait_until_s, plain=plain)
-    with large.held():
+    with large.held(name):
         await _below_rate(service, parts, wait_until_s)
         async with large.at_once:
             return await _produce(service, name, parts, body, None, plain=plain)

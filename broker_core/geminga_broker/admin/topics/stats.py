@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import cast
 
 import msgspec
@@ -105,10 +105,15 @@ def _summary(parts: Mapping[str, Json]) -> Json:
     return total
 
 
-def routes(service: BrokerService, calls: Calls, domain: str) -> list[Route]:
-    """All routes of the family for one domain."""
+def routes(service: BrokerService, calls: Calls, domains: Iterable[str]) -> list[Route]:
+    """All routes of the family for these domains; one long answer is made at a time."""
     answers = SharedAnswers[bytes]()
+    return [route for domain in domains for route in _routes(service, calls, domain, answers)]
 
+
+def _routes(
+    service: BrokerService, calls: Calls, domain: str, answers: SharedAnswers[bytes]
+) -> list[Route]:
     async def stats(request: Request) -> Response:
         topic = await require_topic(service, topic_of(request, domain))
 

@@ -15,6 +15,7 @@ from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.ownership.owned import BundleOwnership
 from geminga_broker.ownership.records import owner_path
 from geminga_runtime.metadata.api import (
+    ANY_VERSION,
     MetadataStore,
     Node,
     SessionExpired,
@@ -243,6 +244,35 @@ async def test_what_is_forgotten_is_removed_though_a_request_is_lost(
         monkeypatch.setattr(store, "delete", lost)
         await first.ownership.forget(BUNDLE)
         assert (await second.ownership.acquire(BUNDLE)).addresses == B
+
+
+class LateStore(MemoryMetadataStore):
+    """Answers a write a second after it was done."""
+
+    async def put(
+        self,
+        path: str,
+        value: bytes,
+        expected_version: int | None = ANY_VERSION,
+        *,
+        epoch: int | None = None,
+        sequential: bool = False,
+    ) -> tuple[str, Stat]:
+        """MetadataStore.put."""
+        made = await super().put(path, value, expected_version, epoch=epoch, sequential=sequential)
+        await trio.sleep(1)
+        return made
+
+
+async def test_what_is_being_taken_is_not_removed(autojump_clock: MockClock) -> None:
+    store = LateStore()
+    broker = Broker(store, A)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(broker.ownership.acquire, BUNDLE)
+        await wait_all_tasks_blocked()
+        await broker.ownership.forget(BUNDLE)
+    assert broker.ownership.holds(BUNDLE)
+    assert await store.get(owner_path(BUNDLE)) is not None
 
 
 async def test_many_that_ask_write_once(autojump_clock: MockClock) -> None:

@@ -58,6 +58,7 @@ class Broker:
         self.other = BundleOwnership(self.store.another_session(), lambda bundles: None)
         self.other.addresses = B
         self.replaced: set[BundleId] = set()
+        self.damaged: set[BundleId] = set()
         """By others, that came of a split."""
 
     async def is_there(self, bundle: BundleId) -> bool:
@@ -179,6 +180,8 @@ async def holding_over(broker: Broker) -> AsyncIterator[HoldOver]:
 
     async def exists(bundle: BundleId) -> bool:
         await broker.store.exists("/")  # it is the store that knows
+        if bundle in broker.damaged:
+            raise ValueError("no boundaries")
         return bundle not in broker.replaced
 
     brokers = ActiveBrokers(broker.store)
@@ -250,6 +253,21 @@ async def test_a_bundle_that_was_split_meanwhile_is_not_claimed_again(
         await trio.sleep(5)
         assert broker.topics.steps == [f"fence {BUNDLE.range}", f"close {BUNDLE.range}"]
         assert broker.ownership.owned() == [OTHER]
+
+
+async def test_a_damaged_record_ends_nothing(
+    broker: Broker, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with holding_over(broker) as hold_over:
+        broker.store.set_available(False)
+        broker.store.expire_session()
+        broker.damaged.add(BUNDLE)
+        await hold_over.lost([BUNDLE, OTHER])
+        broker.store.set_available(True)
+        await trio.sleep(5)
+        assert broker.topics.steps == [f"fence {BUNDLE.range}", f"close {BUNDLE.range}"]
+        assert broker.ownership.owned() == [OTHER]
+    assert f"bundle={BUNDLE} is given up: ValueError: no boundaries" in caplog.text
 
 
 async def test_a_node_that_was_taken_is_no_outage(

@@ -10,12 +10,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from geminga_bookie.errors import NotEnoughBookies
 from geminga_broker._tests.asgi import request
 from geminga_broker._tests.wire import open_broker
 from geminga_broker.admin._tests.test_guard import call, secured
 from geminga_broker.admin.app import create_app
 from geminga_broker.admin.http.audit import Audit
-from geminga_broker.admin.rest import EXCEPTION_HANDLERS, RestError
+from geminga_broker.admin.rest import EXCEPTION_HANDLERS, Redirect, Refused, RestError, status_of
+from geminga_broker.change_events.api import UnfitPolicy
+from geminga_broker.log.api import LogFenced
+from geminga_runtime.metadata.api import BadVersion
 from geminga_runtime.observing.slow import SLOW_S
 
 TENANT = "/admin/v2/tenants/new"
@@ -44,6 +48,34 @@ async def test_changes_are_told_without_authentication(caplog: pytest.LogCapture
     assert f"PUT {TENANT} by role=-: 409, " in again
     (read,) = lines(caplog, "geminga.access")
     assert read.startswith(f"address=1.2.3.4:5 GET {TENANT} by role=-: 200, ")
+
+
+async def test_the_status_is_told_of_every_error(caplog: pytest.LogCaptureFixture) -> None:
+    json = [("content-type", "application/json")]
+    async with open_broker() as broker:
+        app = create_app(broker.service)
+        asked = "/admin/v2/namespaces/public/default/retention"
+        assert (await request(app, "POST", asked, b'{"x": [}', json)).status == 400
+    (line,) = lines(caplog)
+    assert f"POST {asked} by role=-: 400, ? bytes in " in line
+    statuses = [
+        status_of(error)
+        for error in (
+            *(RestError(412, "x"), Redirect("http://b"), Refused(413), UnfitPolicy("x")),
+            *(BadVersion("x"), LogFenced("x"), NotEnoughBookies("x"), ValueError("x")),
+        )
+    ]
+    assert statuses == [412, 307, 413, 400, 409, 503, 503, 500]
+
+
+async def test_a_forged_host_hides_no_change(caplog: pytest.LogCaptureFixture) -> None:
+    """It is a part of a request's URL in some releases of Starlette."""
+    sent = [("content-type", "application/json"), ("host", "x/topics/?a#b")]
+    async with open_broker() as broker:
+        app = create_app(broker.service)
+        assert (await request(app, "PUT", TENANT, WORD.encode(), sent)).status == 204
+    (line,) = lines(caplog)
+    assert f"PUT {TENANT} by role=-: 204" in line
 
 
 async def test_refused_changes_are_told(caplog: pytest.LogCaptureFixture) -> None:
@@ -85,7 +117,7 @@ async def test_slow_calls_are_told_in_few_lines(caplog: pytest.LogCaptureFixture
             raise RestError(412, "wrong")
         return Response("found")
 
-    audit = Audit(clock=lambda: now_s)
+    audit = Audit(status_of, clock=lambda: now_s)
 
     async def endpoint(asked: Request) -> Response:
         return await audit.told("/x/{y}", handler, asked)

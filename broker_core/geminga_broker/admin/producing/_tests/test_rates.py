@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from geminga_broker.admin.namespaces._tests.test_kept import Admin, admin
-from geminga_broker.admin.producing.routes import LARGE_MAX
+from geminga_broker.admin.producing.routes import LARGE_MAX, LARGE_OF_TOPIC_MAX
 from geminga_broker.policies.rate_limit import take_all
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.ids import EARLIEST
@@ -87,6 +87,12 @@ async def test_a_slow_topic_holds_back_no_other_large_requests() -> None:
     async with admin() as at, _held_up(at, LARGE_MAX + 4):
         with trio.fail_after(3):
             assert (await at.ask("POST", POST + "t", LARGE))[0] == 200
+
+
+async def test_large_requests_of_one_topic_leave_room_for_others() -> None:
+    async with admin() as at, _held_up(at, LARGE_OF_TOPIC_MAX):
+        assert (await at.ask("POST", POST + "slow", LARGE))[0] == 503
+        assert (await at.ask("POST", POST + "t", LARGE))[0] == 200
 
 
 async def test_large_requests_that_wait_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
