@@ -6,7 +6,7 @@ from __future__ import annotations
 
 PUBLIC_MODULES = (
     *("admin", "aio", "auth", "blocking", "encryption", "errors", "failover", "options", "schema"),
-    "testing",
+    *("otel", "testing"),
 )
 
 NAMES: dict[str, tuple[str, ...]] = {
@@ -197,6 +197,7 @@ KEYWORD_TYPES = {
         *("ProducerAccessMode", "RoutingMode"),
     ),
     "geminga._options.producer_interceptors": ("ProducerInterceptor",),
+    "geminga._telemetry.providers": ("TracerProvider",),
     "geminga.auth": ("Authentication",),
     "geminga.encryption": ("ConsumerCryptoKeywords", "ProducerCryptoKeywords"),
     "geminga.failover": ("AutoClusterFailover",),

@@ -24,7 +24,7 @@ RELEASED = ROOT / "tools" / "public_names.txt"
 CHANGELOG = ROOT / "CHANGELOG.md"
 FACES = (
     *("geminga", "geminga.aio", "geminga.blocking", "geminga.schema", "geminga.testing"),
-    *("geminga.admin", "geminga.aio.admin", "geminga.blocking.admin"),
+    *("geminga.admin", "geminga.aio.admin", "geminga.blocking.admin", "geminga.otel"),
 )
 MADE_BY_THE_CLIENT = {
     *("Client", "Consumer", "Message", "Producer", "Reader", "Receipt"),

@@ -335,6 +335,7 @@ __getattr__, __dir__ = lazily(
         "failover",
         "options",
         "schema",
+        "otel",
         "testing",
     ),
 )

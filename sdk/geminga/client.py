@@ -33,6 +33,7 @@ from geminga._consuming.subscribe import Subscription
 from geminga._dead_letter.letters import complete
 from geminga._dead_letter.sender import DeadLetterSender
 from geminga._options.arguments import function, texts_of
+from geminga._telemetry.added import traced_consumer, traced_producer
 from geminga.consumer import Consumer
 from geminga.encryption import ConsumerCryptoKeywords, ConsumerCryptoOptions
 from geminga.errors import AlreadyClosedError, InvalidArgumentError
@@ -136,7 +137,8 @@ class Client(Block):
         AuthorizationError, OperationTimeoutError and other GemingaErrors. With WAIT_FOR_EXCLUSIVE
         it waits until the topic is free.
         """
-        made = make(ProducerOptions, {**options, "schema": schema})
+        given = make(ProducerOptions, {**options, "schema": schema})
+        made = traced_producer(self._core.options, given)
         name = parse_topic(topic)
         partitions = await self._topics.partitions_of(name)
         made = await with_topic_schema(self._core, str(name), partitions, made)
@@ -172,6 +174,7 @@ class Client(Block):
         made = make(ConsumerOptions, {**options, "schema": schema})
         if not isinstance(subscription_name, str) or not subscription_name:
             raise InvalidArgumentError("subscription_name must be a text that isn't empty")
+        made = traced_consumer(self._core.options, made, subscription_name)
         if message_listener is not None:
             function(message_listener, "message_listener")
         if isinstance(topic, Pattern):

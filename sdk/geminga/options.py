@@ -48,6 +48,7 @@ from geminga._options.kinds import RoutedMessage as RoutedMessage
 from geminga._options.kinds import RoutingMode as RoutingMode
 from geminga._options.producer_interceptors import ProducerInterceptor as ProducerInterceptor
 from geminga._options.producer_interceptors import ProducerMessage as ProducerMessage
+from geminga._telemetry.providers import TracerProvider, check_providers
 from geminga.auth import Authentication, check_authentication
 from geminga.encryption import ProducerCryptoOptions as ProducerCryptoOptions
 from geminga.errors import InvalidArgumentError
@@ -64,6 +65,9 @@ class ClientOptions(TlsOptions):
     `trusted_broker_hosts`: hosts (`*` matches anything), or `host:port`, of brokers beside those
     of the service URL. With an `http://` service URL, credentials follow redirects to these only.
     If any are given, the client connects to no other broker, even if a lookup returns one.
+
+    `tracer_provider` of OpenTelemetry (None: off): spans of all messages that producers send and
+    consumers receive (`geminga.otel`).
     """
 
     operation_timeout_s: float = 30.0
@@ -79,9 +83,11 @@ class ClientOptions(TlsOptions):
     authentication: Authentication | None = None
     failover: AutoClusterFailover | None = None
     stats_interval_s: float = 60.0
+    tracer_provider: TracerProvider | None = None
 
     def __post_init__(self) -> None:
         check_authentication(self.authentication)
+        check_providers(self.tracer_provider)
         self.check_tls()
         policy: object = self.failover
         if policy is not None and not isinstance(policy, AutoClusterFailover):

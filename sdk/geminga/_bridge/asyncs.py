@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -19,10 +19,11 @@ from geminga._bridge.calls import Call, Closing, Session
 from geminga._bridge.handed import Handed
 from geminga._bridge.portal import portal
 from geminga._bridge.receiving import Receiver
-from geminga._bridge.sending import Sender
+from geminga._bridge.sending import Sender, in_context
 from geminga._bridge.waiting import AsyncHost
 from geminga._consuming.listening import Listening
 from geminga._consuming.trio_listening import lanes_for
+from geminga._entries.encode import Extras
 from geminga._options.arguments import duration, positive_size
 from geminga._producing.schema_encoding import prepared
 from geminga.entry_batch import EntryBatch
@@ -152,7 +153,8 @@ class AsyncSender(Sender):
 
     def __init__(self, session: AsyncSession, producer: Producer[Any]) -> None:
         super().__init__(session, producer)
-        self.takes_bytes = self.partitions.takes_bytes
+        self._gives_context = bool(self.partitions.options.interceptors)
+        self.takes_bytes = self.partitions.takes_bytes and not self._gives_context
         self._since_turn = 0
         self._room_lock = session.host.lock()
 
@@ -207,9 +209,18 @@ class AsyncSender(Sender):
     def made(self, data: object, sequence_id: int | None, described: MessageKeywords) -> Receipt:
         """The message to be queued. Raises InvalidArgumentError."""
         payload, extras = prepared(self.partitions.options.schema, data, sequence_id, described)
+        if self._gives_context:
+            extras = in_context(extras)
         if extras is not None or sequence_id is not None:
             return Receipt(self.session, payload, (extras, sequence_id))
         return Receipt(self.session, payload, None)
+
+    def all_prepared(self, values: Iterable[object]) -> list[tuple[bytes, Extras | None]]:
+        """The messages of `submit_many`. Raises InvalidArgumentError and MessageTooBigError."""
+        ready = self.partitions.all_prepared(values)
+        if self._gives_context:
+            return [(payload, in_context(extras)) for payload, extras in ready]
+        return ready
 
     async def _put_when_there_is_room(self, handed: Receipt) -> None:
         self.session.portal.check_may_wait()

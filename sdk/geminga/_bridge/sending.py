@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextvars import copy_context
 from typing import Any, TypeVar
 
 import trio
@@ -12,6 +13,7 @@ import trio
 from geminga._bridge.calls import ClientSession
 from geminga._bridge.handed import NO_DETAILS, Handed
 from geminga._connection.retry import FATAL
+from geminga._entries.encode import Extras
 from geminga._producing.receipt import Receipt, place_of
 from geminga.errors import (
     AlreadyClosedError,
@@ -33,6 +35,13 @@ RUN_MAX = 1024
 FREED_PART = 16
 """A wait for room ends after this part of all pending frames, not after each."""
 ROOM_POLL_S = 0.001
+
+
+def in_context(extras: Extras | None) -> Extras:
+    """A message's options with the caller's context, in which its interceptors are to be called."""
+    made = extras or Extras()
+    made.context = copy_context()
+    return made
 
 
 class Sender:

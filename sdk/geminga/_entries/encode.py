@@ -7,6 +7,7 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import Context
 from typing import Protocol
 
 from geminga._entries.crypto import TAG_BYTES, Sealer
@@ -31,6 +32,7 @@ class Extras:
     """A message's options beside its payload; most messages have none."""
 
     __slots__ = (
+        "context",
         "deliver_at_ms",
         "event_time_ms",
         "is_null",
@@ -41,6 +43,9 @@ class Extras:
         "replication_clusters",
         "schema_version",
     )
+
+    context: Context
+    """The caller's, for interceptors that are called in another thread; not set otherwise."""
 
     def __init__(
         self,

@@ -27,6 +27,7 @@ from geminga._options.kinds import (
     RoutingMode,
 )
 from geminga._options.producer_interceptors import ProducerInterceptor
+from geminga._telemetry.providers import TracerProvider
 from geminga.auth import Authentication
 from geminga.encryption import ConsumerCryptoKeywords, ProducerCryptoKeywords
 from geminga.failover import AutoClusterFailover
@@ -71,6 +72,7 @@ class ClientKeywords(TlsKeywords, total=False):
     authentication: Authentication | None
     failover: AutoClusterFailover | None
     stats_interval_s: float
+    tracer_provider: TracerProvider | None
 
 
 class ProducerKeywords(ProducerCryptoKeywords, total=False):

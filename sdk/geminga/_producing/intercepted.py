@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextvars import Context
 
 from geminga._connection.core import Core
 from geminga._entries.encode import Extras
@@ -119,20 +120,21 @@ class InterceptedProducer(PartitionProducer):
     def add(self, data: bytes, extras: Extras | None, sequence_id: int | None) -> Receipt:
         """Add a message, changed by interceptors, and pass them its result."""
         known = extras or Extras()
-        message = self._interceptors.before_send(
-            ProducerMessage(
-                data,
-                self.topic,
-                self.name,
-                known.properties or {},
-                known.partition_key,
-                known.ordering_key,
-                known.event_time_ms,
-                known.deliver_at_ms,
-                known.replication_clusters,
-                sequence_id,
-            )
+        before_send = self._interceptors.before_send
+        given = ProducerMessage(
+            data,
+            self.topic,
+            self.name,
+            known.properties or {},
+            known.partition_key,
+            known.ordering_key,
+            known.event_time_ms,
+            known.deliver_at_ms,
+            known.replication_clusters,
+            sequence_id,
         )
+        context: Context | None = getattr(known, "context", None)
+        message = before_send(given) if context is None else context.run(before_send, given)
         payload = payload_of(message.data, None)
         try:
             receipt = super().add(payload, _kept(known, message), message.sequence_id)

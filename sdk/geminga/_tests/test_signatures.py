@@ -22,7 +22,7 @@ FACES = pytest.mark.parametrize("face", [geminga, geminga.aio, geminga.blocking]
 def test_only_public_names_are_listed(face: ModuleType) -> None:
     listed = [name for name in dir(face) if name[:2] != "__"]
     modules = {"admin", "aio", "auth", "blocking", "encryption", "errors", "failover", "options"}
-    assert set(listed) - set(face.__all__) <= modules | {"schema", "testing"}
+    assert set(listed) - set(face.__all__) <= modules | {"otel", "schema", "testing"}
     assert set(face.__all__) <= set(listed)
     assert not [name for name in listed if name.startswith("_")]
 

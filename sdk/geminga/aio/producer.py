@@ -94,7 +94,7 @@ class Producer(AsyncBlock, Generic[S]):
         """
         sender = self._sender
         receipts: list[Receipt] = []
-        for payload, extras in sender.partitions.all_prepared(payloads):
+        for payload, extras in sender.all_prepared(payloads):
             receipt = sender.send_at_once(payload) if extras is None else None
             if receipt is None:
                 details = None if extras is None else (extras, None)
