@@ -11,7 +11,13 @@ import trio
 from geminga_bookie.errors import BookkeeperError, DataDirError
 from geminga_bookie.host import Host
 from geminga_bookie.memory import MemoryBookie
-from geminga_bookie.options import BookieOptions, IdentityCheck, LedgerExists, LiveLedgers
+from geminga_bookie.options import (
+    BookieOptions,
+    IdentityCheck,
+    LedgerExists,
+    LedgerIdCheck,
+    LiveLedgers,
+)
 from geminga_bookie.port import BookiePort
 from geminga_bookie.storage.bookie import InProcessBookie
 from geminga_bookie.storage.data_dirs import check_metadata_cookie
@@ -33,14 +39,15 @@ async def open_bookie(
     live_ledgers: LiveLedgers | None = None,
     *,
     metadata: MetadataStore | None = None,
+    check_ids: LedgerIdCheck | None = None,
     disk: Disk | None = None,
     host: Host | None = None,
 ) -> AsyncIterator[BookiePort]:
     """Recover the directories' data and serve; the exit makes a last checkpoint.
 
     `live_ledgers` enables garbage collection. `metadata` is the store of the cookie to compare
-    with. `disk` replaces the operating system's files, `host` also its threads and RocksDB.
-    Raises DataDirError.
+    with; `check_ids` compares the ledgers' ids with it. `disk` replaces the operating system's
+    files, `host` also its threads and RocksDB. Raises DataDirError, and what `check_ids` raises.
     """
     if options.in_memory:
         bookie = MemoryBookie(options.bookie_id)
@@ -60,6 +67,7 @@ async def open_bookie(
         host or Host(disk or OsDisk()),
         live_ledgers=live_ledgers,
         check_identity=None if metadata is None else check,
+        check_ids=check_ids,
     ) as on_disk:
         yield on_disk
 
@@ -72,6 +80,7 @@ async def open_on_disk(
     live_ledgers: LiveLedgers | None = None,
     ledger_exists: LedgerExists | None = None,
     check_identity: IdentityCheck | None = None,
+    check_ids: LedgerIdCheck | None = None,
 ) -> AsyncIterator[InProcessBookie]:
     """As `open_bookie`. `ledger_exists` is asked about each ledger that `live_ledgers` doesn't name
     before it is collected.
@@ -93,6 +102,8 @@ async def open_on_disk(
             is_new = storage.directories.is_new or await host.workers.run(storage.is_empty)
             in_doubt = storage.table.is_in_limbo
             await check_identity(storage.directories.instance_id, is_new, in_doubt)
+        if check_ids is not None:
+            await check_ids(storage.table.highest_id)
         if live_ledgers is not None and storage.table.is_in_limbo:
             async for ledger_id in live_ledgers():
                 storage.table.doubtful_to = max(storage.table.doubtful_to, ledger_id)

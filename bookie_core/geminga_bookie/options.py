@@ -23,6 +23,10 @@ IdentityCheck = Callable[[str, bool, bool], Awaitable[None]]
 """Called with the instance of the directories, whether they are without entries, and whether the
 bookie may have lost ledgers, before it serves. Raises DataDirError."""
 
+LedgerIdCheck = Callable[[int], Awaitable[None]]
+"""Called with the highest id of a ledger that the bookie holds, -1 if there is none, before it
+serves. Raises what refuses the start."""
+
 
 @dataclass(frozen=True, slots=True)
 class JournalOptions:

@@ -4,6 +4,7 @@ arguments are checked.
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ import click
 
 from geminga_runtime.command_line import (
     PORT,
+    PRIVATE_UMASK,
     StartFailed,
     config_option,
     loaded,
@@ -55,6 +57,12 @@ BROKERS_MAX = 64
 )
 @config_option("broker.conf")
 @click.option("--in-memory", is_flag=True, help="Keep everything in memory and lose it at the end.")
+@click.option(
+    "--accept-metadata-loss",
+    is_flag=True,
+    help="Serve nothing: let a data directory whose newest metadata are lost be started again, say "
+    "what is given up, and end.",
+)
 @log_options
 def standalone(
     data_dir: Path,
@@ -66,6 +74,7 @@ def standalone(
     first_own_port: int,
     config_file: Path | None,
     in_memory: bool,
+    accept_metadata_loss: bool,
 ) -> None:
     """Run broker, bookie and metadata store in one process, or several brokers in theirs."""
     from geminga_broker.config import load_config
@@ -87,7 +96,34 @@ def standalone(
     }
     config = loaded(partial(load_config, defaults=defaults), config_file, given)
     where = None if in_memory else data_dir.resolve()
-    run(StandaloneOptions(config, where, brokers, first_own_port))
+    options = StandaloneOptions(config, where, brokers, first_own_port)
+    if accept_metadata_loss:
+        accept(options)
+    else:
+        run(options)
+
+
+def accept(options: StandaloneOptions) -> None:
+    """`--accept-metadata-loss`. Raises StartFailed."""
+    import trio
+
+    from geminga_bookie.errors import DataDirError
+    from geminga_broker.data_dir import DataDirUnusable
+    from geminga_broker.standalone import accept_metadata_loss
+    from geminga_runtime.metadata.api import MetadataError
+
+    if options.data_dir is None:
+        raise StartFailed("--accept-metadata-loss: there are no metadata with --in-memory")
+    os.umask(PRIVATE_UMASK)
+    try:
+        said = trio.run(accept_metadata_loss, options)
+    except* (DataDirUnusable, DataDirError, MetadataError) as group:
+        refused: BaseException = group
+        while isinstance(refused, BaseExceptionGroup):
+            refused = refused.exceptions[0]
+        raise StartFailed(str(refused)) from None
+    for sentence in said or ["nothing is lost: the metadata know all that the bookie has"]:
+        click.echo(sentence)
 
 
 def run(options: StandaloneOptions) -> None:

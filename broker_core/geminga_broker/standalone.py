@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -10,14 +11,21 @@ import trio
 from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.inprocess import open_bookie
+from geminga_bookie.options import LedgerIdCheck
 from geminga_broker.cluster.records import RECORDS
+from geminga_broker.data_dir import METADATA_FILE, DataDirUnusable
 from geminga_broker.log.factory import ManagedLedgerFactory
+from geminga_broker.metadata_loss import SkippedIds, ledger_id_check
 from geminga_broker.process import Running, log_options, serving, web_sockets
 from geminga_broker.service import BrokerService, open_service
 from geminga_broker.standalone_parts import StandaloneOptions, bookie_options, open_store
 from geminga_runtime.metadata.api import MetadataStore
 from geminga_runtime.metadata.cached import CachedMetadataStore
+from geminga_runtime.metadata.sqlite import SqliteMetadataStore
+from geminga_runtime.metadata.sqlite_file import StoreDamaged
 from geminga_runtime.tls_settings import NO_PORT
+
+_log = logging.getLogger(__name__)
 
 
 async def run_standalone(
@@ -35,11 +43,12 @@ async def run_standalone(
         options.config.tls.contexts()  # raise ConfigError before anything is created
     async with AsyncExitStack() as stack:
         web = web_sockets(options.config, stack)
-        store: MetadataStore = await open_store(options)
+        embedded = await open_store(options)
+        stack.push_async_callback(embedded.aclose)
+        store = await CachedMetadataStore.open(embedded, RECORDS)
         stack.push_async_callback(store.aclose)
-        store = await CachedMetadataStore.open(store, RECORDS)
-        stack.push_async_callback(store.aclose)
-        service = await stack.enter_async_context(_open_broker(options, store))
+        check_ids = ledger_id_check(embedded, options.data_dir)
+        service = await stack.enter_async_context(_open_broker(options, store, check_ids))
         running = await stack.enter_async_context(serving(options.config, service, web))
         await stack.enter_async_context(service.load_manager.registered(running.addresses))
         task_status.started(running)
@@ -48,16 +57,52 @@ async def run_standalone(
 
 @asynccontextmanager
 async def _open_broker(
-    options: StandaloneOptions, store: MetadataStore
+    options: StandaloneOptions, store: MetadataStore, check_ids: LedgerIdCheck
 ) -> AsyncIterator[BrokerService]:
     """Bookie, ledger client, managed ledgers and broker; closed in reverse order."""
+    async with (
+        open_ledgers(options, store, check_ids) as client,
+        ManagedLedgerFactory(client, store, log_options(options.config)) as logs,
+        open_service(options.config, store, logs) as service,
+    ):
+        yield service
+
+
+@asynccontextmanager
+async def open_ledgers(
+    options: StandaloneOptions, store: MetadataStore, check_ids: LedgerIdCheck
+) -> AsyncIterator[BookkeeperClient]:
+    """Bookie and ledger client. Raises as `open_bookie`."""
     bookies = KnownBookies()
     client = BookkeeperClient(bookies, store)
     settings = bookie_options(options)
-    async with open_bookie(settings, client.ledgers, metadata=store) as bookie:
+    async with open_bookie(settings, client.ledgers, metadata=store, check_ids=check_ids) as bookie:
         bookies.join(bookie)
-        async with (
-            ManagedLedgerFactory(client, store, log_options(options.config)) as logs,
-            open_service(options.config, store, logs) as service,
-        ):
-            yield service
+        yield client
+
+
+async def accept_metadata_loss(options: StandaloneOptions) -> list[str]:
+    """Let a standalone that isn't running start with the metadata that are there. Returns what was
+    accepted, as sentences. Killed in between, it can be repeated. Raises DataDirUnusable,
+    StoreOpenError, DataDirError, MetadataError.
+    """
+    assert options.data_dir is not None
+    file = options.data_dir / METADATA_FILE
+    if not file.is_file():  # nothing is made here
+        raise DataDirUnusable(f"{file} is not there")
+    said: list[str] = []
+    try:
+        store = await SqliteMetadataStore.open(file)
+    except StoreDamaged as error:
+        said.append(str(error))
+        store = await SqliteMetadataStore.open(file, accept_damage=True)
+    ids = SkippedIds(store)
+    try:
+        # Without a list of ledgers it collects nothing.
+        async with open_bookie(bookie_options(options), metadata=store, check_ids=ids.skip):
+            said += ids.said
+    finally:
+        await store.aclose()
+    for sentence in said:
+        _log.warning("%s", sentence)
+    return said

@@ -10,12 +10,24 @@ from pathlib import Path
 
 from geminga_bookie.options import BookieOptions, DiskOptions, GcOptions, JournalOptions
 from geminga_broker.config import MIB, BrokerConfig
-from geminga_broker.data_dir import BOOKIE_DIRECTORY, METADATA_FILE, prepare_data_dir
+from geminga_broker.data_dir import (
+    BOOKIE_DIRECTORY,
+    METADATA_FILE,
+    DataDirUnusable,
+    prepare_data_dir,
+)
 from geminga_runtime.metadata.embedded import EmbeddedStore
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 from geminga_runtime.metadata.sqlite import SqliteMetadataStore
+from geminga_runtime.metadata.sqlite_file import StoreDamaged
 
 BOOKIE_ID = "127.0.0.1:3181"
+
+METADATA_LOSS_ADVICE = (
+    "put the whole data directory back from one backup, or give up what was changed since with "
+    "--accept-metadata-loss"
+)
+"""Behind a sentence that says that metadata are lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +70,10 @@ async def open_store(options: StandaloneOptions) -> EmbeddedStore:
     if options.data_dir is None:
         return MemoryMetadataStore()
     prepare_data_dir(options.data_dir)
-    return await SqliteMetadataStore.open(options.data_dir / METADATA_FILE)
+    try:
+        return await SqliteMetadataStore.open(options.data_dir / METADATA_FILE)
+    except StoreDamaged as error:
+        raise DataDirUnusable(f"{error}; {METADATA_LOSS_ADVICE}") from error
 
 
 def bookie_options(options: StandaloneOptions) -> BookieOptions:

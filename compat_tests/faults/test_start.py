@@ -69,6 +69,39 @@ def test_a_bookie_without_its_metadata_is_refused(data_dir: Path, start: Starter
     assert "put the metadata back" in said
 
 
+def test_metadata_of_before_are_refused(data_dir: Path, start: Starter) -> None:
+    """With a log that was cut, and one from before the topic was made; until that is accepted."""
+    server = start()
+    log, index = data_dir / "metadata.sqlite-wal", data_dir / "metadata.sqlite-shm"
+    before = log.read_bytes()
+    with RawClient(server.address) as client:
+        client.producer(TOPIC)
+        first = client.publish(0, b"of a topic that the metadata of before don't know")
+    server.kill()
+    whole, counted = log.read_bytes(), index.read_bytes()
+    log.write_bytes(before)
+    said = refused(standalone_command(data_dir))
+    assert "metadata.sqlite-wal has " in said
+    assert "--accept-metadata-loss" in said
+    log.write_bytes(whole)
+    index.write_bytes(counted)
+    server = start()
+    server.kill()
+    log.write_bytes(before)
+    index.unlink()
+    for brokers in ("1", "2"):
+        said = refused(standalone_command(data_dir, options=["--brokers", brokers]))
+        assert f"have ledger {first[0]}, " in said
+    accept = standalone_command(data_dir, options=["--accept-metadata-loss"])
+    done = subprocess.run(accept, capture_output=True, text=True, timeout=120, check=True)
+    assert f" to {first[0]} are unknown to the metadata" in done.stdout
+    server = start()
+    with RawClient(server.address) as client:
+        client.producer(TOPIC)
+        assert client.publish(0, b"in a ledger of its own")[0] > first[0]
+    server.stop()
+
+
 def test_port_taken(data_dir: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

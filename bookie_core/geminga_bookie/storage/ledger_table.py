@@ -96,8 +96,8 @@ class LedgerTable:
         self.size_bytes = 0
         """Memory of the states."""
         self._trim_at_bytes = 0
-        self._highest_id = max((store.index.last_ledger() for store in stores), default=-1)
-        """No ledger with a higher id is in an index."""
+        self.highest_id = max((store.index.last_ledger() for store in stores), default=-1)
+        """No ledger with a higher id is known; -1 if there is none."""
         self.pinned: Container[int] = ()
         """Ledgers that stay in memory."""
         self.absent: set[int] = set()
@@ -116,7 +116,7 @@ class LedgerTable:
     def needs_search(self, ledger_id: int) -> bool:
         """Whether the ledger may be in an index, and not in memory."""
         return (
-            ledger_id <= self._highest_id
+            ledger_id <= self.highest_id
             and ledger_id not in self.states
             and ledger_id not in self.absent
         )
@@ -204,7 +204,7 @@ class LedgerTable:
         state = LedgerRuntime(record, store, journal, self._submits[journal])
         self.states[ledger_id] = state
         self.size_bytes += state.size_bytes
-        self._highest_id = max(self._highest_id, ledger_id)
+        self.highest_id = max(self.highest_id, ledger_id)
         return state
 
     def touch(self, state: LedgerRuntime) -> None:

@@ -27,6 +27,16 @@ class EmbeddedStore(MetadataStore, Protocol):
     def listen(self, heard: Heard) -> AbstractContextManager[None]:
         """Pass all changes on while the context is open, by whichever session they are."""
 
+    async def next_number(self, parent: str) -> int:
+        """The lowest number that the next sequential child of a node may get: all that were given
+        out are lower. Raises as `get`.
+        """
+
+    async def skip_numbers(self, parent: str, number: int) -> None:
+        """Let the next sequential child of a node, which is made if absent, have that number at
+        least. Raises as `put`.
+        """
+
 
 class Listeners:
     """Who gets the changes of an embedded store."""

@@ -22,7 +22,15 @@ from geminga_runtime.metadata.api import (
 from geminga_runtime.metadata.embedded import Listeners
 from geminga_runtime.metadata.paths import check_path, split_path
 from geminga_runtime.metadata.session import SessionTracker
-from geminga_runtime.metadata.tree import PERSISTENT, Put, Row, apply_delete, apply_put, check_put
+from geminga_runtime.metadata.tree import (
+    PERSISTENT,
+    Put,
+    Row,
+    apply_delete,
+    apply_put,
+    apply_skip,
+    check_put,
+)
 from geminga_runtime.metadata.watches import WatchHub
 
 
@@ -179,6 +187,19 @@ class MemoryMetadataStore:
         check_path(path)
         await self._enter()
         return self.children_now(path)
+
+    async def next_number(self, parent: str) -> int:
+        """EmbeddedStore.next_number."""
+        check_path(parent)
+        await self._enter()
+        row = self._rows.read(parent)
+        return 0 if row is None else row.sequence
+
+    async def skip_numbers(self, parent: str, number: int) -> None:
+        """EmbeddedStore.skip_numbers."""
+        check_path(parent)
+        await self._enter()
+        self._rows.publish(apply_skip(self._rows, parent, number, self._clock_ms()))
 
     # The same at once and whether available or not, for doors that bring delays of their own.
 

@@ -43,7 +43,15 @@ from geminga_runtime.metadata.sqlite_file import (
     open_writer,
 )
 from geminga_runtime.metadata.sqlite_writer import SqliteWriter
-from geminga_runtime.metadata.tree import PERSISTENT, Put, Row, apply_delete, apply_put, check_put
+from geminga_runtime.metadata.tree import (
+    PERSISTENT,
+    Put,
+    Row,
+    apply_delete,
+    apply_put,
+    apply_skip,
+    check_put,
+)
 from geminga_runtime.metadata.watches import WatchHub
 
 
@@ -110,13 +118,15 @@ class SqliteMetadataStore:
         path: str | PathLike[str],
         *,
         read_only: bool = False,
+        accept_damage: bool = False,
         clock_ms: Callable[[], int] = wall_clock_ms,
     ) -> SqliteMetadataStore:
         """The store in that file, created if absent (its directory must exist).
 
-        `read_only` works beside the process that writes. Raises StoreOpenError, with one sentence,
-        if another process writes, or the file has another version, is damaged, absent (read only)
-        or not writable.
+        `read_only` works beside the process that writes. `accept_damage` opens a file whose log was
+        cut or changed with what is in front of the damage. Raises StoreOpenError, with one
+        sentence, if another process writes, or the file has another version, is damaged
+        (StoreDamaged: its log), absent (read only) or not writable.
         """
         await trio.lowlevel.checkpoint()
         file = Path(path)
@@ -125,7 +135,9 @@ class SqliteMetadataStore:
         lock = FileLock(file)
         ballast = Ballast(file.with_name(f"{file.name}.ballast"), BALLAST_BYTES)
         try:
-            writer = SqliteWriter(open_writer(file, ballast), ballast, clock_ms)
+            writer = SqliteWriter(
+                open_writer(file, ballast, accept_damage=accept_damage), ballast, clock_ms
+            )
             readers = open_reader(file), open_reader(file)
         except BaseException:
             lock.release()
@@ -195,6 +207,16 @@ class SqliteMetadataStore:
         check_path(path)
         await self._writing().run(partial(_delete, path, expected_version))
 
+    async def next_number(self, parent: str) -> int:
+        """EmbeddedStore.next_number."""
+        row = await self._read(parent)
+        return 0 if row is None else row.sequence
+
+    async def skip_numbers(self, parent: str, number: int) -> None:
+        """EmbeddedStore.skip_numbers. A cancelled call may still take effect."""
+        check_path(parent)
+        await self._writing().run(partial(_skip, parent, number))
+
     def _writing(self) -> SqliteWriter:
         self._check_open()
         if self._file.writer is None:
@@ -233,6 +255,12 @@ def _delete(
     path: str, expected_version: int | None, rows: SqliteRows, now_ms: int
 ) -> tuple[None, list[Notification]]:
     return None, apply_delete(rows, path, expected_version)
+
+
+def _skip(
+    parent: str, number: int, rows: SqliteRows, now_ms: int
+) -> tuple[None, list[Notification]]:
+    return None, apply_skip(rows, parent, number, now_ms)
 
 
 def _delete_owned(owner: int, rows: SqliteRows, now_ms: int) -> tuple[None, list[Notification]]:

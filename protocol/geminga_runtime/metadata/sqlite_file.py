@@ -7,14 +7,19 @@ One table, clustered by (parent, name): a listing is one range scan, a node one 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 
 from geminga_runtime.ballast import MIB, Ballast
 from geminga_runtime.metadata.api import MetadataError
 from geminga_runtime.metadata.paths import split_path
+from geminga_runtime.metadata.sqlite_log import find_damage
 from geminga_runtime.metadata.tree import Row
+
+_log = logging.getLogger(__name__)
 
 APPLICATION_ID = 0x47454D49
 """ASCII "GEMI"."""
@@ -44,6 +49,10 @@ _SCHEMA = (
 
 class StoreOpenError(MetadataError):
     """The store's file can't be used; the message is one sentence for the operator."""
+
+
+class StoreDamaged(StoreOpenError):
+    """The file's log was cut or changed: changes that were answered are lost."""
 
 
 class FileLock:
@@ -119,18 +128,43 @@ class SqliteRows:
         return [f"{parent.rstrip('/')}/{name}" for parent, name in found.fetchall()]
 
 
-def open_writer(path: Path, ballast: Ballast) -> sqlite3.Connection:
+def open_writer(path: Path, ballast: Ballast, *, accept_damage: bool = False) -> sqlite3.Connection:
     """The only writing connection: creates the table in a new file, deletes old ephemeral nodes.
 
-    On a full disk it takes the space that it needs from the ballast. Raises StoreOpenError.
+    On a full disk it takes the space that it needs from the ballast. With `accept_damage` a damaged
+    log counts up to the damage, and begins anew. Raises StoreDamaged, StoreOpenError.
     """
+    damage = _damage_of_log(path)
+    if damage and not accept_damage:
+        raise StoreDamaged(f"{damage}: changes of the metadata that were answered are lost")
     ballast.make_room(START_BYTES)
     while True:
         try:
-            return _open_writer(path)
+            connection = _open_writer(path)
+            if damage:
+                _log.error("%s: the metadata are those of before", damage)
+                # What is behind the damage would be found again.
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            return connection
         except StoreOpenError as error:
             if not _may_want_room(error.__cause__) or not ballast.release():
                 raise
+
+
+def _damage_of_log(path: Path) -> str:
+    """As `find_damage`. What a killed process wrote may be in the system's memory only; from now on
+    it is answered from, so it is synced. Raises StoreOpenError.
+    """
+    try:
+        with suppress(FileNotFoundError):
+            log = os.open(f"{path}-wal", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(log)
+            finally:
+                os.close(log)
+        return find_damage(path)
+    except OSError as error:
+        raise StoreOpenError(f"{path} can't be read: {error}") from error
 
 
 def _may_want_room(error: BaseException | None) -> bool:

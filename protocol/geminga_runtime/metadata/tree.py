@@ -118,6 +118,20 @@ def _put_sequential(rows: Rows, request: Put, now_ms: int) -> tuple[str, Row, li
     return path, row, heard + _created(path)
 
 
+def apply_skip(rows: Rows, parent: str, number: int, now_ms: int) -> list[Notification]:
+    """Let the next sequential child of `parent` have that number at least; returns the
+    notifications.
+    """
+    row, heard = rows.read(parent), []
+    if row is None:
+        heard = _make_parents(rows, parent, now_ms)
+        row = Row(b"", 0, now_ms, now_ms)
+        rows.insert(parent, row)
+        heard += _created(parent)
+    rows.update(parent, row._replace(sequence=max(row.sequence, number)))
+    return heard
+
+
 def _check_version(path: str, row: Row | None, expected: int | None) -> None:
     if expected is None:
         return

@@ -26,6 +26,7 @@ from geminga_runtime.metadata.api import (
     SessionExpired,
     StoreUnavailable,
 )
+from geminga_runtime.metadata.memory import MemoryMetadataStore
 from geminga_runtime.metadata.sqlite import SqliteMetadataStore
 from geminga_runtime.metadata.sqlite_file import StoreOpenError, open_writer
 
@@ -86,6 +87,18 @@ async def test_sessions_of_one_file(file: Path) -> None:
     store = await open_store(file)
     assert list(await store.children("/e")) == []
     await store.aclose()
+
+
+async def test_numbers_of_sequential_nodes(file: Path) -> None:
+    """They can be skipped, never taken back."""
+    for store in (MemoryMetadataStore(), await open_store(file)):
+        assert await store.next_number("/ids") == 0
+        await store.skip_numbers("/ids", 7)
+        path, _ = await store.put("/ids/ID-", b"", sequential=True)
+        assert path == "/ids/ID-0000000007"
+        await store.skip_numbers("/ids", 3)
+        assert await store.next_number("/ids") == 8
+        await store.aclose()
 
 
 async def test_a_session_that_cannot_end_yet(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
