@@ -202,7 +202,7 @@ class TopicLoader:
             self._fail(key, error)
         except BaseException:
             text = "the broker is shutting down"
-            self._fail(key, BrokerError(ServerError.ServiceNotReady, text))
+            self._loads.pop(key).reject(BrokerError(ServerError.ServiceNotReady, text))
             raise
         else:
             del self._loads[key]
@@ -212,7 +212,7 @@ class TopicLoader:
             load.resolve(topic)
 
     def _fail(self, key: str, error: Exception) -> None:
-        self.counts.failures += 1
+        self.counts.failed(error)
         self._loads.pop(key).reject(error)
 
     async def _load_here(self, name: TopicName, load: _Load) -> Topic:

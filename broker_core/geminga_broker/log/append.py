@@ -273,7 +273,7 @@ class LogAppender:
                 if context.writer is not None:
                     context.writer, context.unclosed = None, context.writer
                     self._spawn(self.roll)
-        context.meter.write_failures += count
+        context.meter.failed(count)
         done(EARLIEST, count, self._refusal)
 
     def _hold(self, entries: Sequence[tuple[Buffer, int]], done: AppendDone) -> None:
@@ -389,5 +389,6 @@ class LogAppender:
         context.enter(LogState.OPEN)
         held, self._held = self._held, []
         for entries, done, asked_s in held:
-            context.meter.waited(len(entries), perf_counter() - asked_s)
+            if context.writer is writer:  # else they are held again
+                context.meter.waited(len(entries), perf_counter() - asked_s)
             self.append(entries, done)

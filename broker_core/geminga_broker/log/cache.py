@@ -7,6 +7,8 @@ first: after the slowest active cursor acknowledged them, or if all logs togethe
 
 from __future__ import annotations
 
+from time import perf_counter
+
 from geminga_broker.log.entry import LogEntry, total_size
 from geminga_broker.metrics.rates import Rates
 from geminga_protocol.ids import Position
@@ -94,7 +96,7 @@ class LogCache:
         """Drop entries of the ledger from `first` on: they were not written."""
         run = self._runs.get(ledger_id)
         if run is not None:
-            keep = max(0, first - run.first)
+            keep = min(max(0, first - run.first), len(run.entries))
             self._owner.evicted += len(run.entries) - keep
             self._count(-_weight(run.entries[keep:]))
             del run.entries[keep:]
@@ -128,9 +130,9 @@ class EntryCache:
         """Entries since the start; what is left is cached."""
         self.evictions = 0
         """How often the bound was exceeded."""
-        self.hits = Rates(0.0)
+        self.hits = Rates(perf_counter())
         """Entries and bytes that were read from it, by times of `perf_counter`."""
-        self.misses = Rates(0.0)
+        self.misses = Rates(perf_counter())
         """Entries and bytes that were read from bookies instead."""
         self.publishes = Distribution()
         """Time from an append to its result, of all logs, s."""

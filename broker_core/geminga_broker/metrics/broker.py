@@ -9,6 +9,7 @@ from time import perf_counter
 
 from geminga_broker.metrics.counts import CHECK_BOUNDS_S, CheckTimes, LoadCounts, SchemaCounts
 from geminga_broker.metrics.exposition import Exposition, labels
+from geminga_broker.metrics.pace import Pace
 from geminga_broker.service import BrokerService
 from geminga_broker.session.connections import Connections
 from geminga_runtime.auth.service import Authenticator
@@ -16,6 +17,10 @@ from geminga_runtime.auth.service import Authenticator
 _PUBLISHES = (0.0, 0.5, 0.95, 0.99, 0.999, 0.9999, 1.0)
 _LOOKUPS = (0.5, 0.99, 0.999, 1.0)
 _SCHEMAS = (0.5, 0.75, 0.95, 0.99, 0.999, 0.9999, 1.0)
+EXPIRED = "expired_token"
+SCHEMA_UNITS = 4
+"""Of a turn: the quantiles of a namespace are searched in some thousand buckets."""
+
 _LOADS = (0.5, 0.75, 0.95, 0.99, 0.999, 0.9999)
 _LOAD_NAMES = (
     *("median", "75percentile", "95percentile", "99_percentile", "99_9_percentile"),
@@ -23,7 +28,7 @@ _LOAD_NAMES = (
 )
 
 
-def add_broker(text: Exposition, service: BrokerService) -> None:
+async def add_broker(text: Exposition, service: BrokerService, pace: Pace) -> None:
     """All of them."""
     pairs = [("cluster", service.config.network.cluster_name)]
     where, now_s = labels(pairs), perf_counter()
@@ -54,15 +59,17 @@ def add_broker(text: Exposition, service: BrokerService) -> None:
     text.summary("pulsar_broker_publish_latency", pairs, publishes, _PUBLISHES, now_s)
     checks = service.maintenance.quota_checks
     _histogram(text, "pulsar_storage_backlog_quota_check_duration_seconds", pairs, checks)
-    _authentication(text, pairs, service.authenticator)
+    add_authentication(text, pairs, service.authenticator)
     for namespace, schemas in sorted(service.schemas.registry.meter.namespaces.items()):
         _schemas(text, [*pairs, ("namespace", namespace)], schemas, now_s)
+        await pace.spend(SCHEMA_UNITS)
 
 
 def _schemas(
     text: Exposition, pairs: list[tuple[str, str]], schemas: SchemaCounts, now_s: float
 ) -> None:
-    for call, times in schemas.times.items():
+    called = ((call, times) for call, times in schemas.times.items() if times.count)
+    for call, times in called:
         text.summary(f"pulsar_schema_{call}_ops_latency", pairs, times, _SCHEMAS, now_s)
     where = labels(pairs)
     for call, count in schemas.failures.items():
@@ -106,7 +113,7 @@ def _histogram(
     rows.append(f"{metric}_sum{where} {round(times.sum_s, 6)}")
 
 
-def _authentication(
+def add_authentication(
     text: Exposition, cluster: list[tuple[str, str]], authenticator: Authenticator | None
 ) -> None:
     """Successful and failed authentications, by provider and method."""
@@ -119,5 +126,6 @@ def _authentication(
         pairs = [*cluster, ("provider_name", provider), ("auth_method", method)]
         where = labels([*pairs, ("reason", reason)])
         text.add("pulsar_authentication_failures_total", where, count, "counter")
-        if reason == "expired_token":
-            text.add("pulsar_expired_token_total", labels(cluster), count, "counter")
+    expired = [n for (_, _, reason), n in authenticator.failures.items() if reason == EXPIRED]
+    if expired:
+        text.add("pulsar_expired_token_total", labels(cluster), sum(expired), "counter")

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
 
+from geminga_broker.errors import BrokerError
+from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_runtime.metrics.distribution import Distribution
 from geminga_runtime.observing.slow import SlowOperations
 
@@ -50,6 +52,11 @@ class LoadCounts:
         self.times.add(took_s)
         self._slow.ended(took_s, "topic=%s was loaded", topic)
 
+    def failed(self, error: Exception) -> None:
+        """A load has ended with this error. That the topic is missing is an answer, no failure."""
+        if not (isinstance(error, BrokerError) and error.code == ServerError.TopicNotFound):
+            self.failures += 1
+
 
 class CheckTimes:
     """How long sweeps took."""
@@ -65,7 +72,9 @@ class CheckTimes:
 
 
 SCHEMA_NAMESPACES_MAX = 1000
-"""Namespaces whose schemas are counted; the one that was first is forgotten for a further one."""
+"""Namespaces whose schemas are counted; the one whose last call is longest ago is forgotten for a
+further one.
+"""
 
 SCHEMA_CALLS = ("get", "put", "del")
 
@@ -81,16 +90,14 @@ class SchemaCounts:
 
     @contextmanager
     def timed(self, call: str) -> Iterator[None]:
-        """Count one call, which may fail."""
-        began_s, failed = perf_counter(), True
+        """Count one call, which may fail. One that is cancelled has neither failed nor passed."""
+        began_s = perf_counter()
         try:
             yield
-            failed = False
-        finally:
-            if failed:
-                self.failures[call] += 1
-            else:
-                self.times[call].add(perf_counter() - began_s)
+        except Exception:
+            self.failures[call] += 1
+            raise
+        self.times[call].add(perf_counter() - began_s)
 
 
 class SchemaMeter:
@@ -102,9 +109,8 @@ class SchemaMeter:
     def of(self, schema_id: str) -> SchemaCounts:
         """Of the namespace of this schema: `tenant/namespace/topic`."""
         namespace = schema_id.rpartition("/")[0]
-        found = self.namespaces.get(namespace)
-        if found is None:
-            if len(self.namespaces) >= SCHEMA_NAMESPACES_MAX:
-                del self.namespaces[next(iter(self.namespaces))]
-            found = self.namespaces[namespace] = SchemaCounts()
+        found = self.namespaces.pop(namespace, None) or SchemaCounts()
+        if len(self.namespaces) >= SCHEMA_NAMESPACES_MAX:
+            del self.namespaces[next(iter(self.namespaces))]
+        self.namespaces[namespace] = found  # the latest is last
         return found

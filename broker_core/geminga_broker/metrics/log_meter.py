@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Sequence
 from time import perf_counter
 
@@ -181,6 +182,7 @@ class LogMeter:
         "_sizes",
         "_switches",
         "_waited_s",
+        "_waits",
         "_write",
         "_write_s",
         "appended_bytes",
@@ -203,6 +205,9 @@ class LogMeter:
         self._sizes = [0] * _SIZES
         self._switches = [0] * _LATENCIES
         self._group, self._group_s, self._waited_s = 0, 0.0, 0.0
+        self._waits: deque[tuple[int, float]] = deque()
+        """Of entries that were given to the ledger after a wait, and have no result yet: how many,
+        and how long each has waited."""
         self._oldest_s = 0.0
         self._size, self._low, self._high = 0, 0.0, 0.0
         """The bucket of the last run's entries, and its bounds."""
@@ -237,10 +242,22 @@ class LogMeter:
             self._oldest_s = added_s
         self._group += entries
         self._group_s += added_s * entries
+        while self._waits and entries:
+            waiting, waited_s = self._waits.popleft()
+            if waiting > entries:
+                self._waits.appendleft((waiting - entries, waited_s))
+            counted = min(waiting, entries)
+            self._waited_s += waited_s * counted
+            entries -= counted
+
+    def failed(self, entries: int) -> None:
+        """Entries were not stored, nor will be those behind them."""
+        self.write_failures += entries
+        self._waits.clear()
 
     def waited(self, entries: int, took_s: float) -> None:
-        """Entries waited so long for a ledger, and are given to it now."""
-        self._waited_s += took_s * entries
+        """Entries waited so long for a ledger, and are given to it now. Results come in order."""
+        self._waits.append((entries, took_s))
 
     def committed(self) -> tuple[int, float]:
         """A group commit has ended: each of its entries counts at their mean time. Returns their

@@ -12,19 +12,20 @@ from geminga_broker.metrics.broker import add_broker
 from geminga_broker.metrics.exposition import Exposition, labels
 from geminga_broker.metrics.load_balance import samples
 from geminga_broker.metrics.log_meter import Window
+from geminga_broker.metrics.pace import Pace
 from geminga_broker.metrics.storage import (
     Histograms,
     add_cursors,
     add_managed_ledgers,
     cache_figures,
 )
-from geminga_broker.metrics.topics import TopicPage
+from geminga_broker.metrics.topics import Figures, TopicPage
 from geminga_broker.metrics.totals import Totals
 from geminga_broker.service import BrokerService
 from geminga_broker.topic.persistent import PersistentTopic
+from geminga_broker.topic.stats import made_in_turns
 from geminga_broker.topic.topic import Topic
 from geminga_protocol.topic_name import TopicName
-from geminga_runtime.background import Turns
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -32,52 +33,49 @@ if TYPE_CHECKING:
 TOPIC_UNITS = 2
 """Of a turn: a topic has some seventy lines, a subscription thirty."""
 
-PACK_TOPICS = 64
-"""After so many topics their lines become bytes."""
-
 _NO_LOG = Window()
 
 
 async def scrape(service: BrokerService, *, version: str) -> list[bytes]:
     """The page for `/metrics`, in parts of moderate size. Costs nothing between scrapes. Made in
-    turns of the loop, so that many topics don't block it: each topic's values are of its own turn.
+    turns of the loop, so that neither many topics block it nor a large one: the values of each
+    subscription and producer are of its own turn.
     """
-    text, turns = Exposition(), Turns()
+    text = Exposition()
+    pace = Pace(text)
     cluster = [("cluster", service.config.network.cluster_name)]
     text.add("pulsar_version_info", labels([*cluster, ("version", version), ("commit", "")]), 1)
-    await _Scrape(service, text, turns).topics(cluster)
-    add_broker(text, service)
+    await _Scrape(service, text, pace).topics(cluster)
+    await add_broker(text, service, pace)
     for sample in samples(service.load_manager):
         text.add(sample.name, labels([*cluster, *sample.labels]), sample.value)
     add_process(text, cluster)
     chunks: list[bytes] = []
     for chunk in text.chunks():
         chunks.append(chunk)
-        await turns.spend()
+        await pace.spend()
     return chunks
 
 
 class _Scrape:
     """The topics of one scrape."""
 
-    def __init__(self, service: BrokerService, text: Exposition, turns: Turns) -> None:
+    def __init__(self, service: BrokerService, text: Exposition, pace: Pace) -> None:
         self._service = service
         self._text = text
-        self._turns = turns
+        self._pace = pace
         self._config = service.config.metrics
         self._copies = service.config.log.write_quorum
         self._histograms = Histograms(text)
-        self._page = TopicPage(text, self._histograms, self._config)
+        self._page = TopicPage(text, self._histograms, self._config, pace)
         self._namespaces: defaultdict[str, Totals] = defaultdict(Totals)
 
     async def topics(self, cluster: list[tuple[str, str]]) -> None:
         """Series of topics, or of namespaces without topic level, and the broker's sums."""
         text, config = self._text, self._config
-        for number, (key, topic) in enumerate(sorted(self._service.topics.loaded.items()), 1):
-            self._add(cluster, TopicName.parse(key), topic)
-            if number % PACK_TOPICS == 0:
-                text.pack()
-            await self._turns.spend(TOPIC_UNITS + len(topic.subscriptions))
+        for key, topic in sorted(self._service.topics.loaded.items()):
+            await self._add(cluster, TopicName.parse(key), topic)
+            await self._pace.spend(TOPIC_UNITS)
         every = Totals()
         for namespace, totals in sorted(self._namespaces.items()):
             pairs = [*cluster, ("namespace", namespace)]
@@ -90,23 +88,24 @@ class _Scrape:
                 totals.add_namespace_to(text, self._histograms, pairs)
             if config.managed_ledgers and totals.logs:
                 add_managed_ledgers(text, of_logs, totals, self._copies)
-            await self._turns.spend()
+            await self._pace.spend()
         every.add_broker_to(text, cluster)
         for name, value in cache_figures(self._service.log_cache, every.logs):
             text.add(f"pulsar_ml_{name}", labels(cluster), value)
 
-    def _add(self, cluster: list[tuple[str, str]], name: TopicName, topic: Topic) -> None:
-        stats, window = topic.stats(), _NO_LOG
+    async def _add(self, cluster: list[tuple[str, str]], name: TopicName, topic: Topic) -> None:
+        stats, consumer_ids = await made_in_turns(topic.stats_steps(), self._pace.spend)
+        window = _NO_LOG
         where = [*cluster, ("namespace", name.namespace)]
         if isinstance(topic, PersistentTopic):
             window = topic.log.meter.window(perf_counter(), self._config.period_s)
             if self._config.cursors:
                 of_logs = [*cluster, ("namespace", f"{name.namespace}/persistent")]
-                add_cursors(self._text, of_logs, topic.log, self._copies)
+                await add_cursors(self._text, of_logs, topic.log, self._copies, self._pace)
         totals = self._namespaces[name.namespace]
         totals.add_topic(topic, stats, window, system=is_system_topic(name))
         if self._config.topics:
-            self._page.add(where, name, topic, stats, window)
+            await self._page.add(where, name, topic, Figures(stats, consumer_ids, window))
 
 
 @cache

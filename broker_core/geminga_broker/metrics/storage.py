@@ -14,6 +14,7 @@ from geminga_broker.log.cache import EntryCache
 from geminga_broker.log.cursor import LogCursor
 from geminga_broker.metrics.exposition import Exposition, labels
 from geminga_broker.metrics.log_meter import LATENCY_BOUNDS_MS, SIZE_BOUNDS, Window
+from geminga_broker.metrics.pace import Pace
 
 LATENCIES = [
     *("le_0_5", "le_1", "le_5", "le_10", "le_20", "le_50", "le_100", "le_200", "le_1000"),
@@ -23,6 +24,9 @@ _SIZES = [
     *("le_128", "le_512", "le_1_kb", "le_2_kb", "le_4_kb", "le_16_kb", "le_100_kb", "le_1_mb"),
     "le_overflow",
 ]
+CURSORS_A_UNIT = 4
+"""Cursors whose lines are a unit of a turn's work."""
+
 Pairs = Sequence[tuple[str, str]]
 
 
@@ -106,9 +110,13 @@ def add_managed_ledgers(text: Exposition, pairs: Pairs, totals: LogTotals, copie
         text.add(f"pulsar_ml_{name}_OVERFLOW", where, rates[len(bounds)])
 
 
-def add_cursors(text: Exposition, pairs: Pairs, log: ManagedLedger, copies: int) -> None:
+async def add_cursors(
+    text: Exposition, pairs: Pairs, log: ManagedLedger, copies: int, pace: Pace
+) -> None:
     """`pulsar_ml_cursor_...` of each durable cursor of a log."""
-    for name, cursor in log.cursors.items():
+    for number, (name, cursor) in enumerate([*log.cursors.items()], 1):
+        if number % CURSORS_A_UNIT == 0:
+            await pace.spend()
         if not isinstance(cursor, LogCursor) or (meter := cursor.meter) is None:
             continue
         where = labels([*pairs, ("ledger_name", log.name), ("cursor_name", name)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Generic, TypeVar
 
 import trio
@@ -193,12 +193,12 @@ class TopicBase(ABC, Generic[S]):
         """The same without a pause."""
         return finished(self.stats_steps())
 
-    def publishers(self) -> Generator[None, None, list[PublisherStats]]:
+    def publishers(self) -> Generator[Sequence[int], None, list[PublisherStats]]:
         """Statistics of the producers, with a step for each."""
         found = []
         for producer in list(self.producers.values()):
             found.append(producer.stats())
-            yield
+            yield ()
         return found
 
     def base_stats(

@@ -337,7 +337,7 @@ class NonPersistentTopic(TopicBase[NonPersistentSubscription]):
         subscriptions = {}
         for name, subscription in list(self.subscriptions.items()):
             subscriptions[name] = subscription.stats()
-            yield
+            yield [consumer.request.consumer_id for consumer in subscription.consumers]
         found = self.base_stats(subscriptions, (yield from self.publishers()))
         found.msg_drop_rate = sum(s.msg_drop_rate or 0.0 for s in found.subscriptions.values())
         return found

@@ -346,7 +346,7 @@ class PersistentTopic(TopicBase[Subscription]):
         for name, subscription in list(self.subscriptions.items()):
             stats = subscriptions[name] = subscription.stats()
             stats.backlog_size = backlog_bytes(log.ledgers, subscription.cursor.mark_delete)
-            yield
+            yield [consumer.consumer_id for consumer in subscription.consumers]
         found = self.base_stats(subscriptions, (yield from self.publishers()))
         found.compaction = self.compaction.outcome.stats
         found.storage_size = log.size_bytes

@@ -7,7 +7,7 @@ does not have (offload, transactions, throttling) have Apache's values for an un
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from datetime import UTC, datetime
 from typing import TypeAlias, cast
 
@@ -201,9 +201,10 @@ class TopicStats(Struct, rename="camel"):
     msg_drop_rate: float | None = None
 
 
-StatsSteps: TypeAlias = Generator[None, None, TopicStats]
+StatsSteps: TypeAlias = Generator[Sequence[int], None, TopicStats]
 """Makes statistics in steps that take some ten microseconds each; the topic may change between
-them.
+them. The step of a subscription yields the ids of its consumers, in the order of their statistics;
+that of a producer, which comes later, yields none.
 """
 
 
@@ -216,19 +217,26 @@ def finished(steps: StatsSteps) -> TopicStats:
             return cast(TopicStats, done.value)
 
 
+async def made_in_turns(
+    steps: StatsSteps, spend: Callable[[], Awaitable[None]]
+) -> tuple[TopicStats, list[Sequence[int]]]:
+    """What the steps make, and what each of them yields; `spend` counts a step, and may pause."""
+    ids: list[Sequence[int]] = []
+    while True:
+        try:
+            ids.append(next(steps))
+        except StopIteration as done:
+            return cast(TopicStats, done.value), ids
+        await spend()
+
+
 async def json_in_turns(
     steps: StatsSteps, turns: Turns, part: Callable[[Struct], object] = as_json
 ) -> JsonObject:
     """The same by Apache's names, with pauses; `part` makes what stands for each subscription and
     producer.
     """
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            found = cast(TopicStats, done.value)
-            break
-        await turns.spend()
+    found, _ = await made_in_turns(steps, turns.spend)
     subscriptions, publishers = dict[str, object](), list[object]()
     # What few parts cost is counted by their steps.
     again = int(len(found.subscriptions) + len(found.publishers) > TURN_UNITS)

@@ -82,6 +82,25 @@ async def test_a_topic_whose_end_failed_stays_unless_it_is_fenced(fenced: bool) 
         assert (await topics.get(A, create=True) is topic) == (not fenced)
 
 
+async def test_missing_topics_and_a_stop_are_no_failed_loads() -> None:
+    async with loader() as (topics, logs):
+        for _ in range(5):
+            with pytest.raises(BrokerError, match="does not exist"):
+                await topics.get(A, create=False)
+        assert topics.counts.failures == 0
+
+        async def stopped() -> None:
+            with pytest.raises(BrokerError, match="shutting down"):
+                await topics.get(A, create=True)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stopped)
+            await wait_all_tasks_blocked()
+            topics._environment.nursery.cancel_scope.cancel()
+        assert logs.opened
+        assert topics.counts.failures == 0
+
+
 @pytest.mark.parametrize(("index", "refused"), [(0, False), (1, False), (2, True), (3, True)])
 async def test_no_partition_is_made_behind_the_last(index: int, refused: bool) -> None:
     """No consumer of the topic would read it."""

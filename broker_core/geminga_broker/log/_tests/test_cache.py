@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from time import perf_counter
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,6 +39,24 @@ def test_runs_are_slices() -> None:
     assert cache.get(1, 10, 12) == []
     assert cache.get(2, 0, 9) == []
     assert owner.size_bytes == 5 * SIZE
+
+
+def test_entries_that_are_gone_already_are_not_counted_again() -> None:
+    owner = EntryCache(1 << 20)
+    cache = owner.new_log()
+    add(cache, 1, 0, 5)
+    cache.evict_upto(pos(1, 4))
+    cache.truncate(1, 100)
+    assert (owner.inserted, owner.evicted) == (5, 5)
+
+
+def test_the_first_rates_are_of_the_time_since_the_start() -> None:
+    owner = EntryCache(1 << 20)
+    owner.hits.add(100, 1000)
+    owner.misses.add(10, 100)
+    later_s = perf_counter() + 2
+    assert owner.hits.per_second(later_s) == pytest.approx((50, 500), rel=0.2)
+    assert owner.misses.per_second(later_s) == pytest.approx((5, 50), rel=0.2)
 
 
 def test_a_gap_drops_what_was_before() -> None:

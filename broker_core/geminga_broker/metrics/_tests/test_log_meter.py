@@ -39,6 +39,29 @@ def test_a_run_counts_as_its_entries() -> None:
     assert found.ledger_latency[-1] == pytest.approx(0.75e6, rel=0.2)
 
 
+def test_a_wait_counts_for_those_who_waited() -> None:
+    """Not for others in a later group commit, nor after a ledger that has failed."""
+    meter = LogMeter()
+    now_s = perf_counter()
+    meter.waited(4, 0.5)
+    meter.stored(3, now_s)
+    meter.committed()
+    meter.stored(1, now_s)
+    meter.stored(9, now_s)
+    meter.committed()
+    found = meter.window(now_s + 1, 60)
+    assert found.write_latency[8] == 3  # up to 1 s
+    assert found.write_latency[-1] == pytest.approx(4 * 0.5e6, rel=0.1)
+    meter.waited(5, 1000)
+    meter.failed(1)
+    meter.failed(4)
+    meter.stored(1, perf_counter())
+    meter.committed()
+    failed = meter.window(now_s + 2, 60)
+    assert failed.write_failures == 5
+    assert failed.write_latency[-1] < 10e6
+
+
 def test_figures_are_of_the_last_whole_period() -> None:
     meter = LogMeter()
     began_s = perf_counter()

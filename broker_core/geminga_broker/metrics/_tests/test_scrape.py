@@ -12,10 +12,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import wait_all_tasks_blocked
 
 from geminga_broker import health
+from geminga_broker._tests.fake_client import FakeConnection, producer_request, subscribe_request
 from geminga_broker._tests.wire import WireBroker, open_broker
 from geminga_broker.config import BrokerConfig
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Ack, LogError
+from geminga_broker.metrics.broker import add_authentication
+from geminga_broker.metrics.exposition import Exposition
 from geminga_broker.metrics.scrape import scrape
 from geminga_broker.metrics.settings import MetricsConfig
 from geminga_broker.ownership.finder import Located
@@ -23,6 +26,8 @@ from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.ids import EARLIEST, Position
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
+from geminga_runtime.auth.service import Authenticator
+from geminga_runtime.background import PAUSE_S, TURN_UNITS
 
 Samples = dict[str, list[tuple[dict[str, str], float]]]
 PUBLIC = {"namespace": "public/default"}
@@ -173,6 +178,85 @@ async def test_cursors_if_wanted(autojump_clock: trio.testing.MockClock) -> None
         assert [where for where, _ in written] == [labels]
         assert written[0][1] + kept[0][1] >= 1
         assert found["pulsar_ml_cursor_nonContiguousDeletedMessagesRange"] == [(labels, 0.0)]
+
+
+MANY = 64
+ALL = MetricsConfig(consumers=True, producers=True, cursors=True)
+Act = Callable[[int], Awaitable[object]]
+
+
+async def topic_with_many(broker: WireBroker) -> PersistentTopic:
+    """With MANY subscriptions, each with a consumer, and as many producers."""
+    topic = await loaded(broker, "persistent://public/default/a")
+    for number in range(MANY):
+        connection = FakeConnection(f"client:{number}")
+        await topic.add_producer(producer_request(connection, f"p{number}"))
+        await topic.subscribe(subscribe_request(connection, 1000 + number, f"s{number}"))
+    return topic
+
+
+async def test_a_large_topic_is_told_in_turns(autojump_clock: trio.testing.MockClock) -> None:
+    """Its statistics, and its lines."""
+    async with open_broker(config_with(ALL)) as broker:
+        await topic_with_many(broker)
+        began_s = trio.current_time()
+        found = await page(broker)
+        parts = 2 * MANY  # subscriptions and producers, made and then written
+        assert trio.current_time() - began_s >= 2 * parts / TURN_UNITS * PAUSE_S
+        assert len(found["pulsar_subscription_back_log"]) == MANY + 1
+        assert len(found["pulsar_producer_msg_rate_in"]) == MANY
+
+
+async def test_clients_and_subscriptions_may_go_while_a_topic_is_told(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with open_broker(config_with(ALL)) as broker:
+        topic = await topic_with_many(broker)
+        pages: list[Samples] = []
+
+        async def scraped() -> None:
+            pages.append(await page(broker))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(scraped)
+            await trio.sleep(3 * PAUSE_S)
+            for number in range(MANY // 2, MANY):
+                await topic.delete_subscription(f"s{number}", force=True)
+            assert not pages
+            for consumer in [*topic.subscriptions["s0"].consumers]:
+                consumer.close()
+        ids = {
+            labels["subscription"]: labels["consumer_id"]
+            for labels, _ in pages[0]["pulsar_consumer_msg_rate_out"]
+        }
+        assert len(ids) >= MANY // 2
+        for subscription, consumer_id in ids.items():
+            assert int(consumer_id) == 1000 + int(subscription.removeprefix("s"))
+
+
+async def test_schemas_of_many_namespaces_are_told_in_turns(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with open_broker() as broker:
+        meter = broker.service.schemas.registry.meter
+        for number in range(MANY):
+            meter.of(f"public/n{number}/t").times["get"].add(0.001)
+        began_s = trio.current_time()
+        found = await page(broker)
+        assert trio.current_time() - began_s >= MANY / TURN_UNITS * PAUSE_S
+        counts = found["pulsar_schema_get_ops_latency_count"]
+        assert [count for labels, count in counts] == [1] * MANY
+        assert "pulsar_schema_put_ops_latency_count" not in found
+
+
+def test_expired_tokens_of_several_providers_are_one_sample() -> None:
+    authenticator = Authenticator([])
+    for provider in ("TokenProvider", "OpenIdProvider"):
+        authenticator.failures[provider, "token", "expired_token"] += 2
+    text = Exposition()
+    add_authentication(text, [("cluster", "c")], authenticator)
+    lines = [one for one in text.render().splitlines() if one.startswith("pulsar_expired")]
+    assert lines == ['pulsar_expired_token_total{cluster="c"} 4']
 
 
 async def test_what_is_under_way_has_neither_failed_nor_passed(
