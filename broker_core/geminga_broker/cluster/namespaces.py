@@ -87,7 +87,9 @@ class Bundles:
 
 
 def new_policies(bundles: Bundles, clusters: Sequence[str]) -> JsonObject:
-    """Policies of a new namespace, with Apache's fields."""
+    """Policies of a new namespace, with Apache's fields; those that aren't there are the broker's
+    defaults.
+    """
     return {
         "auth_policies": {
             "namespace_auth": {},
@@ -111,7 +113,6 @@ def new_policies(bundles: Bundles, clusters: Sequence[str]) -> JsonObject:
         "offload_threshold": -1,
         "offload_threshold_in_seconds": -1,
         "schema_compatibility_strategy": "UNDEFINED",
-        "is_allow_auto_update_schema": True,
         "schema_validation_enforced": False,
         "subscription_types_enabled": [],
         "properties": {},

@@ -15,7 +15,12 @@ from geminga_broker.change_events.api import EventsUnavailable
 from geminga_broker.cluster.catalog import is_system_topic
 from geminga_broker.log.api import LogError
 from geminga_broker.log.topic_log import TopicLog
-from geminga_broker.policies.apply import BrokerLimits, apply_common_policies, apply_policies
+from geminga_broker.policies.apply import (
+    BrokerLimits,
+    apply_common_policies,
+    apply_policies,
+    expire_messages,
+)
 from geminga_broker.policies.resolve import Effective, PolicyResolver
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_broker.topic.topic import Topic
@@ -85,8 +90,11 @@ class PolicyApplier:
             await self.take(topic, await self.resolver.resolve(name))
 
     async def take(self, topic: Topic, effective: Effective) -> None:
-        """Apply these policies to one topic; see `apply_policies`. Raises LogError."""
+        """Apply these policies to one topic; see `apply_policies`. Messages that are too old by a
+        new time to live go at once. Raises LogError.
+        """
         policies, options = effective
+        ttl_s = topic.policies.message_ttl_s
         limits = self.limits_of(TopicName.parse(topic.name))
         topic.set_options(options)
         if isinstance(topic, PersistentTopic):
@@ -94,5 +102,7 @@ class PolicyApplier:
                 topic.log.set_retention(policies.retention)
                 topic.log.set_persistence(policies.persistence)
             await apply_policies(topic, policies, limits)
+            if policies.message_ttl_s != ttl_s:
+                await expire_messages(topic)
         else:
             apply_common_policies(topic, policies, limits)

@@ -153,7 +153,6 @@ async def _join_namespace(
 ) -> None:
     """Only the policies: the first broker cuts the local bundles out of them."""
     policies = new_policies(Bundles.even(bundles), (cluster,))
-    del policies["is_allow_auto_update_schema"]  # absent is the broker's default
     try:
         await namespaces.tenants.create(namespace, policies)
     except ResourceExists:

@@ -56,6 +56,11 @@ def apply_common_policies(
     elif known is None or known.rate != rate:
         topic.subscribe_limit = SubscribeLimit(rate, now_s)
     topic.admission = admission(policies, topic.environment.now_ms)
+    if topic.options.encryption_required:
+        # As Apache's Producer.checkEncryption: the client comes back, and is refused.
+        for producer in list(topic.producers.values()):
+            if not producer.request.encrypted:
+                producer.disconnect()
 
 
 def broker_unacked_limit(clients: ClientLimits) -> BrokerUnackedLimit | None:

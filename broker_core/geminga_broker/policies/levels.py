@@ -14,6 +14,7 @@ from geminga_broker.cluster.records import JsonObject
 from geminga_broker.config import BrokerConfig, PolicyConfig
 from geminga_broker.log.options import MIB, Persistence, Retention
 from geminga_broker.policies.model import (
+    DELIVERY_TICK_MS,
     CompactionPolicy,
     DeduplicationOptions,
     Inactivity,
@@ -138,6 +139,11 @@ def topic_policies(levels: Levels, config: BrokerConfig) -> TopicPolicies:
             "delayedDeliveryMaxDelayInMillis",
             "",
             _of_type(delayed.get("maxDeliveryDelayInMillis"), broker.delivery_delay_ms_max),
+        ),
+        delivery_tick_ms=levels.value(
+            "delayedDeliveryTickTimeMillis",
+            "",
+            _of_type(delayed.get("tickTime"), DELIVERY_TICK_MS),
         ),
         auto_subscription=_auto_subscription(levels, config),
         compaction=_compaction(levels, broker),

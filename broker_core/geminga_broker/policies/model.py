@@ -13,6 +13,8 @@ from geminga_broker.subscription.entry_filters import EntryFilter
 from geminga_protocol.pb.pulsar_api_pb2 import CommandSubscribe
 
 ALL_SUBSCRIPTION_TYPES = frozenset(CommandSubscribe.SubType.values())
+DELIVERY_TICK_MS = 1000
+"""What is told of `delayedDeliveryTickTimeMillis` where nobody has set another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,8 @@ class TopicPolicies:
     message_bytes_max: int = 0
     """Bound of a message or batch with its metadata; not for chunks."""
     delivery_delay_ms_max: int = 0
+    delivery_tick_ms: int = DELIVERY_TICK_MS
+    """Only told: delivery is exact to the millisecond."""
     auto_subscription: bool = True
     """Whether SUBSCRIBE creates a missing subscription."""
     compaction: CompactionPolicy = CompactionPolicy()

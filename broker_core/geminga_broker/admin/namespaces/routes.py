@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from geminga_broker.admin import jackson, rest
 from geminga_broker.admin.calls import Answer, Call, Calls, each_of, raise_first
+from geminga_broker.admin.namespaces.changing import in_class_order
 from geminga_broker.admin.namespaces.checks import check_policies
 from geminga_broker.admin.namespaces.clusters import check_new
 from geminga_broker.admin.policy_values import namespace_policies
@@ -171,9 +172,12 @@ def routes(service: BrokerService, calls: Calls) -> list[Route]:
 
     async def get(request: Request) -> Response:
         try:
-            return rest.ok(await namespaces.policies(rest.namespace_of(request)))
+            record = await namespaces.policies(rest.namespace_of(request))
         except ResourceMissing:
             raise rest.RestError(404, "Namespace does not exist") from None
+        # As Apache's broker tells it, since this was once never absent.
+        shown = {"is_allow_auto_update_schema": service.config.schemas.allow_auto_update}
+        return rest.ok(in_class_order(shown | record))
 
     async def create(request: Request) -> Response:
         await create_namespace(service, rest.namespace_of(request), await _policies_given(request))

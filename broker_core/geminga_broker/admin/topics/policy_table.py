@@ -89,8 +89,9 @@ def _inactivity_json(effective: Effective) -> object:
 
 def _delayed_json(effective: Effective) -> object:
     active = effective.options.delayed_delivery
-    delay_ms_max = effective.policies.delivery_delay_ms_max
-    return msgspec.to_builtins(values.DelayedDelivery(1000, active, delay_ms_max))
+    policies = effective.policies
+    tick_ms, delay_ms_max = policies.delivery_tick_ms, policies.delivery_delay_ms_max
+    return msgspec.to_builtins(values.DelayedDelivery(tick_ms, active, delay_ms_max))
 
 
 _DELAYED = {

@@ -130,6 +130,37 @@ async def test_namespace_policies_apply_to_all_loaded_topics() -> None:
         assert [topic.policies.publish_rate.messages for topic in topics] == [4, 3]
 
 
+async def test_a_new_time_to_live_holds_at_once() -> None:
+    """Not with the next check, five minutes later."""
+    async with Disk().broker() as service:
+        topic = await service.topics.get(T, create=True)
+        await topic.create_subscription("s", EARLIEST)
+        producer = await topic.add_producer(producer_request(FakeConnection()))
+        now_ms = topic.environment.now_ms()
+        producer.publish([item(n, publish_time=now_ms - 1000 * (100 - 60 * n)) for n in range(2)])
+        await trio.testing.wait_all_tasks_blocked()
+        for ttl_s, left in ((200, 2), (50, 1), (1, 0)):
+            await set_policies(service, T, messageTTLInSeconds=ttl_s)
+            assert topic.subscriptions["s"].backlog_entries() == left
+
+
+async def test_producers_that_do_not_encrypt_leave_once_they_have_to() -> None:
+    async with Disk().broker() as service:
+        topic = await service.topics.get(T, create=True)
+        plain, encrypting = FakeConnection(), FakeConnection()
+        await topic.add_producer(producer_request(plain, "plain"))
+        await topic.add_producer(producer_request(encrypting, "encrypting", encrypted=True))
+        for required in (False, True):
+            await service.namespaces.tenants.update(
+                "public/default", lambda old, to=required: old | {"encryption_required": to}
+            )
+            await service.topics.namespace_policies_changed("public/default")
+            names = ["plain", "encrypting"][required:]
+            assert list(topic.producers) == names
+        assert plain.dropped_producers == [1]
+        assert encrypting.dropped_producers == []
+
+
 async def test_topic_filters_need_the_brokers_permission(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[str] = []
 

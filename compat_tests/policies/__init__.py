@@ -1,0 +1,1 @@
+"""Every policy of Apache's broker, declared once: its REST calls, its levels, its effect."""
