@@ -47,7 +47,8 @@ The paths of Apache Pulsar {version}'s broker, from the annotations of its class
 Geminga's broker serves of them: {served} of {of} operations. The others answer 404 or 405. \
 A path under `/admin/v2/non-persistent/` has a line of its own where it differs from the \
 one under `/admin/v2/persistent/`. Functions, sinks, sources, packages and the paths of version 1 \
-are not listed. Who may call what: [SECURITY.md](SECURITY.md).
+are not listed. Who may call what: [SECURITY.md](SECURITY.md). Each policy, what is answered \
+without it and what it does: [POLICIES.md](POLICIES.md).
 
 Of namespaces these are kept and told without an effect here, as at an Apache broker without the \
 feature: `offloadPolicies` and the other members of offloading (no tiered storage), \

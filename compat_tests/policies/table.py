@@ -164,7 +164,8 @@ LIFE = (
     quotas("backlogQuota by age", "the same", "message_age",
            ("backlogQuotaDefaultLimitSecond",)),
     Policy("subscriptionExpirationTime",
-           "durable subscriptions without consumers for so many minutes are deleted",
+           "durable subscriptions without consumers for so many minutes, restarts of the "
+           "broker included, are deleted",
            Level("subscriptionExpirationTime", 10), keys=("subscriptionExpirationTimeMinutes",)),
     Policy("inactiveTopicPolicies", "a topic without clients is deleted",
            Level("inactiveTopicPolicies", inactive(30)),

@@ -22,6 +22,12 @@ READ_WHEN_NEEDED = {"maxTopicsPerNamespace", "autoTopicCreation"}
 """Beside those of schemas, which topics don't have by them."""
 AS_WITHOUT = {"deduplication", "autoSubscriptionCreation"}
 """Those whose value for topics is what holds without it."""
+SETTINGS = {
+    "allowOverrideEntryFilters": "true",
+    # The topics stay where they are.
+    "brokerDeleteInactiveTopicsEnabled": "false",
+    "loadBalancerSheddingEnabled": "false",
+}
 HEARD_S = 2.0
 """Changes are gathered for a moment, and pause at most for a second (`cluster.changes`)."""
 
@@ -60,8 +66,7 @@ async def test_every_broker_takes_every_policy(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("geminga_broker.policies.resolve.load_filters", installed_filters)
-    stays = {"brokerDeleteInactiveTopicsEnabled": "false"}
-    config = load_config(None, {}, {"allowOverrideEntryFilters": "true", **stays})
+    config = load_config(None, {}, SETTINGS)
     wrong, tried = [], 0
 
     async def lived(base: str, level: Level, name: str) -> None:
@@ -69,6 +74,7 @@ async def test_every_broker_takes_every_policy(
         path = f"{base}/{level.set_at}"
         await ask(cluster, level.verb, path, level.value)
         await trio.sleep(HEARD_S)
+        assert not any(topic.fenced for topic in topics), "a topic has moved"
         if any(old == new for old, new in zip(before, held(topics), strict=True)):
             wrong.append(f"{name}: {path} isn't heard of everywhere")
         method, path, value = level.removed_by
