@@ -67,7 +67,8 @@ async def test_every_broker_takes_every_policy(
 ) -> None:
     monkeypatch.setattr("geminga_broker.policies.resolve.load_filters", installed_filters)
     config = load_config(None, {}, SETTINGS)
-    wrong, tried = [], 0
+    wrong: list[str] = []
+    tried = 0
 
     async def lived(base: str, level: Level, name: str) -> None:
         before = held(topics)
