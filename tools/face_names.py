@@ -197,7 +197,7 @@ KEYWORD_TYPES = {
         *("ProducerAccessMode", "RoutingMode"),
     ),
     "geminga._options.producer_interceptors": ("ProducerInterceptor",),
-    "geminga._telemetry.providers": ("TracerProvider",),
+    "geminga._telemetry.providers": ("MeterProvider", "TracerProvider"),
     "geminga.auth": ("Authentication",),
     "geminga.encryption": ("ConsumerCryptoKeywords", "ProducerCryptoKeywords"),
     "geminga.failover": ("AutoClusterFailover",),

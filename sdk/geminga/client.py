@@ -376,6 +376,8 @@ class Client(Block):
             await self._close_all()
         finally:
             self._over.set()
+            if self._core.metrics is not None:
+                self._core.metrics.close()
             if self._own is not None:
                 self._core.pool.close()
                 self._own.cancel()

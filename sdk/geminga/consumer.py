@@ -258,10 +258,11 @@ class Consumer(Block, Generic[V_co]):
             raise InvalidArgumentError(f"message must be a Message, not {message!r}")
         delay(delay_s, "delay_s")
         texts({} if properties is None else properties, "properties")
-        self._receiving.part_of(message)
+        part = self._receiving.part_of(message)
         if self._dead_letter_sender is None:
             raise InvalidArgumentError("reconsume_later needs retry_enabled")
-        await self._dead_letter_sender.send_again(message, delay_s, properties or {})
+        if await self._dead_letter_sender.send_again(message, delay_s, properties or {}):
+            part.counts.dead_letters += 1
         await self.acknowledge(message)
 
     def redeliver_unacknowledged_messages(self) -> None:

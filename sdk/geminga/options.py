@@ -48,7 +48,7 @@ from geminga._options.kinds import RoutedMessage as RoutedMessage
 from geminga._options.kinds import RoutingMode as RoutingMode
 from geminga._options.producer_interceptors import ProducerInterceptor as ProducerInterceptor
 from geminga._options.producer_interceptors import ProducerMessage as ProducerMessage
-from geminga._telemetry.providers import TracerProvider, check_providers
+from geminga._telemetry.providers import MeterProvider, TracerProvider, check_providers
 from geminga.auth import Authentication, check_authentication
 from geminga.encryption import ProducerCryptoOptions as ProducerCryptoOptions
 from geminga.errors import InvalidArgumentError
@@ -66,8 +66,8 @@ class ClientOptions(TlsOptions):
     of the service URL. With an `http://` service URL, credentials follow redirects to these only.
     If any are given, the client connects to no other broker, even if a lookup returns one.
 
-    `tracer_provider` of OpenTelemetry (None: off): spans of all messages that producers send and
-    consumers receive (`geminga.otel`).
+    `tracer_provider` and `meter_provider` of OpenTelemetry (None: off): spans of all messages that
+    producers send and consumers receive (`geminga.otel`), and metrics under Java's names.
     """
 
     operation_timeout_s: float = 30.0
@@ -84,10 +84,11 @@ class ClientOptions(TlsOptions):
     failover: AutoClusterFailover | None = None
     stats_interval_s: float = 60.0
     tracer_provider: TracerProvider | None = None
+    meter_provider: MeterProvider | None = None
 
     def __post_init__(self) -> None:
         check_authentication(self.authentication)
-        check_providers(self.tracer_provider)
+        check_providers(self.tracer_provider, self.meter_provider)
         self.check_tls()
         policy: object = self.failover
         if policy is not None and not isinstance(policy, AutoClusterFailover):

@@ -1,5 +1,6 @@
 """Traces by OpenTelemetry (spec SDK-49): `connect(url, tracer_provider=...)` traces all messages of
-a client; the interceptors are for single producers and consumers.
+a client, and `meter_provider=...` measures it; the interceptors are for single producers and
+consumers.
 
     with tracer.start_as_current_span("bill", context=geminga.otel.context_of(message)):
         ...

@@ -99,6 +99,8 @@ class Producer(Block, Generic[S]):
         async with undone_on_error(self.aclose):
             await self._partitions.start()
         self._core.intervals.add(self._roll)
+        if self._core.metrics is not None:
+            self._core.metrics.add_producer(self, lambda: self._partitions.started)
 
     async def send(
         self, data: S, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]
@@ -230,6 +232,8 @@ class Producer(Block, Generic[S]):
         try:
             await together(part.aclose for part in self._parts)
         finally:
+            if self._core.metrics is not None:
+                self._core.metrics.remove(self)
             self._partitions.closed()
             failed = sum(part.counts.failed for part in self._parts)
             if failed and was_open:

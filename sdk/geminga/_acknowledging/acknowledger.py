@@ -49,7 +49,7 @@ class Acknowledger:
     def __init__(self, core: Core, target: AckTarget, options: ConsumerOptions) -> None:
         self._core = core
         self._target = target
-        self._counts = target.counts
+        self.counts = target.counts
         self._options = options
         passing = target.topic.startswith("non-persistent:")
         tracker = PassingAcks if passing else AckTracker
@@ -121,7 +121,7 @@ class Acknowledger:
 
     def acknowledge(self, entry: Entry, index: int) -> None:
         """Note a message as acknowledged."""
-        self._counts.acks += 1
+        self.counts.acks += 1
         state = entry.ack_state
         if state is not None and state.left > self._left_quiet:
             if state.flags[index]:
@@ -149,7 +149,7 @@ class Acknowledger:
         if entry.bounds is None or len(indexes) == 1:
             self.acknowledge(entry, indexes[0])
             return
-        self._counts.acks += len(indexes)
+        self.counts.acks += len(indexes)
         if self.acks.add_delivered(entry, indexes):
             if self.unacked is not None:
                 self._forget(entry.ledger_id, entry.entry_id)
@@ -157,7 +157,7 @@ class Acknowledger:
 
     def acknowledge_id(self, message_id: MessageId) -> None:
         """Note a message, given by id, as acknowledged."""
-        self._counts.acks += 1
+        self.counts.acks += 1
         if 0 <= message_id.batch_index < message_id.batch_size:
             position = message_id.ledger_id, message_id.entry_id
             self.acks.add_in_batch(position, message_id.batch_index, message_id.batch_size)
@@ -181,7 +181,7 @@ class Acknowledger:
 
     def acknowledge_cumulative(self, message_id: MessageId) -> None:
         """Note everything up to and including that message as acknowledged."""
-        self._counts.acks += 1
+        self.counts.acks += 1
         self.acks.add_cumulative(
             message_id.ledger_id,
             message_id.entry_id,
@@ -296,7 +296,7 @@ class Acknowledger:
 
     def _failed(self, group: AckGroup, error: GemingaError) -> None:
         """Handle an error receipt for a group."""
-        self._counts.acks_failed += len(group.all_ids())
+        self.counts.acks_failed += len(group.all_ids())
 
     async def _ask(self, connection: Connection, group: AckGroup) -> None:
         answer = await connection.request(
@@ -336,6 +336,8 @@ class Acknowledger:
             self.flush()
         refused, timed_out = self._nacks.due(now_s), self._timed_out(now_s)
         if refused or timed_out:
+            self.counts.refused += len(refused)
+            self.counts.timed_out += len(timed_out)
             self._before_redelivery(refused, timed_out)
             self._target.redeliver(refused + timed_out)
         next_expiry_s = self.chunks.expire(now_s)

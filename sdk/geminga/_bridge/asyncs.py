@@ -29,7 +29,7 @@ from geminga._producing.schema_encoding import prepared
 from geminga.entry_batch import EntryBatch
 from geminga.errors import AlreadyClosedError, OperationTimeoutError
 from geminga.message import Message
-from geminga.producer import MessageKeywords, Producer
+from geminga.producer import MessageKeywords, Producer, partitions_of
 from geminga_protocol.message_id import MessageId
 from geminga_runtime.waiters import Promise, own_copy
 
@@ -153,8 +153,7 @@ class AsyncSender(Sender):
 
     def __init__(self, session: AsyncSession, producer: Producer[Any]) -> None:
         super().__init__(session, producer)
-        self._gives_context = bool(self.partitions.options.interceptors)
-        self.takes_bytes = self.partitions.takes_bytes and not self._gives_context
+        self.takes_bytes = self.partitions.takes_bytes
         self._since_turn = 0
         self._room_lock = session.host.lock()
 
@@ -209,18 +208,13 @@ class AsyncSender(Sender):
     def made(self, data: object, sequence_id: int | None, described: MessageKeywords) -> Receipt:
         """The message to be queued. Raises InvalidArgumentError."""
         payload, extras = prepared(self.partitions.options.schema, data, sequence_id, described)
-        if self._gives_context:
-            extras = in_context(extras)
         if extras is not None or sequence_id is not None:
             return Receipt(self.session, payload, (extras, sequence_id))
         return Receipt(self.session, payload, None)
 
     def all_prepared(self, values: Iterable[object]) -> list[tuple[bytes, Extras | None]]:
         """The messages of `submit_many`. Raises InvalidArgumentError and MessageTooBigError."""
-        ready = self.partitions.all_prepared(values)
-        if self._gives_context:
-            return [(payload, in_context(extras)) for payload, extras in ready]
-        return ready
+        return self.partitions.all_prepared(values)
 
     async def _put_when_there_is_room(self, handed: Receipt) -> None:
         self.session.portal.check_may_wait()
@@ -238,6 +232,30 @@ class AsyncSender(Sender):
         if not self.session.portal.is_forked and self.session.is_running:
             with suppress(AlreadyClosedError):
                 await self.session.call(self.aclose, closes=True)
+
+
+class AsyncSenderInContext(AsyncSender):
+    """For a producer with interceptors: they are called in the context of the message's sender."""
+
+    def __init__(self, session: AsyncSession, producer: Producer[Any]) -> None:
+        super().__init__(session, producer)
+        self.takes_bytes = False
+
+    def made(self, data: object, sequence_id: int | None, described: MessageKeywords) -> Receipt:
+        """As AsyncSender.made."""
+        payload, extras = prepared(self.partitions.options.schema, data, sequence_id, described)
+        return Receipt(self.session, payload, (in_context(extras), sequence_id))
+
+    def all_prepared(self, values: Iterable[object]) -> list[tuple[bytes, Extras | None]]:
+        """As AsyncSender.all_prepared."""
+        ready = super().all_prepared(values)
+        return [(payload, in_context(extras)) for payload, extras in ready]
+
+
+def sender_of(session: AsyncSession, producer: Producer[Any]) -> AsyncSender:
+    """The sender of a producer."""
+    kind = AsyncSenderInContext if partitions_of(producer).options.interceptors else AsyncSender
+    return kind(session, producer)
 
 
 class AsyncReceiver(Receiver):

@@ -8,7 +8,7 @@ import os
 import random
 import weakref
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
@@ -20,10 +20,14 @@ from geminga._connection.opening import Block
 from geminga._connection.pool import ConnectionPool, Connector
 from geminga._connection.service_url import Address, parse
 from geminga._connection.statistics import Intervals
+from geminga._connection.timed_lookup import TimedHttpLookup, TimedLookup
 from geminga.errors import ForkError, GemingaError
 from geminga.failover import FailoverCluster, watch
 from geminga.options import ClientOptions
 from geminga_runtime.backoff import Backoff
+
+if TYPE_CHECKING:
+    from geminga._telemetry.metrics import ClientMetrics
 
 T = TypeVar("T")
 logger = logging.getLogger("geminga")
@@ -64,6 +68,16 @@ class MemoryLimit:
         await self._lot.park()
 
 
+def _metrics_of(
+    options: ClientOptions, pool: ConnectionPool, memory: MemoryLimit
+) -> ClientMetrics | None:
+    if options.meter_provider is None:
+        return None
+    from geminga._telemetry.metrics import ClientMetrics
+
+    return ClientMetrics(options.meter_provider, pool, memory)
+
+
 class Core:
     """The client's options, tasks, connections and counters."""
 
@@ -82,6 +96,8 @@ class Core:
         if options.failover is not None:
             self._clusters += [self._secondary(each) for each in options.failover.secondary]
         self.pool = ConnectionPool(options, nursery, connector, self._clusters)
+        self.metrics = _metrics_of(options, self.pool, self.memory)
+        """None without a `meter_provider`."""
         self.intervals = Intervals(options.stats_interval_s, nursery)
         self.is_forked = False
         """Whether this is a copy in a forked child, without a running loop."""
@@ -98,6 +114,8 @@ class Core:
         """This is now a child's copy: there is no room, and the check for it raises ForkError."""
         self.is_forked = True
         self.memory.limit_bytes = -1
+        if self.metrics is not None:
+            self.metrics.forget()
 
     def check_fork(self, topic: str | None = None) -> None:
         """Raises ForkError in a child process."""
@@ -114,8 +132,14 @@ class Core:
 
     def _lookup_at(self, cluster: int) -> Lookup:
         access = self._clusters[cluster]
-        kind = HttpLookup if access.addresses[0].http else Lookup
-        return kind(access, cluster, self.options, self.pool)
+        is_http = access.addresses[0].http
+        if self.metrics is None:
+            kind = HttpLookup if is_http else Lookup
+            return kind(access, cluster, self.options, self.pool)
+        timed = TimedHttpLookup if is_http else TimedLookup
+        lookup = timed(access, cluster, self.options, self.pool)
+        lookup.timer = self.metrics
+        return lookup
 
     async def _probe(self, cluster: int) -> bool:
         """Whether any host of that cluster's service URL accepts a connection."""

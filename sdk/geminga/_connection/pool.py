@@ -67,6 +67,8 @@ class ConnectionPool:
         self._closed = False
         self.opened = 0
         """Number of connections opened so far."""
+        self.failures = {"tcp-failed": 0, "handshake": 0}
+        """Number of attempts that failed, by where."""
         self._openings = trio.lowlevel.ParkingLot()
 
     @property
@@ -125,7 +127,11 @@ class ConnectionPool:
     async def _connect(self, endpoint: Endpoint) -> Connection:
         deadline = trio.current_time() + self._options.connection_timeout_s
         access = self._clusters[endpoint.cluster]
-        stream = await self.open_stream(endpoint.address, deadline, endpoint.cluster)
+        try:
+            stream = await self.open_stream(endpoint.address, deadline, endpoint.cluster)
+        except GemingaError:
+            self.failures["tcp-failed"] += 1
+            raise
         connection = Connection(
             stream,
             self._options.keep_alive_interval_s,
@@ -133,9 +139,12 @@ class ConnectionPool:
             prefers_tls=endpoint.address.tls,
         )
         self._nursery.start_soon(connection.run)
-        await connection.handshake(
-            max(0.0, deadline - trio.current_time()), endpoint.proxy_to_broker_url
-        )
+        timeout_s = max(0.0, deadline - trio.current_time())
+        try:
+            await connection.handshake(timeout_s, endpoint.proxy_to_broker_url)
+        except GemingaError:
+            self.failures["handshake"] += 1
+            raise
         return connection
 
     async def open_stream(self, address: Address, deadline: float, cluster: int) -> FramedStream:

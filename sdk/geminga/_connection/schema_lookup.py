@@ -16,6 +16,12 @@ from geminga_protocol.commands import schemas as commands
 async def schema_of(core: Core, topic: str, version: bytes | None = None) -> SchemaInfo | None:
     """A version of the topic's schema, or the latest; None if it has none. Raises GemingaError."""
 
+    async def timed() -> SchemaInfo | None:
+        if core.metrics is None:
+            return await ask()
+        with core.metrics.lookup("schema"):
+            return await ask()
+
     async def ask() -> SchemaInfo | None:
         connection = await core.pool.get(await core.lookup.broker_of(topic))
         answer = await connection.request(
@@ -31,7 +37,7 @@ async def schema_of(core: Core, topic: str, version: bytes | None = None) -> Sch
             return None
         raise error
 
-    return await core.with_retries(ask)
+    return await core.with_retries(timed)
 
 
 async def with_topic_schema(

@@ -263,6 +263,11 @@ class Inbox:
                 size_bytes += entry.size_between(entry.released, entry.at)
         return waiting, taken, size_bytes
 
+    def waiting_bytes_of(self, source: Source) -> int:
+        """Bytes of the source's messages."""
+        own = self._park().get(source, ())
+        return sum(entry.size_between(entry.at, len(entry.indexes)) for _, entry in own)
+
     def discard(
         self,
         source: Source,

@@ -16,7 +16,7 @@ from geminga._consuming.context import ConsumerContext
 from geminga._consuming.discovery import Discovery
 from geminga._consuming.interceptors import ConsumerInterceptors
 from geminga._consuming.partition_consumer import PartitionConsumer
-from geminga._consuming.statistics import ConsumerStatistics, log_interval, summed
+from geminga._consuming.statistics import ConsumerStatistics, MeasuredPart, log_interval, summed
 from geminga._options.arguments import place
 from geminga.errors import GemingaError, InvalidArgumentError, TopicNotFoundError
 from geminga_protocol.message_id import MessageId
@@ -52,6 +52,9 @@ class ConsumerParts:
         """Wait until all are connected. Raises the first GemingaError."""
         await together(part.start for part in self.each)
         self._core.intervals.add(self._roll)
+        if self._core.metrics is not None:
+            name = self._context.subscription.name
+            self._core.metrics.add_consumer(self, self._measured, name)
         if self._discovery is not None:
             self._discovery.start(self._update)
 
@@ -194,9 +197,19 @@ class ConsumerParts:
         """The counters of all."""
         return summed({part.topic: part.statistics() for part in self.each})
 
+    def _measured(self) -> list[MeasuredPart]:
+        queued = self._context.inbox.waiting_bytes_of
+        return [
+            MeasuredPart(part, part.topic, part.statistics(), part.counts, queued(part))
+            for part in self.each
+        ]
+
     async def aclose(self) -> None:
         """Leave all topics."""
         self._core.intervals.remove(self._roll)
+        if self._core.metrics is not None:
+            # Before its queue is emptied: it knows what was taken.
+            self._core.metrics.remove(self)
         try:
             if self._discovery is not None:
                 await self._discovery.stop()

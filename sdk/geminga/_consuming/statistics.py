@@ -50,6 +50,16 @@ class ConsumerStatistics:
     """Those of each topic or partition, by full name; empty if there is only one."""
 
 
+class MeasuredPart(NamedTuple):
+    """What metrics tell of one partition's consumer, which is `key`."""
+
+    key: object
+    topic: str
+    statistics: ConsumerStatistics
+    counts: ConsumerCounts
+    waiting_bytes: int
+
+
 class Snapshot(NamedTuple):
     """Counts at a moment, or between two of them."""
 
@@ -63,8 +73,8 @@ class Snapshot(NamedTuple):
 class ConsumerCounts:
     """Counters of one partition's consumer."""
 
-    __slots__ = ("_began", "_last", "_length_s", "acks", "acks_failed", "failed", "messages",
-                 "size_bytes")  # fmt: skip
+    __slots__ = ("_began", "_last", "_length_s", "acks", "acks_failed", "dead_letters", "failed",
+                 "messages", "refused", "size_bytes", "timed_out")  # fmt: skip
 
     def __init__(self) -> None:
         self.messages = 0
@@ -72,6 +82,11 @@ class ConsumerCounts:
         self.failed = 0
         self.acks = 0
         self.acks_failed = 0
+        self.refused = 0
+        """Entries of which redelivery was asked for after a negative acknowledgement."""
+        self.timed_out = 0
+        """Those after the ack timeout."""
+        self.dead_letters = 0
         self._began = Snapshot()
         self._last = Snapshot()
         self._length_s = 0.0

@@ -67,6 +67,7 @@ class DeadLetters:
             for index in list(entry.indexes):
                 if acknowledger.acks.is_left(entry, index):
                     await self._dead_letter_sender.send_dead(Message(entry, index))
+                    acknowledger.counts.dead_letters += 1
                     acknowledger.acknowledge(entry, index)
         except GemingaError as error:
             logger.warning("%s: a dead letter was not sent: %s", entry.topic, error)

@@ -55,9 +55,10 @@ class DeadLetterSender:
 
     async def send_again(
         self, message: Message, delay_s: float, properties: Mapping[str, str]
-    ) -> None:
+    ) -> bool:
         """Send a message to the retry topic, to be delivered after the delay; after its last try to
-        the dead-letter topic. Raises InvalidArgumentError without a retry topic, and GemingaError.
+        the dead-letter topic: then it returns True. Raises InvalidArgumentError without a retry
+        topic, and GemingaError.
         """
         policy = self.policy
         if policy.retry_letter_topic is None:
@@ -67,10 +68,9 @@ class DeadLetterSender:
         if letter.times > policy.max_redeliver_count:
             dead = dead_letter_topic(policy, message.topic_name, self._subscription.name)
             await self._send(dead, "DLQ", message, letter.properties, 0)
-        else:
-            await self._send(
-                policy.retry_letter_topic, "RETRY", message, letter.properties, delay_ms
-            )
+            return True
+        await self._send(policy.retry_letter_topic, "RETRY", message, letter.properties, delay_ms)
+        return False
 
     async def _send(
         self, topic: str, kind: str, message: Message, properties: dict[str, str], delay_ms: int

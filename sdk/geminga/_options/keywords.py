@@ -27,7 +27,7 @@ from geminga._options.kinds import (
     RoutingMode,
 )
 from geminga._options.producer_interceptors import ProducerInterceptor
-from geminga._telemetry.providers import TracerProvider
+from geminga._telemetry.providers import MeterProvider, TracerProvider
 from geminga.auth import Authentication
 from geminga.encryption import ConsumerCryptoKeywords, ProducerCryptoKeywords
 from geminga.failover import AutoClusterFailover
@@ -73,6 +73,7 @@ class ClientKeywords(TlsKeywords, total=False):
     failover: AutoClusterFailover | None
     stats_interval_s: float
     tracer_provider: TracerProvider | None
+    meter_provider: MeterProvider | None
 
 
 class ProducerKeywords(ProducerCryptoKeywords, total=False):

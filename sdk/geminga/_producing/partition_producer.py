@@ -22,6 +22,7 @@ from geminga._producing.keyed_outbox import KeyedOutbox
 from geminga._producing.outbox import Outbox, Placed
 from geminga._producing.receipt import Outgoing, Receipt
 from geminga._producing.sending_room import SendingRoom
+from geminga._producing.timed_outbox import TimedKeyedOutbox, TimedOutbox
 from geminga._producing.window import ReceiptVerdict
 from geminga.errors import (
     AlreadyClosedError,
@@ -55,8 +56,14 @@ class PartitionProducer(SendingRoom):
         self._partition = partition
         self._id = next(core.producer_ids)
         encoder = Encoder(self._id, topic, options, wall_clock_ms)
-        kind = KeyedOutbox if options.batching_type is BatchingType.KEY_BASED else Outbox
-        outbox = kind(options, encoder, trio.current_time, self._on_settled)
+        is_keyed = options.batching_type is BatchingType.KEY_BASED
+        if core.metrics is None:
+            kind = KeyedOutbox if is_keyed else Outbox
+            outbox = kind(options, encoder, trio.current_time, self._on_settled)
+        else:
+            timed = TimedKeyedOutbox if is_keyed else TimedOutbox
+            outbox = timed(options, encoder, trio.current_time, self._on_settled)
+            outbox.timer = core.metrics.sends(topic)
         super().__init__(core, topic, options, encoder, outbox)
         self.is_started = False
         self.counts = Counts()

@@ -1,1 +1,1 @@
-"""OpenTelemetry: traces (spec SDK-49). The library is imported with the first use."""
+"""OpenTelemetry: traces and metrics (spec SDK-49). The library is imported with the first use."""

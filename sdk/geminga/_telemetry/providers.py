@@ -9,20 +9,23 @@ from typing import TYPE_CHECKING
 from geminga.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
+    from opentelemetry.metrics import MeterProvider as MeterProvider
     from opentelemetry.trace import TracerProvider as TracerProvider
 else:
-    TracerProvider = object
+    MeterProvider = TracerProvider = object
 
 NEEDED = 'OpenTelemetry is not installed: pip install "geminga[otel]"'
 
 
-def check_providers(tracers: object) -> None:
-    """Raises InvalidArgumentError unless it is a provider, or None."""
-    if tracers is None:
+def check_providers(tracers: object, meters: object) -> None:
+    """Raises InvalidArgumentError unless each is a provider of its kind, or None."""
+    if tracers is None and meters is None:
         return
     try:
-        from opentelemetry import trace
+        from opentelemetry import metrics, trace
     except ImportError as error:
         raise InvalidArgumentError(NEEDED) from error
-    if not isinstance(tracers, trace.TracerProvider):
+    if tracers is not None and not isinstance(tracers, trace.TracerProvider):
         raise InvalidArgumentError(f"tracer_provider must be a TracerProvider, not {tracers!r}")
+    if meters is not None and not isinstance(meters, metrics.MeterProvider):
+        raise InvalidArgumentError(f"meter_provider must be a MeterProvider, not {meters!r}")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Generic, Unpack
 
 import geminga.producer
-from geminga._bridge.asyncs import AsyncBlock, AsyncSender, AsyncSession, Receipt
+from geminga._bridge.asyncs import AsyncBlock, AsyncSession, Receipt, sender_of
 from geminga._connection.statistics import ProducerStatistics as ProducerStatistics
 from geminga.producer import MessageKeywords, S
 from geminga_protocol.message_id import MessageId
@@ -24,7 +24,7 @@ class Producer(AsyncBlock, Generic[S]):
     def __init__(self, session: AsyncSession, inner: geminga.producer.Producer[S]) -> None:
         self._session = session
         self._inner = inner
-        self._sender = AsyncSender(session, inner)
+        self._sender = sender_of(session, inner)
 
     def __repr__(self) -> str:
         return repr(self._inner)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Generic, Unpack
 
 import geminga.producer
-from geminga._bridge.threads import Receipt, ThreadBlock, ThreadSender, ThreadSession
+from geminga._bridge.threads import Receipt, ThreadBlock, ThreadSession, sender_of
 from geminga._connection.statistics import ProducerStatistics as ProducerStatistics
 from geminga.producer import MessageKeywords, S
 from geminga_protocol.message_id import MessageId
@@ -24,7 +24,7 @@ class Producer(ThreadBlock, Generic[S]):
     def __init__(self, session: ThreadSession, inner: geminga.producer.Producer[S]) -> None:
         self._session = session
         self._inner = inner
-        self._sender = ThreadSender(session, inner)
+        self._sender = sender_of(session, inner)
 
     def __repr__(self) -> str:
         return repr(self._inner)
