@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 CHECKS := check-generated check-style check-imports check-types check-house
 
-.PHONY: run test test-fast mutants nightly check $(CHECKS) peers docs bench soak compat spark-versions lock proto clean
+.PHONY: run test test-fast mutants nightly check $(CHECKS) check-collected peers docs bench soak compat spark-versions lock proto clean
 
 run: $(VENV)/run.stamp
 	exec $(BIN)/geminga standalone --data-dir $(or $(DATA_DIR),data) $(ARGS)
@@ -50,9 +50,14 @@ check-types: $(VENV)/dev.stamp
 	$(BIN)/mypy
 	$(BIN)/pyright
 
+# Both are tests as well, which `make test` has too.
 check-house: $(VENV)/dev.stamp
 	$(BIN)/python tools/public_names.py --check
 	$(BIN)/python -m pytest -q compat_tests/test_tidy.py compat_tests/test_project.py
+
+# All tests can be imported; the workers of `make test` then find them compiled.
+check-collected: $(VENV)/dev.stamp
+	$(BIN)/python -m pytest --collect-only -qq >/dev/null
 
 # Other people's software for the tests, which fetch it themselves otherwise: Apache's jars, archives of Java's classes.
 peers: $(VENV)/dev.stamp

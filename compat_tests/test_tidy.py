@@ -69,7 +69,7 @@ def body_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 def code_lines(name: str, node: ast.ClassDef) -> int:
     """Lines of a class that hold code: no blanks, comments, docstrings."""
     skip: set[int] = set()
-    for inner in ast.walk(node):
+    for inner in counts.statements(node):
         if isinstance(inner, ast.Expr) and isinstance(inner.value, ast.Constant):
             skip.update(range(inner.lineno, (inner.end_lineno or inner.lineno) + 1))
     lines = text_of(name).splitlines()
@@ -79,13 +79,13 @@ def code_lines(name: str, node: ast.ClassDef) -> int:
 
 
 def functions(name: str) -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    for node in ast.walk(tree_of(name)):
+    for node in counts.statements(tree_of(name)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield f"{name}::{node.name}", node
 
 
 def classes(name: str) -> Iterator[tuple[str, ast.ClassDef]]:
-    for node in ast.walk(tree_of(name)):
+    for node in counts.statements(tree_of(name)):
         if isinstance(node, ast.ClassDef):
             yield f"{name}::{node.name}", node
 

@@ -89,6 +89,21 @@ def flat() -> dict[str, int]:
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
+def within(node: ast.AST) -> Iterator[ast.AST]:
+    """The statements right beneath a node, and what holds some (handlers of errors, cases)."""
+    for name in ("body", "orelse", "handlers", "finalbody", "cases"):
+        found = getattr(node, name, ())
+        if isinstance(found, list):  # a lambda's body is none
+            yield from found
+
+
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All statements beneath a node: some times quicker than `ast.walk`, which sees expressions."""
+    for child in within(node):
+        yield child
+        yield from statements(child)
+
+
 def _is_type_checking(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
 
@@ -97,7 +112,7 @@ def _imports(node: ast.AST, typing: bool) -> Iterator[ast.Import | ast.ImportFro
     """Imports beneath `node`; those of TYPE_CHECKING blocks if `typing`. Imports within functions
     count: a late import hides a circle and does not remove it.
     """
-    for child in ast.iter_child_nodes(node):
+    for child in within(node):
         if isinstance(child, ast.Import | ast.ImportFrom):
             yield child
         elif isinstance(child, ast.If) and _is_type_checking(child):
@@ -178,7 +193,7 @@ def _visit(edges: dict[str, set[str]], start: str, seen: set[str], order: list[s
 
 def _classes() -> Iterator[tuple[str, ast.ClassDef]]:
     for module in written():
-        for node in ast.walk(module.tree):
+        for node in statements(module.tree):
             if isinstance(node, ast.ClassDef):
                 yield f"{module.path}::{node.name}", node
 

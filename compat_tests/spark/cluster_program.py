@@ -103,9 +103,14 @@ def shipped(spark: SparkSession, given: dict[str, Any]) -> Iterator[object]:
     yield from spread(spark, given)
 
 
+def spread_and_killed(spark: SparkSession, given: dict[str, Any]) -> Iterator[object]:
+    """One after the other: an engine and its executors take long to start."""
+    yield from spread(spark, given)
+    yield from killed(spark, {**given, "target": given["killed_target"]})
+
+
 SCENARIOS: dict[str, Callable[[SparkSession, dict[str, Any]], Iterator[object]]] = {
-    "spread": spread,
-    "killed": killed,
+    "spread_and_killed": spread_and_killed,
     "shipped": shipped,
 }
 

@@ -1,1 +1,1 @@
-"""Describes the REST interface, read from the handlers of its routes (decision 40)."""
+"""Describes the REST interface, read from the handlers of its routes (decision 41)."""

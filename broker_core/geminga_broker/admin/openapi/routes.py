@@ -1,4 +1,4 @@
-"""Where the description of the REST interface is served (decision 40)."""
+"""Where the description of the REST interface is served (decision 41)."""
 
 from __future__ import annotations
 
