@@ -26,7 +26,9 @@ from geminga_runtime.lasting import open_lasting_nursery
 from geminga_runtime.metadata.api import MetadataStore, StoreUnavailable
 from geminga_runtime.metadata.cached import CachedMetadataStore
 from geminga_runtime.metadata.routed import RoutedMetadataStore
+from geminga_runtime.metadata.timed import TimedMetadataStore
 from geminga_runtime.metadata.zookeeper_url import parse_url, store_of_ledgers, with_scheme
+from geminga_runtime.metrics.store_times import OWN_STORE, times_of
 from geminga_runtime.settings import ConfigError
 from geminga_runtime.tls_settings import NO_PORT
 
@@ -64,6 +66,9 @@ async def run_broker(
         await _check_cluster(store, config.network.cluster_name)
         await _check_bookies(opened[urls.ledgers])
         service = await stack.enter_async_context(_open_broker(config, store, opened[urls.ledgers]))
+        if urls.ledgers not in {urls.own, urls.configuration}:
+            ledgers = times_of(opened[urls.ledgers])
+            service.store_times = (*service.store_times, *ledgers)
         served = serving(config, service, web, is_whole_cluster=False)
         running = await stack.enter_async_context(served)
         await stack.enter_async_context(service.load_manager.registered(running.addresses))
@@ -111,6 +116,14 @@ def _urls(cluster: ClusterConfig) -> _Urls:
     return found
 
 
+STORE_NAMES = {
+    "metadataStoreUrl": OWN_STORE,
+    "configurationMetadataStoreUrl": "configuration-metadata-store",
+    "bookkeeperMetadataServiceUri": "bookkeeper-metadata-store",
+}
+"""Of the stores in the metrics, by the keys that name them."""
+
+
 async def _open(stack: AsyncExitStack, key: str, url: str, timeout_s: float) -> MetadataStore:
     """Raises ConfigError (kazoo is missing), StoreUnavailable."""
     try:
@@ -122,7 +135,7 @@ async def _open(stack: AsyncExitStack, key: str, url: str, timeout_s: float) -> 
     except StoreUnavailable as error:
         raise StoreUnavailable(f"{key} {url}: {error}") from None
     stack.push_async_callback(store.aclose)
-    return store
+    return TimedMetadataStore(store, STORE_NAMES[key])
 
 
 async def _remembering(stack: AsyncExitStack, store: MetadataStore, subtree: str) -> MetadataStore:

@@ -63,6 +63,7 @@ from geminga_broker.topic.api import TopicEnvironment
 from geminga_runtime.auth.service import load_authenticator
 from geminga_runtime.background import run_guarded
 from geminga_runtime.metadata.api import MetadataStore
+from geminga_runtime.metrics.store_times import times_of
 
 _COUNTER = "/counters/producer-name"
 
@@ -112,6 +113,8 @@ class BrokerService:
         self.authenticator = load_authenticator(config.auth)
         self.config = config
         self.store = store
+        self.store_times = times_of(store)
+        """Calls of the metadata stores, for `/metrics`."""
         self.namespaces = Namespaces(store)
         self.racks = BookieRacks(store)
         self.bookies = logs.client.bookies

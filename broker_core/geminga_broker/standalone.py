@@ -23,6 +23,8 @@ from geminga_runtime.metadata.api import MetadataStore
 from geminga_runtime.metadata.cached import CachedMetadataStore
 from geminga_runtime.metadata.sqlite import SqliteMetadataStore
 from geminga_runtime.metadata.sqlite_file import StoreDamaged
+from geminga_runtime.metadata.timed import TimedMetadataStore
+from geminga_runtime.metrics.store_times import OWN_STORE
 from geminga_runtime.tls_settings import NO_PORT
 
 _log = logging.getLogger(__name__)
@@ -45,7 +47,7 @@ async def run_standalone(
         web = web_sockets(options.config, stack)
         embedded = await open_store(options)
         stack.push_async_callback(embedded.aclose)
-        store = await CachedMetadataStore.open(embedded, RECORDS)
+        store = await CachedMetadataStore.open(TimedMetadataStore(embedded, OWN_STORE), RECORDS)
         stack.push_async_callback(store.aclose)
         check_ids = ledger_id_check(embedded, options.data_dir)
         service = await stack.enter_async_context(_open_broker(options, store, check_ids))

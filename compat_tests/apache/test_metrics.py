@@ -47,7 +47,6 @@ LACKING = {
     r"pulsar_broker_pending_bytes_to_dispatch": "rounds are bounded one by one",
     r"pulsar_subscription_dispatch_throttled_.*": "a round asks all its limits at once",
     r"pulsar_ml_cursor_readLedgerSize": "a cursor reads one entry of its ledger, once",
-    r"pulsar_metadata_store_.*": "calls to the store are not timed yet",
 }
 """What Apache's broker tells and ours doesn't, and why."""
 
@@ -85,7 +84,10 @@ ALL_AT_ONCE = r"bookie_throttled_write"
 THREADS = frozenset(("thread", "threadPool"))
 
 FIXED = frozenset(
-    ("quantile", "le", "metric", "quota_type", "system_topic", "system_subscription", "success")
+    (
+        *("quantile", "le", "metric", "quota_type", "system_topic", "system_subscription"),
+        *("success", "type", "status"),
+    )
 )
 """Labels whose values are the same at all brokers."""
 

@@ -4,15 +4,18 @@ Apache's BrokerOperabilityMetrics, BrokerService, NamespaceService, Authenticati
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 from time import perf_counter
 
-from geminga_broker.metrics.counts import CHECK_BOUNDS_S, CheckTimes, LoadCounts, SchemaCounts
+from geminga_broker.metrics.counts import LoadCounts, SchemaCounts
 from geminga_broker.metrics.exposition import Exposition, labels
 from geminga_broker.metrics.pace import Pace
 from geminga_broker.service import BrokerService
 from geminga_broker.session.connections import Connections
 from geminga_runtime.auth.service import Authenticator
+from geminga_runtime.metrics.buckets import Buckets
+from geminga_runtime.metrics.store_times import StoreTimes
 
 _PUBLISHES = (0.0, 0.5, 0.95, 0.99, 0.999, 0.9999, 1.0)
 _LOOKUPS = (0.5, 0.99, 0.999, 1.0)
@@ -59,6 +62,7 @@ async def add_broker(text: Exposition, service: BrokerService, pace: Pace) -> No
     text.summary("pulsar_broker_publish_latency", pairs, publishes, _PUBLISHES, now_s)
     checks = service.maintenance.quota_checks
     _histogram(text, "pulsar_storage_backlog_quota_check_duration_seconds", pairs, checks)
+    add_stores(text, pairs, service.store_times)
     add_authentication(text, pairs, service.authenticator)
     for namespace, schemas in sorted(service.schemas.registry.meter.namespaces.items()):
         _schemas(text, [*pairs, ("namespace", namespace)], schemas, now_s)
@@ -68,8 +72,7 @@ async def add_broker(text: Exposition, service: BrokerService, pace: Pace) -> No
 def _schemas(
     text: Exposition, pairs: list[tuple[str, str]], schemas: SchemaCounts, now_s: float
 ) -> None:
-    called = ((call, times) for call, times in schemas.times.items() if times.count)
-    for call, times in called:
+    for call, times in schemas.times.items():  # empty ones cost no search
         text.summary(f"pulsar_schema_{call}_ops_latency", pairs, times, _SCHEMAS, now_s)
     where = labels(pairs)
     for call, count in schemas.failures.items():
@@ -102,15 +105,29 @@ def _loads(text: Exposition, where: str, loads: LoadCounts, now_s: float) -> Non
 
 
 def _histogram(
-    text: Exposition, metric: str, pairs: list[tuple[str, str]], times: CheckTimes
+    text: Exposition, metric: str, pairs: list[tuple[str, str]], values: Buckets
 ) -> None:
     rows, where = text.rows(metric, "histogram"), labels(pairs)
-    ends = [*map(str, CHECK_BOUNDS_S), "+Inf"]
-    counts = list(accumulate(times.buckets))
+    ends = [*(str(float(bound)) for bound in values.bounds), "+Inf"]
+    counts = list(accumulate(values.counts))
     for end, count in zip(ends, counts, strict=True):
         rows.append(f"{metric}_bucket{labels([*pairs, ('le', end)])} {count}")
     rows.append(f"{metric}_count{where} {counts[-1]}")
-    rows.append(f"{metric}_sum{where} {round(times.sum_s, 6)}")
+    rows.append(f"{metric}_sum{where} {round(values.sum, 6)}")
+
+
+def add_stores(
+    text: Exposition, cluster: list[tuple[str, str]], stores: Sequence[StoreTimes]
+) -> None:
+    """Calls of the metadata stores, by store (Apache's MetadataStoreStats)."""
+    for store in stores:
+        pairs = [*cluster, ("name", store.name)]
+        for status, calls in (("success", store.succeeded), ("fail", store.failed)):
+            for call, times in calls.items():
+                of_call = [*pairs, ("type", call), ("status", status)]
+                _histogram(text, "pulsar_metadata_store_ops_latency_ms", of_call, times)
+        metric = "pulsar_metadata_store_put_bytes_total"
+        text.add(metric, labels(pairs), store.put_bytes, "counter")
 
 
 def add_authentication(
@@ -126,6 +143,7 @@ def add_authentication(
         pairs = [*cluster, ("provider_name", provider), ("auth_method", method)]
         where = labels([*pairs, ("reason", reason)])
         text.add("pulsar_authentication_failures_total", where, count, "counter")
+    _histogram(text, "pulsar_expiring_token_minutes", cluster, authenticator.expiring_minutes)
     expired = [n for (_, _, reason), n in authenticator.failures.items() if reason == EXPIRED]
     if expired:
         text.add("pulsar_expired_token_total", labels(cluster), sum(expired), "counter")

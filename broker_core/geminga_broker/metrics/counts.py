@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import perf_counter
@@ -56,19 +55,6 @@ class LoadCounts:
         """A load has ended with this error. That the topic is missing is an answer, no failure."""
         if not (isinstance(error, BrokerError) and error.code == ServerError.TopicNotFound):
             self.failures += 1
-
-
-class CheckTimes:
-    """How long sweeps took."""
-
-    def __init__(self) -> None:
-        self.buckets = [0] * (len(CHECK_BOUNDS_S) + 1)
-        self.sum_s = 0.0
-
-    def add(self, took_s: float) -> None:
-        """One has ended."""
-        self.buckets[bisect_left(CHECK_BOUNDS_S, took_s)] += 1
-        self.sum_s += took_s
 
 
 SCHEMA_NAMESPACES_MAX = 1000

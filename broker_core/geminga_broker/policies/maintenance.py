@@ -12,13 +12,14 @@ from geminga_broker.config import PolicyConfig
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import LogError
 from geminga_broker.log.reserved_cursors import COMPACTION
-from geminga_broker.metrics.counts import CheckTimes
+from geminga_broker.metrics.counts import CHECK_BOUNDS_S
 from geminga_broker.policies.apply import expire_messages, expire_subscriptions
 from geminga_broker.policies.backlog_quota_manager import keep_quotas
 from geminga_broker.policies.quota import backlog_bytes
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_broker.topic.topic import Topic
 from geminga_runtime.background import Turns
+from geminga_runtime.metrics.buckets import Buckets
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +32,8 @@ class TopicMaintenance:
     def __init__(self, topics: Mapping[str, Topic], config: PolicyConfig) -> None:
         self._topics = topics
         self._config = config
-        self.quota_checks = CheckTimes()
+        self.quota_checks = Buckets(CHECK_BOUNDS_S)
+        """How long checks took, s."""
 
     async def run(self) -> None:
         """Run until cancelled."""

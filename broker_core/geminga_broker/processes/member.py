@@ -30,6 +30,8 @@ from geminga_runtime.lasting import open_lasting_nursery
 from geminga_runtime.metadata.api import MetadataError, MetadataStore, SessionPhase
 from geminga_runtime.metadata.cached import CachedMetadataStore
 from geminga_runtime.metadata.remote import Dial, open_remote_store
+from geminga_runtime.metadata.timed import TimedMetadataStore
+from geminga_runtime.metrics.store_times import OWN_STORE
 from geminga_runtime.observing.log_setup import set_up_logging
 from geminga_runtime.process import run_part
 from geminga_runtime.settings import ConfigError
@@ -105,6 +107,7 @@ async def open_broker(begin: Begin) -> AsyncIterator[Running]:
         store: MetadataStore = await stack.enter_async_context(open_remote_store(_once(metadata)))
         lasting = await stack.enter_async_context(open_lasting_nursery())
         lasting.start_soon(_end_with_session, store)
+        store = TimedMetadataStore(store, OWN_STORE)
         for subtree in (RECORDS, OWNERS_PATH, LOAD_BALANCE):
             store = await CachedMetadataStore.open(store, subtree)
             stack.push_async_callback(store.aclose)

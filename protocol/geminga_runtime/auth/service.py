@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import binascii
 import logging
+import time
 from collections import Counter
 from collections.abc import Sequence
 from importlib import import_module
@@ -24,6 +25,7 @@ from geminga_runtime.auth.api import (
 )
 from geminga_runtime.auth.settings import AuthSettings
 from geminga_runtime.logs import shown
+from geminga_runtime.metrics.buckets import Buckets
 from geminga_runtime.settings import ConfigError
 
 _log = logging.getLogger(__name__)
@@ -43,6 +45,10 @@ APACHE_NAMES = {
     "org.apache.pulsar.broker.authentication.oidc.AuthenticationProviderOpenID": "oidc",
 }
 """Class names in Apache's configuration files."""
+
+
+EXPIRING_BOUNDS_MINUTES = (5.0, 10.0, 60.0, 240.0)
+"""As Apache's AuthenticationMetricsToken."""
 
 
 class ProviderFactory(Protocol):
@@ -65,6 +71,15 @@ class Authenticator:
         """(provider, method) -> number of successes."""
         self.failures: Counter[tuple[str, str, str]] = Counter()
         """(provider, method, reason) -> number of failures."""
+        self.expiring_minutes = Buckets(EXPIRING_BOUNDS_MINUTES)
+        """How long tokens that were accepted are still good; those that expire only."""
+
+    def accepted(self, provider: str, method: str, identity: Identity) -> None:
+        """A provider has authenticated a peer."""
+        self.successes[provider, method] += 1
+        if method == "token" and identity.expires_at_s is not None:
+            left_s = identity.expires_at_s - time.time()
+            self.expiring_minutes.add(max(left_s, 0.0) / 60)
 
     @property
     def methods(self) -> Sequence[str]:
@@ -139,7 +154,7 @@ class _Attempts:
             # The provider that began an exchange continues it, and gets renewed credentials.
             self._open = [(name, exchange)]
             if isinstance(answer, Identity):
-                self._service.successes[name, self._method] += 1
+                self._service.accepted(name, self._method, answer)
             return answer
         raise failure
 

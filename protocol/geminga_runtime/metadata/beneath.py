@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
 import trio
 
 from geminga_runtime.metadata.api import MetadataStore, Notification, Session
+from geminga_runtime.metrics.store_times import StoreTimes, times_of
 
 
 class SessionBeneath:
@@ -14,6 +16,8 @@ class SessionBeneath:
 
     def __init__(self, beneath: MetadataStore) -> None:
         self._beneath = beneath
+        self.times: Sequence[StoreTimes] = times_of(beneath)
+        """See `Timed`."""
 
     def watch(
         self, prefix: str, *, events_max: int = 1024

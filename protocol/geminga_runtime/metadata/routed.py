@@ -19,6 +19,7 @@ from geminga_runtime.metadata.api import (
 from geminga_runtime.metadata.beneath import SessionBeneath
 from geminga_runtime.metadata.cached import Known, Remembering
 from geminga_runtime.metadata.paths import check_path
+from geminga_runtime.metrics.store_times import times_of
 
 SHARED = ("/admin",)
 """Subtrees of the configuration store."""
@@ -35,6 +36,7 @@ class RoutedMetadataStore(SessionBeneath):
         super().__init__(own)
         self._own = own
         self._configuration = configuration
+        self.times = (*times_of(own), *times_of(configuration))
 
     def _of(self, path: str) -> MetadataStore:
         return (

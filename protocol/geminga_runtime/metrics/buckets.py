@@ -1,0 +1,24 @@
+"""Counts of values by fixed bounds, as Prometheus's histograms have them (spec OP-05)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+
+class Buckets:
+    """One histogram since the start. Not for several threads at once."""
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        """The upper ends, inclusive; above the last one there is one bucket more."""
+        self.counts = [0] * (len(bounds) + 1)
+        """Of each bucket, without those below it."""
+        self.sum = 0.0
+
+    def add(self, value: float) -> None:
+        """Count one value."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
