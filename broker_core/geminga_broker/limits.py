@@ -30,6 +30,11 @@ PROPERTIES_BYTES_MAX = 64 * 1024
 SCHEMA_BYTES_MAX = 1 << 20
 """A schema's definition."""
 
+PARTITIONS_MAX = 10_000
+"""Partitions of a topic where `maxNumPartitionsPerPartitionedTopic` sets no limit: each is a record
+that is made, and a part of every call on the topic.
+"""
+
 _PARTITION_BYTES = len(f"{PARTITION_SUFFIX}{(1 << 31) - 1}")
 
 

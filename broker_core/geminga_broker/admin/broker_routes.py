@@ -51,14 +51,14 @@ def routes(service: BrokerService) -> list[Route]:
         found = await service.election.leader()
         if found is None:
             raise RestError(404, "Couldn't find leader broker")
-        return ok({"serviceUrl": found.service_url, "brokerId": found.broker_id})
+        return ok({"serviceUrl": found.service_url, "brokerId": found.broker_id}, dict[str, str])
 
     async def all_brokers(_request: Request) -> Response:
-        return ok(await service.brokers.ids())
+        return ok(await service.brokers.ids(), list[str])
 
     async def active(request: Request) -> Response:
         await _require_own_cluster(service, request, parameter(request, "cluster"))
-        return ok(await service.brokers.ids())
+        return ok(await service.brokers.ids(), list[str])
 
     async def owned(request: Request) -> Response:
         await _require_broker(service, request, parameter(request, "broker"))
@@ -161,13 +161,13 @@ def _configuration_routes(service: BrokerService) -> list[Route]:
     dynamic = service.dynamic
 
     async def names(_request: Request) -> Response:
-        return ok(KEYS)
+        return ok(KEYS, list[str])
 
     async def values(_request: Request) -> Response:
-        return ok(await dynamic.values())
+        return ok(await dynamic.values(), dict[str, str])
 
     async def runtime(_request: Request) -> Response:
-        return ok(service.config.values())
+        return ok(service.config.values(), dict[str, object])
 
     async def post(request: Request) -> Response:
         try:
@@ -186,7 +186,7 @@ def _configuration_routes(service: BrokerService) -> list[Route]:
         return Response(status_code=200)
 
     async def internal(_request: Request) -> Response:
-        return ok(_stores(service))
+        return ok(_stores(service), dict[str, str])
 
     base = _BASE + "/configuration"
     return [
@@ -282,7 +282,7 @@ def _lookup_routes(service: BrokerService) -> list[Route]:
             raise RestError(500, str(error)) from None  # Apache's status for it
         if found.redirect:
             raise redirect(request, found.addresses, authoritative=found.authoritative)
-        return ok(_lookup_data(found.addresses))
+        return ok(_lookup_data(found.addresses), dict[str, str])
 
     async def bundle(request: Request) -> Response:
         topic = topic_of(request, parameter(request, "domain"))

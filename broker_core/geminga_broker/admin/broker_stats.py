@@ -65,7 +65,7 @@ def routes(service: BrokerService) -> list[Route]:
     """All routes of the family."""
 
     async def topics(_request: Request) -> Response:
-        return rest.ok(await topics_by_bundle(service))
+        return rest.ok(await topics_by_bundle(service), dict[str, object])
 
     async def metrics(_request: Request) -> Response:
         return rest.ok(await metrics_by_namespace(service))

@@ -27,11 +27,9 @@ from geminga_broker.admin.rest import (
 )
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.records import (
-    BadName,
     JsonObject,
     ResourceExists,
     ResourceMissing,
-    check_name,
     is_name,
 )
 from geminga_broker.service import BrokerService
@@ -128,20 +126,19 @@ def routes(service: BrokerService) -> list[Route]:
     clusters = namespaces.clusters
 
     async def list_all(_request: Request) -> Response:
-        return ok([name for name in await clusters.names() if name != "global"])
+        return ok([name for name in await clusters.names() if name != "global"], list[str])
 
     async def get(request: Request) -> Response:
         record = await _record(namespaces, request)
         # Our own cluster's, as a standalone makes it, has its addresses only.
-        return ok(record if "brokerClientTlsEnabled" in record else CLUSTER_DEFAULTS | record)
+        known = record if "brokerClientTlsEnabled" in record else CLUSTER_DEFAULTS | record
+        return ok(known, ClusterData)
 
     async def create(request: Request) -> Response:
         name = parameter(request, "cluster")
         data = await read_body(request, ClusterData)
-        try:
-            check_name(name)
-        except BadName:
-            raise RestError(412, "Cluster name is not valid") from None
+        if not is_name(name):
+            raise RestError(412, "Cluster name is not valid")
         if data is None:
             raise RestError(400, "cluster data is required")
         try:
@@ -196,7 +193,7 @@ async def _record(namespaces: Namespaces, request: Request) -> JsonObject:
 
 def _peer_routes(namespaces: Namespaces, path: str) -> list[Route]:
     async def get(request: Request) -> Response:
-        return ok_or_empty((await _record(namespaces, request)).get("peerClusterNames"))
+        return ok_or_empty((await _record(namespaces, request)).get("peerClusterNames"), list[str])
 
     async def post(request: Request) -> Response:
         name = parameter(request, "cluster")
@@ -207,7 +204,7 @@ def _peer_routes(namespaces: Namespaces, path: str) -> list[Route]:
                 raise bad_body("the name of a peer cluster is null")
             if peer.lower() == name.lower():
                 raise RestError(412, f"{name} itself can't be part of peer-list")
-            if not await namespaces.clusters.exists(peer):
+            if not is_name(peer) or not await namespaces.clusters.exists(peer):
                 raise RestError(412, f"Peer cluster {peer} does not exist")
         unique = None if peers is None else list(dict.fromkeys(peers))
 

@@ -121,7 +121,10 @@ def routes(service: BrokerService, calls: Calls) -> list[Route]:
     base = f"{_BASE}/{POLICIES}"
 
     async def list_all(request: Request) -> Response:
-        return rest.ok(await _policies(service, await require_cluster(service, request, 404)))
+        return rest.ok(
+            await _policies(service, await require_cluster(service, request, 404)),
+            dict[str, object],
+        )
 
     async def get(request: Request) -> Response:
         cluster, name = await require_cluster(service, request), rest.parameter(request, "policy")

@@ -91,7 +91,7 @@ def names_of_any(answers: Sequence[Answer], _asked: Asked) -> Response:
     for answer in answers:
         if not answer.is_error:
             found.update(dict.fromkeys(answer.json(list[str])))
-    return rest.ok(list(found))
+    return rest.ok(list(found), list[str])
 
 
 def properties_of_all(answers: Sequence[Answer], asked: Asked) -> Response:
@@ -101,7 +101,7 @@ def properties_of_all(answers: Sequence[Answer], asked: Asked) -> Response:
     found: dict[str, str] = {}
     for answer in answers:
         found |= answer.json(dict[str, str])
-    return rest.ok(found)
+    return rest.ok(found, dict[str, str])
 
 
 def findings_of_all(answers: Sequence[Answer], asked: Asked) -> Response:
@@ -115,7 +115,7 @@ def findings_of_all(answers: Sequence[Answer], asked: Asked) -> Response:
         if answer.is_error:
             subscription = rest.subscription_of(asked.request)
             found.append(missing_on(str(asked.name.partition(number)), subscription))
-    return rest.ok(worst_first(found))
+    return rest.ok(worst_first(found), list[dict[str, str]])
 
 
 def replicated_by_topic(answers: Sequence[Answer], _asked: Asked) -> Response:
@@ -124,7 +124,7 @@ def replicated_by_topic(answers: Sequence[Answer], _asked: Asked) -> Response:
     found: dict[str, bool] = {}
     for answer in answers:
         found |= answer.json(dict[str, bool])
-    return rest.ok(found)
+    return rest.ok(found, dict[str, bool])
 
 
 def replicated_everywhere(answers: Sequence[Answer], asked: Asked) -> Response:

@@ -98,13 +98,17 @@ class _BadBody(Exception):
     """The request's body is not valid."""
 
 
-def ok(value: object) -> Response:
-    """200 with a JSON body, `null` included."""
+def ok(value: object, kind: object = object) -> Response:
+    """200 with a JSON body, `null` included; `kind` is what the description of the interface says
+    of it, and is read from the call (`openapi.uses`).
+    """
+    del kind
     return Response(msgspec.json.encode(value), media_type="application/json")
 
 
-def ok_or_empty(value: object) -> Response:
-    """200 with a JSON body, or without a body for None."""
+def ok_or_empty(value: object, kind: object = object) -> Response:
+    """The same, or without a body for None."""
+    del kind
     return Response() if value is None else ok(value)
 
 

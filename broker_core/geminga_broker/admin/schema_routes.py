@@ -83,7 +83,7 @@ def _writing(schemas: TopicSchemas, namespaces: Namespaces) -> list[Route]:
             raise rest.RestError(409, str(error)) from None
         except InvalidSchemaData as error:
             raise rest.RestError(422, str(error)) from None
-        return rest.ok({"version": {"version": number}})
+        return rest.ok({"version": {"version": number}}, dict[str, dict[str, int]])
 
     async def compatibility(request: Request) -> Response:
         schema = await _payload(request)
@@ -104,7 +104,7 @@ def _writing(schemas: TopicSchemas, namespaces: Namespaces) -> list[Route]:
     async def find(request: Request) -> Response:
         schema = await _payload(request)
         found = await schemas.registry.number_of(_schema_id(request), schema)
-        return rest.ok({"version": -1 if found is None else found})
+        return rest.ok({"version": -1 if found is None else found}, dict[str, int])
 
     async def delete(request: Request) -> Response:
         schema_id = _schema_id(request)

@@ -48,13 +48,13 @@ def routes(service: BrokerService) -> list[Route]:
     namespaces = service.namespaces
 
     async def list_all(_request: Request) -> Response:
-        return rest.ok(await namespaces.tenants.names())
+        return rest.ok(await namespaces.tenants.names(), list[str])
 
     async def get(request: Request) -> Response:
         record = await namespaces.tenants.get(rest.parameter(request, "tenant"))
         if record is None:
             raise rest.RestError(404, "Tenant does not exist")
-        return rest.ok(record)
+        return rest.ok(record, TenantInfo)
 
     async def create(request: Request) -> Response:
         name = rest.parameter(request, "tenant")

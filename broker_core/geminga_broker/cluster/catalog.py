@@ -20,7 +20,7 @@ from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.records import JsonObject, ResourceExists, ResourceMissing
 from geminga_broker.config import TopicConfig
 from geminga_broker.errors import BrokerError
-from geminga_broker.limits import check_partitioned
+from geminga_broker.limits import PARTITIONS_MAX, check_partitioned
 from geminga_protocol.errors import ProtocolError
 from geminga_protocol.managed_ledger import encode_ledger_info
 from geminga_protocol.pb.managed_ledger_pb2 import ManagedLedgerInfo
@@ -64,6 +64,11 @@ class TopicCatalog:
         names = await self._records.names(f"{namespace}/{domain}")
         return [f"{domain}://{namespace}/{url_decode(name)}" for name in names]
 
+    @property
+    def partitions_max(self) -> int:
+        """Partitions that a topic may have."""
+        return self._config.partitions_max or PARTITIONS_MAX
+
     async def create_partitioned(
         self, topic: TopicName, partitions: int, properties: dict[str, str] | None = None
     ) -> None:
@@ -71,8 +76,8 @@ class TopicCatalog:
         InvalidTopicName if the partitions' names would be too long.
         """
         check_partitioned(topic)
-        limit = self._config.partitions_max
-        if limit and partitions > limit:
+        limit = self.partitions_max
+        if partitions > limit:
             text = f"Number of partitions should be less than or equal to {limit}"
             raise BrokerError(ServerError.NotAllowedError, text)
         record: JsonObject = {"partitions": partitions, "deleted": False}

@@ -62,10 +62,12 @@ def routes(service: BrokerService) -> list[Route]:
         if not (is_name(cluster) and await namespaces.clusters.exists(cluster)):
             raise rest.RestError(412, f"Cluster {cluster} does not exist.")
         if not is_name(tenant):
-            return rest.ok([])
+            return rest.ok([], list[str])
         names = await namespaces.list(tenant)
         groups = {name: await group_of(name) for name in names}
-        return rest.ok([name for name in names if (groups[name] or "").lower() == wanted])
+        return rest.ok(
+            [name for name in names if (groups[name] or "").lower() == wanted], list[str]
+        )
 
     path = "/admin/v2/namespaces/{tenant}/{namespace}/antiAffinity"
     return [

@@ -57,7 +57,9 @@ def routes(service: BrokerService, calls: Calls) -> list[Route]:
     """All routes of the family."""
 
     async def bundles(request: Request) -> Response:
-        return rest.ok((await bundles_of(service, rest.namespace_of(request))).to_json())
+        return rest.ok(
+            (await bundles_of(service, rest.namespace_of(request))).to_json(), dict[str, object]
+        )
 
     async def unload(request: Request) -> Response:
         namespace = rest.namespace_of(request)
@@ -195,7 +197,7 @@ def _passing(service: BrokerService) -> rest.Handler:
     async def names(request: Request) -> Response:
         bundle = bundle_in(request)
         loaded = (name for name in service.topics.loaded if name.startswith("non-persistent://"))
-        return rest.ok(await bundle.among(loaded))
+        return rest.ok(await bundle.among(loaded), list[str])
 
     return names
 

@@ -29,7 +29,7 @@ def routes(service: BrokerService) -> list[Route]:
 
     async def get_allowed(request: Request) -> Response:
         record = await policies_of(service, rest.namespace_of(request))
-        return rest.ok(names_in(record.get(ALLOWED)))
+        return rest.ok(names_in(record.get(ALLOWED)), list[str])
 
     async def set_allowed(request: Request) -> Response:
         wanted = await _clusters_given(request)
@@ -40,7 +40,7 @@ def routes(service: BrokerService) -> list[Route]:
 
     async def get_replication(request: Request) -> Response:
         record = await policies_of(service, rest.namespace_of(request))
-        return rest.ok(names_in(record.get(REPLICATION)))
+        return rest.ok(names_in(record.get(REPLICATION)), list[str])
 
     async def set_replication(request: Request) -> Response:
         wanted = await _clusters_given(request)

@@ -23,7 +23,7 @@ def routes(service: BrokerService) -> list[Route]:
 
     async def get(request: Request) -> Response:
         record = await policies_of(service, rest.namespace_of(request), NO_POLICIES)
-        return rest.ok(record.get(FIELD) is True)
+        return rest.ok(record.get(FIELD) is True, bool)
 
     async def post(request: Request) -> Response:
         return await change(request, True)

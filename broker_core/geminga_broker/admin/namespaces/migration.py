@@ -52,7 +52,7 @@ def routes(service: BrokerService) -> list[Route]:
         record = await clusters.get(f"{name}/{MIGRATION}") if is_name(name) else None
         if record is None:
             raise rest.RestError(404, NO_CLUSTER)
-        return rest.ok(record)
+        return rest.ok(record, dict[str, object])
 
     async def post(request: Request) -> Response:
         name = rest.parameter(request, "cluster")

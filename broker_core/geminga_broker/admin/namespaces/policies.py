@@ -159,7 +159,7 @@ def routes(service: BrokerService) -> list[Route]:
 def check_entry_filters(service: BrokerService, value: object) -> None:
     """Raises RestError 400 for filters that are not installed."""
     assert isinstance(value, values.EntryFilters)
-    names = [name.strip() for name in value.entry_filter_names.split(",")]
+    names = [name.strip() for name in (value.entry_filter_names or "").split(",")]
     if not any(names):
         text = "entryFilterNames can't be empty. To remove entry filters use the remove method."
         raise rest.RestError(400, text)
@@ -178,7 +178,7 @@ def _routes_of(service: BrokerService, policy: Policy) -> list[Route]:
         found = (await policies_of(service, namespace, policy.unread)).get(policy.field)
         if policy.of_cluster:
             found = found.get(cluster) if isinstance(found, dict) else None
-        return rest.ok_or_empty(policy.unset if found is None else found)
+        return rest.ok_or_empty(policy.unset if found is None else found, policy.kind)
 
     async def post(request: Request) -> Response:
         value: object = await rest.read_body(request, policy.kind)

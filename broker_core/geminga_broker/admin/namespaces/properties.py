@@ -24,7 +24,9 @@ def routes(service: BrokerService) -> list[Route]:
     """All routes of the family."""
 
     async def get(request: Request) -> Response:
-        return rest.ok(properties_in(await policies_of(service, rest.namespace_of(request))))
+        return rest.ok(
+            properties_in(await policies_of(service, rest.namespace_of(request))), dict[str, str]
+        )
 
     async def put(request: Request) -> Response:
         given = await rest.required_body(request, dict[str, str])

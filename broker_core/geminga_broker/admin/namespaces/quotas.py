@@ -53,7 +53,7 @@ def routes(service: BrokerService, domains: tuple[str, ...]) -> list[Route]:
 
     async def told(request: Request) -> Response:
         record = await namespaces.read(request)
-        return rest.ok(values.quotas_json(record.get(namespaces.quotas)))
+        return rest.ok(values.quotas_json(record.get(namespaces.quotas)), dict[str, object])
 
     found.append(rest.route("GET", one + "/backlogQuotaMap", told))
     for domain in domains:
@@ -149,7 +149,9 @@ def _retention_routes(level: Level, one: str) -> list[Route]:
     """GET for topics is in the routes of other policies, as it can show higher levels."""
 
     async def get(request: Request) -> Response:
-        return rest.ok_or_empty((await level.read(request)).get(level.retention))
+        return rest.ok_or_empty(
+            (await level.read(request)).get(level.retention), values.RetentionPolicies
+        )
 
     async def post(request: Request) -> Response:
         record = await level.read(request)

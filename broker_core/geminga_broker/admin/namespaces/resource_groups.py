@@ -48,14 +48,14 @@ def routes(service: BrokerService) -> list[Route]:
     groups = service.namespaces.resource_groups
 
     async def list_all(_request: Request) -> Response:
-        return rest.ok(await groups.names())
+        return rest.ok(await groups.names(), list[str])
 
     async def get(request: Request) -> Response:
         name = rest.parameter(request, "resourcegroup")
         record = await groups.get(name) if is_name(name) else None
         if record is None:
             raise rest.RestError(404, NO_GROUP)
-        return rest.ok(record)
+        return rest.ok(record, dict[str, object])
 
     async def put(request: Request) -> Response:
         """Make a group, or change the rates that are given."""

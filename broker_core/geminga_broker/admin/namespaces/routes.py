@@ -168,7 +168,7 @@ def routes(service: BrokerService, calls: Calls) -> list[Route]:
         tenant = rest.parameter(request, "tenant")
         if not await namespaces.tenants.exists(tenant):
             raise rest.RestError(404, "Tenant not found")
-        return rest.ok(await namespaces.list(tenant))
+        return rest.ok(await namespaces.list(tenant), list[str])
 
     async def get(request: Request) -> Response:
         try:
@@ -177,7 +177,7 @@ def routes(service: BrokerService, calls: Calls) -> list[Route]:
             raise rest.RestError(404, "Namespace does not exist") from None
         # As Apache's broker tells it, since this was once never absent.
         shown = {"is_allow_auto_update_schema": service.config.schemas.allow_auto_update}
-        return rest.ok(in_class_order(shown | record))
+        return rest.ok(in_class_order(shown | record), dict[str, object])
 
     async def create(request: Request) -> Response:
         await create_namespace(service, rest.namespace_of(request), await _policies_given(request))
@@ -198,7 +198,7 @@ def routes(service: BrokerService, calls: Calls) -> list[Route]:
             raise rest.RestError(404, f"mode: none of PERSISTENT, {', '.join(domains)}")
         for domain in domains.get(mode, ("persistent",)):
             names += await topic_names(service, calls, namespace, domain)
-        return rest.ok(listed(request, names))
+        return rest.ok(listed(request, names), list[str])
 
     base = "/admin/v2/namespaces"
     one = base + "/{tenant}/{namespace}"

@@ -119,7 +119,7 @@ def topic_routes(service: BrokerService, domain: str) -> list[Route]:
         found = (await topic_record(service, request, domain)).get(enforced_field)
         if found is None and rest.flag(request, "applied"):
             found = (await service.schemas.policies(rest.topic_of(request, domain))).enforced
-        return rest.ok(bool(found))
+        return rest.ok(bool(found), bool)
 
     async def post_enforced(request: Request) -> Response:
         value = await rest.required_body(request, bool)

@@ -104,7 +104,9 @@ class _Schemas:
             for kind in chain(each.uses.bodies, *each.uses.kinds.values()):
                 if kind not in found and kind not in (object, REASON) and _has_schema(kind):
                     found.append(kind)
-        made, self.components = msgspec.json.schema_components(found, ref_template=_SCHEMAS)
+        made, self.components = msgspec.json.schema_components(
+            found, schema_hook=_any, ref_template=_SCHEMAS
+        )
         self._known = list(zip(found, made, strict=True))
 
     def of(self, kinds: Iterable[object]) -> Object:
@@ -122,10 +124,17 @@ class _Schemas:
 
 def _has_schema(kind: object) -> bool:
     try:
-        msgspec.json.schema(kind)
+        msgspec.json.schema(kind, schema_hook=_any)
     except TypeError:
         return False
     return True
+
+
+def _any(kind: type) -> Object:
+    """The schema of `object`. Raises TypeError for another type."""
+    if kind is object:
+        return {"description": "Any value"}
+    raise TypeError(kind)
 
 
 class _Shared:

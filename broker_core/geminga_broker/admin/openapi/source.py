@@ -115,6 +115,7 @@ class Scope:
     def __init__(self, own: Bound) -> None:
         function = own.function
         code = function.__code__
+        self.module = function.__module__
         self._local = frozenset((*code.co_varnames, *code.co_cellvars))
         self._globals: Values = function.__globals__
         self._known = _closed_over(function) | dict(own.given)

@@ -15,7 +15,7 @@ from types import FunctionType
 
 from starlette.responses import RedirectResponse, Response
 
-from geminga_broker.admin import rest
+from geminga_broker.admin import rest, routing
 from geminga_broker.admin.http.pages import error_page
 from geminga_broker.admin.openapi.source import (
     UNKNOWN,
@@ -192,6 +192,8 @@ class _Walk:
         elif function is number_of and isinstance(values[1], str):
             found.numbers.add(values[1])
             found.answer(404, PAGE)
+        elif function in _BODIES and self._scope.module == routing.__name__:
+            return True  # what is passed on to partitions is read by the handler
         elif function in _BODIES:
             kinds = values[1:] or [object]
             found.bodies += [each for each in kinds if each not in found.bodies]

@@ -249,7 +249,7 @@ async def _produce(
         if at % RUN_MAX == RUN_MAX - 1:
             await trio.lowlevel.checkpoint()
     number = version_number(version)
-    return rest.ok({"messagePublishResults": results, "schemaVersion": number})
+    return rest.ok({"messagePublishResults": results, "schemaVersion": number}, dict[str, object])
 
 
 async def _published(

@@ -40,7 +40,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
     async def status(request: Request) -> Response:
         topic = await _require(service, topic_of(request, domain))
         outcome = topic.compaction.outcome
-        return ok({"status": outcome.status.value, "lastError": outcome.last_error})
+        return ok({"status": outcome.status.value, "lastError": outcome.last_error}, dict[str, str])
 
     path = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}/{{topic}}/compaction"
     return at(path, put=compact, get=status)

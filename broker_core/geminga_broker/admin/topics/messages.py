@@ -162,7 +162,9 @@ def _routes_of_places(service: BrokerService, domain: str, one: str) -> list[Rou
         topic = await require_log_of(
             service, name, "Get message ID by timestamp on a non-persistent topic is not allowed"
         )
-        return rest.ok(message_id_json(name, await topic.log.find_by_time(timestamp)))
+        return rest.ok(
+            message_id_json(name, await topic.log.find_by_time(timestamp)), dict[str, object]
+        )
 
     async def backlog_size(request: Request) -> Response:
         name = rest.topic_of(request, domain)
@@ -175,8 +177,8 @@ def _routes_of_places(service: BrokerService, domain: str, one: str) -> list[Rou
         topic = await require_log_of(service, name, "A non-persistent topic has no backlog", 500)
         state = topic.log.statistics()
         if all(ledger.ledger_id != start.ledger_id for ledger in state.ledgers):
-            return rest.ok(state.size_bytes)
-        return rest.ok(backlog_bytes(state.ledgers, Position(start.ledger_id, start.entry_id)))
+            return rest.ok(state.size_bytes, int)
+        return rest.ok(backlog_bytes(state.ledgers, Position(start.ledger_id, start.entry_id)), int)
 
     return [
         rest.route("GET", one + "/messageid/{timestamp}", id_by_time),

@@ -51,18 +51,16 @@ def routes(service: BrokerService, calls: Calls, domain: str) -> list[Route]:
         namespace = rest.namespace_of(request)
         if not await service.namespaces.exists(namespace):
             raise rest.RestError(404, "Namespace does not exist")
-        return rest.ok(listed(request, await catalog.partitioned(namespace, domain)))
+        return rest.ok(listed(request, await catalog.partitioned(namespace, domain)), list[str])
 
     async def create(request: Request) -> Response:
         name = rest.topic_of(request, domain)
         count, properties = await _wanted(request)
         if count <= 0:
             raise rest.RestError(406, "Number of partitions should be more than 0")
-        limit = service.config.topics.partitions_max
-        if limit and count > limit:
-            raise rest.RestError(
-                406, f"Number of partitions should be less than or equal to {limit}"
-            )
+        if count > catalog.partitions_max:
+            text = f"Number of partitions should be less than or equal to {catalog.partitions_max}"
+            raise rest.RestError(406, text)
         await require_writable_namespace(service, name)
         if await service.topics.exists(name):
             raise rest.RestError(409, "This topic already exists")
@@ -84,6 +82,11 @@ def routes(service: BrokerService, calls: Calls, domain: str) -> list[Route]:
             raise rest.RestError(
                 422,
                 f"Desired partitions {count} can't be less than the current partitions {current}.",
+            )
+        if count > catalog.partitions_max:
+            text = "can't be greater than the maximum partitions per topic"
+            raise rest.RestError(
+                422, f"Desired partitions {count} {text} {catalog.partitions_max}."
             )
         await catalog.grow_partitioned(name, count)
         if name.is_persistent:
@@ -111,7 +114,7 @@ def _routes_of_existing(
             if not rest.flag(request, "checkAllowAutoCreation"):
                 raise rest.RestError(404, f"Topic {name} not found")
             count = await catalog.resolve_partitions(name, create=True, exists=False)
-        return rest.ok(partitioned_json(count, properties))
+        return rest.ok(partitioned_json(count, properties), dict[str, object])
 
     async def delete(request: Request) -> Response:
         name = rest.topic_of(request, domain)
@@ -130,7 +133,9 @@ def _routes_of_existing(
             raise rest.RestError(404, f"Topic {name} not found")
         raise_first(answers)
         ids = (answer.json(dict[str, int]) for answer in answers)
-        return rest.ok({str(index): found for index, found in enumerate(ids)})
+        return rest.ok(
+            {str(index): found for index, found in enumerate(ids)}, dict[str, dict[str, int]]
+        )
 
     async def create_missed(request: Request) -> Response:
         name = rest.topic_of(request, domain)

@@ -87,7 +87,7 @@ def _routes_of(service: BrokerService, domain: str, policy: TopicPolicy) -> list
             name = rest.topic_of(request, domain)
             found = policy.applied(await service.policies.resolve(name))
         found = policy.unset if found is None else found
-        return Response(status_code=policy.absent) if found is None else rest.ok(found)
+        return Response(status_code=policy.absent) if found is None else rest.ok(found, policy.kind)
 
     async def post(request: Request) -> Response:
         value: object = await rest.read_body(request, policy.kind)
@@ -148,7 +148,7 @@ def _subscription_routes(service: BrokerService, domain: str) -> list[Route]:
         if found is None and rest.flag(request, "applied"):
             effective = await service.policies.resolve(rest.topic_of(request, domain))
             found = rate_json(effective.policies.subscription_dispatch_rate)
-        return Response() if found is None else rest.ok(found)
+        return Response() if found is None else rest.ok(found, DispatchRate)
 
     async def post(request: Request) -> Response:
         value = await rest.read_body(request, DispatchRate)

@@ -50,7 +50,9 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         if count:
             return rest.ok_or_empty(found)
         shown = (await _log_of(service, name)).log.properties
-        return rest.ok({key: shown[key] for key in shown if not key.startswith(OWN_PREFIX)})
+        return rest.ok(
+            {key: shown[key] for key in shown if not key.startswith(OWN_PREFIX)}, dict[str, str]
+        )
 
     async def put(request: Request) -> Response:
         name = rest.persistent_topic_of(request, domain)

@@ -33,7 +33,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
             text = "Cannot get replicated subscriptions on non-persistent topics"
             raise rest.RestError(405, text)
         topic = await found(name, subscription)
-        return rest.ok({str(name): topic.subscriptions[subscription].replicated})
+        return rest.ok({str(name): topic.subscriptions[subscription].replicated}, dict[str, bool])
 
     async def post(request: Request) -> Response:
         name, subscription = rest.topic_of(request, domain), rest.subscription_of(request)

@@ -113,8 +113,10 @@ def routes(service: BrokerService, calls: Calls, domain: str) -> list[Route]:
         if not await service.namespaces.exists(namespace):
             raise rest.RestError(404, "Namespace does not exist")
         if domain == "non-persistent" and (range_name := request.query_params.get("bundle")):
-            return rest.ok(await non_persistent_names(service, calls, namespace, range_name))
-        return rest.ok(listed(request, await topic_names(service, calls, namespace, domain)))
+            names = await non_persistent_names(service, calls, namespace, range_name)
+        else:
+            names = listed(request, await topic_names(service, calls, namespace, domain))
+        return rest.ok(names, list[str])
 
     being_made: set[TopicName] = set()
 
@@ -151,7 +153,8 @@ def routes(service: BrokerService, calls: Calls, domain: str) -> list[Route]:
         if await service.catalog.partitions(name):
             raise rest.RestError(405, "GetLastMessageId on a partitioned-topic is not allowed")
         topic = await require_topic(service, name)
-        return rest.ok(message_id_json(name, (await topic.last_message()).position))
+        last = await topic.last_message()
+        return rest.ok(message_id_json(name, last.position), dict[str, object])
 
     base = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}"
     one = base + "/{topic}"

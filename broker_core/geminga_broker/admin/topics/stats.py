@@ -126,7 +126,7 @@ def _routes(
         return Response(answer, media_type="application/json")
 
     async def internal_stats(request: Request) -> Response:
-        return ok(await _internal_stats(service, topic_of(request, domain)))
+        return ok(await _internal_stats(service, topic_of(request, domain)), dict[str, object])
 
     async def partitioned_stats(request: Request) -> Response:
         name = topic_of(request, domain)
@@ -135,13 +135,13 @@ def _routes(
         answer = _summary(parts)
         answer["metadata"] = metadata
         answer["partitions"] = parts if flag(request, "perPartition", default=True) else {}
-        return ok(answer)
+        return ok(answer, dict[str, object])
 
     async def partitioned_internal_stats(request: Request) -> Response:
         name = topic_of(request, domain)
         count, metadata = await _metadata(service, name)
         parts = await _partitions(calls, name, count, "/internalStats")
-        return ok({"metadata": metadata, "partitions": parts})
+        return ok({"metadata": metadata, "partitions": parts}, dict[str, object])
 
     one = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}/{{topic}}"
     return [

@@ -141,7 +141,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
 
     async def list_all(request: Request) -> Response:
         topic = await require_topic(service, rest.topic_of(request, domain))
-        return rest.ok(list(topic.subscriptions))
+        return rest.ok(list(topic.subscriptions), list[str])
 
     async def create(request: Request) -> Response:
         if domain == "non-persistent":
@@ -221,7 +221,7 @@ def _property_routes(service: BrokerService, domain: str, path: str) -> list[Rou
         name = rest.topic_of(request, domain)
         topic = await require_topic(service, name)
         require_subscription(topic, name, subscription)
-        return rest.ok(topic.subscriptions[subscription].properties)
+        return rest.ok(topic.subscriptions[subscription].properties, dict[str, str])
 
     async def set_properties(request: Request) -> Response:
         given = rest.properties_of(

@@ -24,7 +24,9 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         subscription = rest.subscription_of(request)
         topic = await require_topic(service, name)
         require_subscription(topic, name, subscription)
-        return rest.ok(as_json(str(name), subscription, explain(topic, subscription)))
+        return rest.ok(
+            as_json(str(name), subscription, explain(topic, subscription)), list[dict[str, str]]
+        )
 
     path = (
         f"/admin/v2/{domain}/{{tenant}}/{{namespace}}/{{topic}}/subscription/{{subscription}}/why"

@@ -18,6 +18,7 @@ from geminga_broker.admin.app import create_app
 from geminga_broker.admin.namespaces.changing import FIELDS, in_class_order
 from geminga_broker.cluster.namespaces import new_policies
 from geminga_broker.cluster.records import JsonObject
+from geminga_broker.config import BrokerConfig
 from geminga_broker.limits import PROPERTIES_MAX
 from geminga_broker.log.topic_log import TopicLog
 from geminga_broker.service import BrokerService
@@ -63,8 +64,8 @@ class Admin:
 
 
 @asynccontextmanager
-async def admin() -> AsyncIterator[Admin]:
-    async with open_broker() as broker:
+async def admin(config: BrokerConfig | None = None) -> AsyncIterator[Admin]:
+    async with open_broker(config) as broker:
         yield Admin(broker.service, create_app(broker.service))
 
 
