@@ -1,0 +1,1 @@
+"""The broker held against its own description (spec OP-03)."""
