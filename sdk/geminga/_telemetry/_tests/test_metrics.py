@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -216,6 +217,30 @@ async def test_a_reader_in_another_thread(meters: Meters) -> None:
         thread.join(30)
         assert late
         assert late[0]["producer.message.send.size"] == 4
+
+
+def test_a_partition_that_is_gone() -> None:
+    """What a pattern's topic or a replaced partition counted stays; its queue doesn't."""
+    parts = {"a": 1, "b": 10}
+    attributes = (("k", "v"),)
+    source = metrics._Source(
+        "consumer",
+        lambda: [
+            (part, attributes, [("message.ack", n), ("receive_queue.count", n)])
+            for part, n in parts.items()
+        ],
+    )
+
+    def read() -> dict[str, int]:
+        found: metrics.Values = defaultdict(int)
+        source.read(found)
+        return {name.removeprefix("pulsar.client.consumer."): n for (name, _), n in found.items()}
+
+    assert read() == {"message.ack": 11, "receive_queue.count": 11, "opened": 2, "closed": 0}
+    del parts["b"]
+    for _ in range(2):
+        assert read() == {"message.ack": 11, "receive_queue.count": 1, "opened": 2, "closed": 1}
+    assert source.close()["pulsar.client.consumer.closed", attributes] == 2
 
 
 def test_dead_letters(url: str, meters: Meters) -> None:

@@ -176,6 +176,14 @@ def test_values_have_their_names_in_avro() -> None:
         assert read == value.model_copy(update={"cached": None})
 
 
+def test_what_java_leaves_out_of_json() -> None:
+    class Strict(BaseModel):
+        leaf: Leaf | None
+        color: Color | None = Color.RED
+
+    assert schema.Json(Strict).decode(b"{}") == Strict(leaf=None)
+
+
 def test_other_names_and_missing_fields_of_writers() -> None:
     found = schema.Json(Named).decode(b'{"orderId": 1, "buyer": "Bo", "new": [1]}')
     assert (found.customer, found.at.year) == ("Bo", 2024)
