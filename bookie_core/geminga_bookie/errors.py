@@ -46,6 +46,12 @@ class DigestMismatch(BookkeeperError):
     code = -5
 
 
+class EntryLost(DigestMismatch):
+    """The bookie had the only copy of the entry, and lost it with a part of its journal; it has
+    later ones of the ledger.
+    """
+
+
 class UnauthorizedAccess(BookkeeperError):
     """Wrong master key (password)."""
 

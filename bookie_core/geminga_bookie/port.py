@@ -91,8 +91,8 @@ class BookiePort(Protocol):
         self, ledger_id: int, first_entry_id: int, *, entries_max: int, bytes_max: int
     ) -> list[bytes]:
         """Packets of consecutive entries from the first one on: at least one, at most the bounds.
-        Raises NoSuchEntry, NoSuchLedger, UnknownLedgerState, DigestMismatch if the first one can't
-        be read.
+        Raises NoSuchEntry, NoSuchLedger, UnknownLedgerState, DigestMismatch, EntryLost if the first
+        one can't be read.
         """
 
     async def fence(self, ledger_id: int, master_key: bytes) -> LacAnswer:

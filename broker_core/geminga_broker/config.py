@@ -203,6 +203,7 @@ class LogConfig:
     retention_minutes: int = setting("defaultRetentionTimeInMinutes", 0, at_least=-1)
     retention_check_s: int = setting("retentionCheckIntervalInSeconds", 120, at_least=1)
     retention_mb: int = setting("defaultRetentionSizeInMB", 0, at_least=-1)
+    skips_damaged: bool = setting("autoSkipNonRecoverableData", False)
     entry_metadata_interceptors: str = setting("brokerEntryMetadataInterceptors", "")
     expose_entry_metadata: bool = setting("exposingBrokerEntryMetadataToClientEnabled", False)
 

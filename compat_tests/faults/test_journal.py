@@ -101,6 +101,26 @@ def test_noise_in_the_last_record_is_told_as_a_loss(written: Written, tmp_path: 
     assert "unfinished" not in log
 
 
+@pytest.mark.slow
+def test_a_changed_byte_costs_one_message(written: Written, tmp_path: Path) -> None:
+    """In the midst of the newest journal: all that is in other records is read."""
+    for lost in (1, _MESSAGES // 2, _MESSAGES - 2):
+        folder = tmp_path / str(lost)
+        shutil.copytree(written.folder, folder)
+        journal = folder / written.journal
+        data = bytearray(journal.read_bytes())
+        data[data.index(b"message %d " % lost)] ^= 1
+        journal.write_bytes(data)
+        server = start_geminga(folder, settings={"autoSkipNonRecoverableData": "true"})
+        try:
+            bodies = [body for _, body in read_all(server.address, TOPIC)]
+            assert "acknowledged entries may be lost" in server.log_path.read_text()
+        finally:
+            server.kill()
+        kept = [n for n in range(_MESSAGES) if n != lost]
+        assert bodies == [b"message %d " % n + b"." * 200 for n in kept]
+
+
 def _check(folder: Path, *, kept_min: int, told: bool, at: int) -> str:
     server = start_geminga(folder)
     try:

@@ -29,6 +29,7 @@ from geminga_bookie._tests.support import (
     until_writable,
 )
 from geminga_bookie.errors import (
+    EntryLost,
     LedgerFenced,
     NoSuchEntry,
     NoSuchLedger,
@@ -124,7 +125,7 @@ async def test_damage_of_a_journal_that_is_not_the_newest_is_an_error(
     start = last_record(first)
     patch(first, start + PAGE_BYTES, bytes(PAGE_BYTES))
     async with open_bookie(small_options(tmp_path / "b")) as bookie:
-        with pytest.raises(NoSuchEntry):
+        with pytest.raises(EntryLost):
             await read_all(bookie, 1, 0, 7)
         assert await read_all(bookie, 1, 7, 7) == packets(1, [7], 50_000)
     assert len(errors(caplog)) == 1

@@ -6,6 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+LOSS_ACCEPTED = "geminga.loss-accepted"
+"""In a ledger's custom metadata: what all bookies that should have it say they may have lost is
+given up (`bookieshell acceptloss`)."""
+
 
 class DigestType(Enum):
     """Kind of an entry's digest; names as in BookKeeper's metadata."""

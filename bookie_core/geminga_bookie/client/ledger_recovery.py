@@ -8,13 +8,14 @@ the close: until then readers would look for entries where they may not be yet.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
 import trio
 
-from geminga_bookie.client.api import LedgerMetadata, LedgerState
+from geminga_bookie.client.api import LOSS_ACCEPTED, LedgerMetadata, LedgerState
 from geminga_bookie.client.confirmed import confirmed_in
 from geminga_bookie.client.directory import BookieDirectory
 from geminga_bookie.client.metadata_store import LedgerMetadataStore, VersionedMetadata
@@ -29,6 +30,7 @@ from geminga_bookie.client.quorum import Quorums
 from geminga_bookie.errors import (
     BookkeeperError,
     DigestMismatch,
+    EntryLost,
     MetadataConflict,
     NoSuchEntry,
     NoSuchLedger,
@@ -38,6 +40,8 @@ from geminga_bookie.errors import (
 )
 from geminga_protocol.bookkeeper import digest as packets
 from geminga_protocol.bookkeeper.digest import Digest, DigestError
+
+_log = logging.getLogger(__name__)
 
 _RUN_ENTRIES = 256
 """Entries of one recovery read, at most, which are rewritten together."""
@@ -57,7 +61,8 @@ async def recover(
     """Fence, recover and close the ledger; returns its closed metadata. Raises UnknownLedgerState
     if too few bookies respond to find the ledger's end: a later retry may succeed. Raises
     DigestMismatch or NoSuchEntry if all copies of a needed entry are damaged or lost: a retry
-    doesn't help. A bookie that answers TooManyRequests is asked again.
+    doesn't help. What a bookie knows to be lost is passed over (EntryLost). A bookie that answers
+    TooManyRequests is asked again.
     """
     while known.metadata.state is not LedgerState.CLOSED:
         try:
@@ -81,6 +86,10 @@ class _Recovery:
         """With the bookies that entries are written to."""
         self._fenced: set[str] = set()
         """Bookies that answered a fence."""
+        self._has_lost = False
+        self._accepts_loss = LOSS_ACCEPTED in metadata.custom_metadata
+        self._held = -1
+        """The highest entry that a bookie has shown, or said to be confirmed."""
         self._failed: set[str] = set()
         """Bookies that didn't take entries."""
         self._digest = digest
@@ -91,13 +100,15 @@ class _Recovery:
         """The metadata of the closed ledger."""
         last = await self._fence()
         length = 0
-        if last >= 0:
-            run = await self._found_run(last, 1)
+        if last >= 0 and (run := await self._unless_lost(last, 1)) is not None:
             if not run:
                 raise NoSuchEntry(f"{self._name}: no bookie has confirmed entry {last} any more")
             length = packets.header(run[0])[3]
         asked = _FIRST_RUN_ENTRIES
-        while run := await self._found_run(last + 1, asked):
+        while (run := await self._unless_lost(last + 1, asked)) != []:
+            if run is None:
+                last += 1
+                continue
             await self._write_again(last + 1, run)
             last += len(run)
             length = packets.header(run[-1])[3]
@@ -124,16 +135,24 @@ class _Recovery:
                 answers[index] = await self._fence_one(ensemble[index])
             except BookkeeperError as error:
                 failures.append(error)
-            if covers_every_ack_quorum(set(answers), *sizes):
+            if is_enough():
                 nursery.cancel_scope.cancel()
+
+        def is_enough() -> bool:
+            # Whoever gives up what is lost must have heard of all that is there.
+            if self._accepts_loss:
+                return len(answers) == len(ensemble)
+            return covers_every_ack_quorum(set(answers), *sizes)
 
         async with trio.open_nursery() as nursery:
             for index in range(len(ensemble)):
                 nursery.start_soon(fence_one, index)
-        if not covers_every_ack_quorum(set(answers), *sizes):
+        if not is_enough():
             self._refuse("can't be fenced", failures)
         # All entries of earlier fragments were confirmed before the last one began.
-        return max(*answers.values(), max(metadata.ensembles) - 1)
+        last = max(*answers.values(), max(metadata.ensembles) - 1)
+        self._held = max(self._held, last)
+        return last
 
     async def _fence_one(self, bookie_id: str) -> int:
         """Fence a bookie; returns its LAC."""
@@ -141,7 +160,23 @@ class _Recovery:
         port = self._bookies.port(bookie_id)
         answer = await patiently(partial(port.fence, ledger_id, self._master_key))
         self._fenced.add(bookie_id)
-        return confirmed_in(answer, ledger_id, self._digest)
+        confirmed = confirmed_in(answer, ledger_id, self._digest)
+        if answer.last_packet is not None:
+            self._held = max(self._held, packets.header(answer.last_packet)[1])
+        return confirmed
+
+    async def _unless_lost(self, first: int, entries_max: int) -> list[bytes] | None:
+        """As `_found_run`; None for an entry that is lost, in front of others that are there: the
+        ledger goes on behind it, and who reads it is told. If the loss is accepted the ledger ends
+        behind the last one that is there.
+        """
+        try:
+            return await self._found_run(first, entries_max)
+        except EntryLost as error:
+            if not self._has_lost:
+                _log.error("entries are passed over: %s", error)
+            self._has_lost = True
+            return [] if self._accepts_loss and first > self._held else None
 
     async def _found_run(self, first: int, entries_max: int) -> list[bytes]:
         """Packets from `first` on that some bookie has; empty if no ack quorum can have `first`.
@@ -174,7 +209,11 @@ class _Recovery:
             for index in write_set(first, metadata.ensemble_size, metadata.write_quorum):
                 nursery.start_soon(read_one, ensemble[index])
         if not found and negative < ruled_out:
-            self._refuse(f"entry {first} is neither found nor ruled out", failures)
+            why = f"entry {first} is neither found nor ruled out"
+            all_answered = negative + len(failures) == metadata.write_quorum
+            if self._accepts_loss and all_answered and all(map(_may_be_lost, failures)):
+                raise EntryLost(f"{self._name}: {why}, and its loss is accepted")
+            self._refuse(why, failures)
         return found
 
     async def _verified(self, bookie_id: str, first: int, entries_max: int) -> list[bytes]:
@@ -261,5 +300,12 @@ class _Recovery:
                 raise error
         causes = "; ".join(str(error) for error in failures) or "too few answers"
         damaged = failures and all(isinstance(error, DigestMismatch) for error in failures)
-        kind = DigestMismatch if damaged else UnknownLedgerState
+        kind: type[BookkeeperError] = DigestMismatch if damaged else UnknownLedgerState
+        if failures and all(isinstance(error, EntryLost) for error in failures):
+            kind = EntryLost
         raise kind(f"{self._name}: {why}: {causes}")
+
+
+def _may_be_lost(error: BookkeeperError) -> bool:
+    """Whether a bookie says so itself; one that is away may have it."""
+    return isinstance(error, UnknownLedgerState | DigestMismatch)

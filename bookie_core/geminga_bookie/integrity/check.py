@@ -20,7 +20,7 @@ from geminga_bookie.autorecovery.fragments import Lack, closed_fragments, open_e
 from geminga_bookie.autorecovery.options import AutoRecoveryOptions
 from geminga_bookie.autorecovery.pace import Pace
 from geminga_bookie.autorecovery.registrations import read_registered
-from geminga_bookie.client.api import LedgerMetadata
+from geminga_bookie.client.api import LOSS_ACCEPTED, LedgerMetadata
 from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.client.directory import BookieDirectory
 from geminga_bookie.client.health import ReadRank
@@ -177,7 +177,14 @@ class DataCheck:
                     if missing == before:
                         raise StorageFailed(f"entries from {missing[0][0]} on were not stored")
                     before = missing
-                    await copier.copy(Lack(fragment, place, missing), own)
+                    try:
+                        await copier.copy(Lack(fragment, place, missing), own)
+                    except BookkeeperError as error:
+                        if LOSS_ACCEPTED not in metadata.custom_metadata:
+                            raise
+                        text = "ledger %d: entries are given up, from %d on: %s"
+                        _log.error(text, metadata.ledger_id, missing[0][0], error)
+                        break
 
 
 class _WithOwn:

@@ -1,4 +1,4 @@
-"""`bookieinfo` and the cookie commands of `geminga bookieshell` (spec BK-11)."""
+"""`acceptloss`, `bookieinfo` and the cookie commands of `geminga bookieshell` (spec BK-11)."""
 
 from __future__ import annotations
 
@@ -111,7 +111,25 @@ def cookie_generate(
     )
 
 
+@click.command()
+@cluster_options
+@click.option("-l", "-ledgerid", "--ledgerid", "ledger_id", type=click.IntRange(0), required=True)
+@click.option("-f", "-force", "--force", is_flag=True, help="Don't ask.")
+def acceptloss(
+    config_file: Path | None, store_uri: str | None, ledger_id: int, force: bool
+) -> None:
+    """Give up the entries of a ledger that all bookies in question may have lost, so that the rest
+    can be read. Not a command of Apache's.
+    """
+    from geminga_bookie.shell.loss import accept_loss
+
+    if not force:
+        click.confirm(f"Give up what is lost of ledger {ledger_id} for ever?", abort=True)
+    run_on_cluster(config_file, store_uri, lambda at: accept_loss(at, ledger_id))
+
+
 COMMANDS = (
+    acceptloss,
     bookieinfo,
     cookie_get,
     cookie_create,

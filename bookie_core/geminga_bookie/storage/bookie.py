@@ -205,12 +205,8 @@ class InProcessBookie:
         check_read(ledger_id, first_entry_id)
         try:
             return await self.reader.read(store, ledger_id, first_entry_id, entries_max, bytes_max)
-        except NoSuchEntry:
-            if state.limbo:
-                raise UnknownLedgerState(
-                    f"entry {ledger_id}:{first_entry_id}: the journal was damaged"
-                ) from None
-            raise
+        except NoSuchEntry as error:
+            raise await self.reader.why_absent(state, first_entry_id, error) from None
 
     async def _journaled(
         self, state: LedgerRuntime, kind: int, number: int, payload: Sequence[bytes] = ()
@@ -268,15 +264,9 @@ class InProcessBookie:
     async def last_entry(self, ledger_id: int) -> bytes:
         """See `BookiePort.last_entry`."""
         state = await self.loader.known(ledger_id)
-        # The caches first: what is flushed meanwhile is in the index then.
-        cached = state.store.last_cached(ledger_id)
-        try:
-            stored = await self.storage.workers.run(state.store.index.last_entry, ledger_id)
-        except OSError as error:
-            raise StorageFailed(f"ledger {ledger_id}: {error}") from error
-        last = max(cached, stored)
+        last = await self.reader.last_entry(state.store, ledger_id)
         if last < 0:
-            if state.limbo:
+            if state.limbo and self.reader.has_copies_elsewhere:
                 raise UnknownLedgerState(f"ledger {ledger_id}: the journal was damaged")
             raise NoSuchEntry(f"ledger {ledger_id} is empty")
         [packet] = await self.read(ledger_id, last, entries_max=1, bytes_max=1)

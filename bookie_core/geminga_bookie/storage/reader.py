@@ -6,11 +6,18 @@ from time import perf_counter
 
 import trio
 
-from geminga_bookie.errors import BookkeeperError, TooManyRequests
+from geminga_bookie.errors import (
+    BookkeeperError,
+    EntryLost,
+    NoSuchEntry,
+    StorageFailed,
+    TooManyRequests,
+    UnknownLedgerState,
+)
 from geminga_bookie.metrics.storage import PoolMetrics
 from geminga_bookie.options import BookieOptions
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
-from geminga_bookie.storage.ledger_table import LedgerTable
+from geminga_bookie.storage.ledger_table import LedgerRuntime, LedgerTable
 from geminga_bookie.storage.read_cache import CachedBlock
 from geminga_bookie.workers import Workers
 
@@ -24,6 +31,7 @@ class Reader:
     def __init__(self, table: LedgerTable, workers: Workers, options: BookieOptions) -> None:
         self._table = table
         self._workers = workers
+        self.has_copies_elsewhere = options.replicas_elsewhere
         self._ahead_bytes = options.read_ahead_bytes
         self._ahead_entries = options.read_ahead_entries
         self._limiter = trio.CapacityLimiter(options.read_threads)
@@ -72,6 +80,32 @@ class Reader:
             raise AssertionError("load returns the entry or raises")
         finally:
             self.waiting -= 1
+
+    async def last_entry(self, store: LedgerDirectory, ledger_id: int) -> int:
+        """The highest id of an entry of the ledger, -1 without any. Raises StorageFailed."""
+        # The caches first: what is flushed meanwhile is in the index then.
+        cached = store.last_cached(ledger_id)
+        try:
+            stored = await self._workers.run(store.index.last_entry, ledger_id)
+        except OSError as error:
+            raise StorageFailed(f"ledger {ledger_id}: {error}") from error
+        return max(cached, stored)
+
+    async def why_absent(
+        self, state: LedgerRuntime, entry_id: int, error: NoSuchEntry
+    ) -> BookkeeperError:
+        """What to answer for an entry that isn't there: of a ledger in doubt it may have been lost.
+        If there is no other copy it is lost where later ones are there, so that nobody takes it for
+        the ledger's end. Raises StorageFailed.
+        """
+        if not state.limbo:
+            return error
+        text = f"entry {state.ledger_id}:{entry_id}: the journal was damaged"
+        if self.has_copies_elsewhere:
+            return UnknownLedgerState(text)
+        if entry_id < await self.last_entry(state.store, state.ledger_id):
+            return EntryLost(f"{text}, and there is no other copy")
+        return error
 
     async def _load(
         self, store: LedgerDirectory, ledger_id: int, entry_id: int, divisor: int

@@ -347,7 +347,8 @@ def _settle_doubts(
     reports: Sequence[ReplayReport],
     recovered: LedgerTable,
 ) -> bool:
-    """Whether acknowledged entries may be missing and there are other copies to ask.
+    """Whether acknowledged entries may be missing and there are other copies to ask. Without them
+    the ledgers are marked only: what is missing in front of others was lost (decision 5).
 
     Each step is repeated after a kill before the next: the limbo files, the marks of the ledgers,
     then the removal of the marker that asked for them.
@@ -363,24 +364,28 @@ def _settle_doubts(
         if reasons and options.replicas_elsewhere:
             replace_file(disk, directory / LIMBO_NAME, "\n".join(reasons[:_REASONS_MAX]).encode())
             is_new_doubt = True
+        is_new_doubt |= bool(report.damages)
     if is_new_doubt:
-        _put_in_doubt(recovered)
+        _put_in_doubt(recovered, fences=options.replicas_elsewhere)
     for directory in options.journal_dirs:
         disk.remove(directory / UNSYNCED_NAME)
     return _is_in_limbo(disk, options)
 
 
-def _put_in_doubt(recovered: LedgerTable) -> None:
+def _put_in_doubt(recovered: LedgerTable, *, fences: bool) -> None:
     """Every ledger so far is in limbo, and fenced: a fence that was lost must hold, and nothing may
-    be added behind a gap. Apache's data integrity check does the same."""
+    be added behind a gap. Apache's data integrity check does the same. The writers of a sole bookie
+    ended with it."""
     for state in recovered.states.values():
-        state.limbo = state.fenced = True
+        state.limbo, state.fenced = True, state.fenced or fences
     for store in recovered.stores:
         known = {record.ledger_id: record for record in store.index.ledgers()}
         for state in recovered.states.values():
             if state.store is store:
                 known[state.ledger_id] = state.record()
-        records = [record._replace(limbo=True, fenced=True) for record in known.values()]
+        records = [
+            each._replace(limbo=True, fenced=each.fenced or fences) for each in known.values()
+        ]
         if records:
             store.index.write(records=records)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from typing import NamedTuple
 from pyroaring import BitMap
 
 from geminga_broker.log.ack_state import AckState, run_end
-from geminga_broker.log.api import Ack, AckRun, CursorStatistics
+from geminga_broker.log.api import Ack, AckRun, CursorStatistics, EntryDamaged
 from geminga_broker.log.chain import LedgerChain
 from geminga_broker.log.context import LogContext
 from geminga_broker.log.cursor_store import CursorStore
@@ -20,6 +21,8 @@ from geminga_broker.log.entry import LogEntry, total_size
 from geminga_broker.log.reading import LogReads
 from geminga_broker.log.snapshot_log import SnapshotLog
 from geminga_protocol.ids import Position
+
+_log = logging.getLogger(__name__)
 
 
 class LogAccess(NamedTuple):
@@ -166,9 +169,18 @@ class LogCursor:
             if entries:
                 entries = self._access.reads.hit(entries, bytes_max)
             else:
-                entries = await self._access.reads.entries(
-                    position, entries_max=last - first + 1, bytes_max=bytes_max
-                )
+                try:
+                    entries = await self._access.reads.entries(
+                        position, entries_max=last - first + 1, bytes_max=bytes_max
+                    )
+                except EntryDamaged as error:
+                    if not self._access.context.options.skips_damaged:
+                        raise
+                    if self.read_position == position:
+                        _log.error("cursor=%s: an entry is passed over: %s", self.name, error)
+                        self.ack([Ack(position)])
+                        self.read_position = Position(ledger_id, first + 1)
+                    continue
                 if self.read_position != position:
                     continue  # a concurrent seek or rewind
                 if entries and upto is not None and entries[-1].position > upto:

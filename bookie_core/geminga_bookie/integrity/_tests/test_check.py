@@ -18,11 +18,15 @@ from hypothesis import strategies as st
 from geminga_bookie._tests.planted import planted
 from geminga_bookie._tests.power import logged_errors, run
 from geminga_bookie._tests.sim_disk import SimDisk
+from geminga_bookie._tests.sim_nodes import Loss
 from geminga_bookie._tests.support import Outcomes
+from geminga_bookie.autorecovery.task_store import TaskStore
+from geminga_bookie.autorecovery.tools import Cluster, ToolFailed
 from geminga_bookie.errors import NoSuchEntry, NoSuchLedger, UnknownLedgerState
-from geminga_bookie.integrity._tests.world import OWN, SIZES, SYNCED, World
+from geminga_bookie.integrity._tests.world import OWN, REPAIR, SIZES, SYNCED, UNSYNCED, World
 from geminga_bookie.integrity.check import QUIET_S, DataCheck
 from geminga_bookie.integrity.doubts import Doubts, without
+from geminga_bookie.shell.loss import accept_loss
 from geminga_bookie.storage.startup import LIMBO_NAME
 from geminga_protocol._tests.rounds import IS_NIGHTLY
 from geminga_protocol.bookkeeper.digest import master_key
@@ -167,6 +171,55 @@ async def alone() -> None:
 async def test_what_no_other_bookie_has_stays_in_doubt(autojump_clock: object) -> None:
     with logged_errors():
         await alone()
+
+
+async def test_a_loss_that_is_accepted(autojump_clock: object) -> None:
+    """The sole copies' ledgers are closed behind what is there, and the rest of them is read."""
+    world = World(SimDisk(1))
+    written: dict[int, int] = {}
+    await world.register()
+    with logged_errors():
+        try:
+            async with world.living(UNSYNCED) as bookie:
+                world.directory.leave("b1:3181")
+                world.directory.leave("b2:3181")
+                for _ in range(2):
+                    ledger_id = await world.write((1, 1, 1), 8, closed=False)
+                    written[ledger_id] = 8
+                await bookie.checkpointer.checkpoint()
+                for ledger_id in written:
+                    metadata = (await world.ledgers.read(ledger_id)).metadata
+                    assert list(metadata.ensembles.values()) == [(OWN,)]
+                world.disk.stop()
+        except Exception:
+            if not world.disk.is_off:
+                raise
+        world.disk.start_after_power_loss(Loss(0.0, 0.0))
+        first, second = written
+        async with world.living() as bookie:
+            with trio.move_on_after(1000):
+                await world.check(bookie).run()
+                raise AssertionError("it must not end")
+            with pytest.raises(UnknownLedgerState):
+                await world.client.open(first, b"secret", recover=True)
+            said: list[str] = []
+            tasks = TaskStore(world.store, "me")
+            at = Cluster(world.store, world.directory, tasks, REPAIR, said.append)
+            assert await accept_loss(at, first) == 0
+            assert "given up" in said[0]
+            reader = await world.client.open(first, b"secret", recover=True)
+            assert reader.last_add_confirmed == 7
+            assert len(await reader.read(0, 7)) == 8
+            with pytest.raises(UnknownLedgerState):
+                await world.client.open(second, b"secret", recover=True)
+            await accept_loss(at, second)
+            with trio.fail_after(3600):
+                await world.check(bookie).run()
+            metadata = (await world.ledgers.read(second)).metadata
+            assert metadata.last_entry_id == 7
+            assert await Doubts(bookie).ledgers() == set()
+        with pytest.raises(ToolFailed):
+            await accept_loss(at, 999)
 
 
 async def test_ledgers_that_are_not_its_own(autojump_clock: object) -> None:

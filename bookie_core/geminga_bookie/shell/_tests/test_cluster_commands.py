@@ -193,3 +193,10 @@ async def test_bookieinfo(monkeypatch: pytest.MonkeyPatch) -> None:
         "Total free disk space in the cluster:\t3000(3KB)",
         "Total disk capacity in the cluster:\t6000(6KB)",
     ]
+
+
+def test_a_loss_is_accepted_only_by_whoever_says_so() -> None:
+    command = ["acceptloss", "-ledgerid", "1", "--metadata-store", "zk:127.0.0.1:1/none"]
+    done = CliRunner().invoke(bookieshell, command, input="n\n")
+    assert done.exit_code == 1
+    assert "Give up what is lost of ledger 1 for ever?" in done.output

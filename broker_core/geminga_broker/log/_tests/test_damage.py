@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 import pytest
 from trio.testing import MockClock
@@ -125,3 +126,29 @@ async def test_states_before_a_lost_entry_are_read(lost: int) -> None:
         assert found == positions[:lost]
         with pytest.raises(EntryDamaged):
             await log.read_range(positions[lost], entries_max=100, bytes_max=1 << 20)
+
+
+async def test_a_lost_entry_is_passed_over_if_that_is_wanted(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It counts as acknowledged then; by default it is told again and again, as by Apache's."""
+    world = World()
+    async with world.broker(IN_LEDGER) as broker:
+        log = await broker.open(NAME)
+        await log.open_cursor("s", initial=EARLIEST)
+        positions = await publish(log, numbered(8))
+    world.damage(positions[3].ledger_id, positions[3].entry_id, positions[4].entry_id)
+    async with world.broker(IN_LEDGER, crash=True) as broker:
+        cursor = (await broker.open(NAME)).cursors["s"]
+        found = await cursor.read(entries_max=8, bytes_max=1 << 20)
+        assert len(found) < 4
+        with pytest.raises(EntryDamaged):
+            while True:
+                await cursor.read(entries_max=8, bytes_max=1 << 20)
+    async with world.broker(replace(IN_LEDGER, skips_damaged=True)) as broker:
+        log = await broker.open(NAME)
+        cursor = log.cursors["s"]
+        assert await drain(cursor) == [each for each in numbered(8) if each not in ("m3", "m4")]
+        assert caplog.text.count("an entry is passed over") == 2
+        cursor.ack([Ack(each) for each in positions if each not in positions[3:5]])
+        assert cursor.mark_delete == positions[-1]
