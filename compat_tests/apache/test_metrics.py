@@ -21,6 +21,7 @@ from compat_tests.apache.our_bookie import OurBookie
 from compat_tests.apache.server import start_apache
 from compat_tests.missing import APACHE, BOOKIE, skipped_without
 from compat_tests.processes import ServerProcess, free_port, start_geminga
+from compat_tests.secured import Keys, start_broker
 from geminga_bookie._tests.support import KEY, add, read_all, write_lac
 from geminga_bookie.errors import BookkeeperError
 from geminga_bookie.wire.options import RemoteOptions
@@ -210,6 +211,24 @@ def test_the_brokers_tell_the_same(level: str, tmp_path: Path) -> None:
     assert {name: metric for name, metric in found.items() if name in apaches} == {
         name: metric for name, metric in apaches.items() if name in found
     }
+
+
+def test_the_brokers_tell_the_same_of_tokens_that_expire(tmp_path: Path) -> None:
+    found: list[dict[str, Metric]] = []
+    for kind in ("apache", "geminga"):
+        keys = Keys(tmp_path / kind / "keys")
+        server = start_broker(kind, tmp_path / kind, keys)
+        try:
+            request = urllib.request.Request(f"{server.web_url}/admin/v2/clusters")
+            request.add_header("Authorization", f"Bearer {keys.token('admin', lasts_s=400)}")
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                answer.read()
+            page = parsed(get(f"{server.web_url}/metrics/"))
+        finally:
+            server.kill()
+        made = {f"pulsar_expiring_token_minutes_{end}" for end in ("bucket", "count", "sum")}
+        found.append({name: page[name] for name in made})
+    assert found[0] == found[1]
 
 
 def as_one_pool(metrics: Mapping[str, Metric]) -> dict[str, Metric]:

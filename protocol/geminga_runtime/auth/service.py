@@ -47,7 +47,8 @@ APACHE_NAMES = {
 """Class names in Apache's configuration files."""
 
 
-EXPIRING_BOUNDS_MINUTES = (5.0, 10.0, 60.0, 240.0)
+_DAYS = (1, 7, 14, 30, 90, 180, 270, 365)
+EXPIRING_BOUNDS_MINUTES = (5.0, 10.0, 60.0, 240.0, *(days * 1440.0 for days in _DAYS))
 """As Apache's AuthenticationMetricsToken."""
 
 
