@@ -178,7 +178,8 @@ EFFECTS = {
     ),
     "inactiveTopicPolicies": Effect(
         idling, True, False, True,
-        settings={"brokerDeleteInactiveTopicsEnabled": "true",
+        {"brokerDeleteInactiveTopicsMaxInactiveDurationSeconds": "20"}, False,
+        {"brokerDeleteInactiveTopicsEnabled": "true",
                   "brokerDeleteInactiveTopicsMaxInactiveDurationSeconds": "3600"},
     ),
     "compactionThreshold": Effect(

@@ -27,7 +27,7 @@ def limit(
     return Policy(name, effect, Level(space, 3), own, keys or (name,))
 
 
-def dispatch(messages: int, period: int = 2) -> JSON:
+def dispatch(messages: int, period: int) -> JSON:
     return {
         "dispatchThrottlingRateInMsg": messages,
         "dispatchThrottlingRateInByte": 0,
@@ -36,12 +36,12 @@ def dispatch(messages: int, period: int = 2) -> JSON:
     }
 
 
-def rate(name: str, effect: str, *keys: str, kept: bool = False) -> Policy:
-    """A dispatch rate."""
+def rate(name: str, effect: str, *keys: str, period: int = 2, kept: bool = False) -> Policy:
+    """A dispatch rate; `period` is the namespace's."""
     return Policy(
         name,
         effect,
-        Level(name, dispatch(5)),
+        Level(name, dispatch(5, period)),
         Level(name, dispatch(10, 1), applied=dispatch(0, 1)),
         keys,
         kept=kept,
@@ -136,7 +136,7 @@ RATES = (
          "dispatchThrottlingRatePerTopicInMsg", "dispatchThrottlingRatePerTopicInByte"),
     rate("subscriptionDispatchRate", "each subscription waits",
          "dispatchThrottlingRatePerSubscriptionInMsg",
-         "dispatchThrottlingRatePerSubscriptionInByte"),
+         "dispatchThrottlingRatePerSubscriptionInByte", period=0),
     Policy("dispatchRate of one subscription", "this subscription waits",
            topic=Level("s1/dispatchRate", dispatch(9, 4), applied=dispatch(0, 1))),
     Policy("subscribeRate", "a consumer that subscribes more often is refused",
@@ -198,7 +198,7 @@ CLIENTS = (
     Policy("delayedDelivery", "whether messages wait for their time, and for how long at most; "
            "`tickTime` is kept: delivery is exact to the millisecond",
            Level("delayedDelivery", delayed(2000, active=False)),
-           Level("delayedDelivery", delayed(3000, 5000), applied=delayed(1000)),
+           Level("delayedDelivery", delayed(3000, 60_000), applied=delayed(1000)),
            ("delayedDeliveryEnabled", "delayedDeliveryMaxDelayInMillis")),
     Policy("subscriptionTypesEnabled", "consumers of other types are refused",
            Level("subscriptionTypesEnabled", ["Shared"], unset=[]),

@@ -37,6 +37,13 @@ def installed_filters(names: str) -> Sequence[EntryFilter]:
     return tuple(_Filter({"f": 1, "g": 2}[name]) for name in names.split(",") if name)
 
 
+@pytest.fixture
+def filters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the filters of the table installed."""
+    for module in ("resolve", "broker_options"):
+        monkeypatch.setattr(f"geminga_broker.policies.{module}.load_filters", installed_filters)
+
+
 def test_each_policy_has_an_effect_or_none() -> None:
     for each in POLICIES:
         shown = [each.name in EFFECTS, bool(each.shown_by), each.kept, each.refused]
@@ -64,9 +71,8 @@ async def _levels(at: World, policy: Policy, base: JSON) -> None:
 
 @pytest.mark.parametrize("policy", PROBED, ids=lambda policy: policy.name)
 async def test_a_policy_holds_while_it_is_set(
-    policy: Policy, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+    policy: Policy, autojump_clock: trio.testing.MockClock, filters: None
 ) -> None:
-    monkeypatch.setattr("geminga_broker.policies.resolve.load_filters", installed_filters)
     effect = EFFECTS[policy.name]
     async with world(effect.settings) as at:
         await _levels(at, policy, effect.base)
@@ -76,9 +82,17 @@ async def test_a_policy_holds_while_it_is_set(
     "policy", [each for each in PROBED if EFFECTS[each.name].keys], ids=lambda policy: policy.name
 )
 async def test_a_policy_holds_before_the_broker_s_setting(
-    policy: Policy, autojump_clock: trio.testing.MockClock
+    policy: Policy, autojump_clock: trio.testing.MockClock, filters: None
 ) -> None:
     effect = EFFECTS[policy.name]
     assert set(effect.keys) <= set(policy.keys)
     async with world({**effect.settings, **effect.keys}) as at:
         await _levels(at, policy, effect.broker)
+
+
+async def test_no_namespace_lifts_the_encryption_that_the_broker_requires() -> None:
+    """As in Apache, where either of them is enough."""
+    async with world({"encryptionRequireOnProducer": "true"}) as at:
+        for required in (True, False):
+            await at.done("POST", f"{NAMESPACE_PATH}/encryptionRequired", required)
+            assert await effects_admission.encryption(at) is False

@@ -283,7 +283,7 @@ def dispatch_rate(record: object, default: Rate) -> Rate:
     return Rate(
         _of_type(record.get("dispatchThrottlingRateInMsg"), 0),
         _of_type(record.get("dispatchThrottlingRateInByte"), 0),
-        max(1, _of_type(record.get("ratePeriodInSecond"), 1)),
+        _of_type(record.get("ratePeriodInSecond"), 1),
         _of_type(record.get("relativeToPublishRate"), False),
     )
 

@@ -16,6 +16,7 @@ class Rate(NamedTuple):
     messages: int = 0
     bytes: int = 0
     period_s: int = 1
+    """0 counts as 1: clients that don't say a period set that."""
     relative: bool = False
     """Whether the publish rate is added (`relativeToPublishRate`)."""
 
