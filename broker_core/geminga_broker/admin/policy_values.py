@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal, cast
+from typing import Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
@@ -241,7 +241,9 @@ def as_record(value: object) -> object:
     if isinstance(value, set | frozenset | list):
         if None in value:
             raise RestError(400, "The list has a null or unknown value")
-        return list(dict.fromkeys(cast("list[str]", value)))
+        # Members that nobody knows may hold anything.
+        texts = [each for each in value if isinstance(each, str)]
+        return list(dict.fromkeys(texts)) if len(texts) == len(value) else list(value)
     record: object = msgspec.to_builtins(value)
     if isinstance(record, dict):
         return {name: each for name, each in record.items() if each is not None}

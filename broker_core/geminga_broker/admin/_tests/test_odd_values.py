@@ -47,3 +47,11 @@ async def test_filters_that_are_null(path: str) -> None:
         await at.done("PUT", TOPIC)
         body = {"entryFilterNames": None}
         assert (await at.ask("POST", path + "/entryFilters", body))[0] == 400
+
+
+async def test_members_of_a_new_namespace_that_nobody_knows() -> None:
+    async with admin() as at:
+        body = {"x": [{"a": 1}, {}], "max_producers_per_topic": 3}
+        await at.done("PUT", "/admin/v2/namespaces/public/odd", body)
+        told = await at.ask("GET", "/admin/v2/namespaces/public/odd/maxProducersPerTopic")
+        assert told == (200, 3)
