@@ -209,7 +209,7 @@ def package_text(package: str, homes: dict[str, list[str]], about: str) -> str:
     listed = "".join(f"    {name!r},\n" for name in names)
     is_whole = package == "geminga"
     if is_whole:
-        typed = "    import geminga.schema as schema  # noqa: F401\n" + typed
+        typed = "    from geminga import schema as schema\n" + typed
     version = re.search(r'^version = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
     assert version is not None
     first, _, rest = about.partition("\n")

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from geminga._options.lazy import lazily
 
 if TYPE_CHECKING:
-    import geminga.schema as schema  # noqa: F401
+    from geminga import schema as schema
     from geminga._connection.statistics import ProducerStatistics as ProducerStatistics
     from geminga._consuming.statistics import ConsumerStatistics as ConsumerStatistics
     from geminga._producing.receipt import Receipt as Receipt

@@ -20,7 +20,7 @@ from typing import assert_type
 
 import geminga.aio
 import geminga.blocking
-import geminga.schema as schema
+from geminga import schema
 from pydantic import BaseModel
 
 
