@@ -27,6 +27,7 @@ from geminga_bookie._tests.support import (
 from geminga_bookie.errors import (
     DataDirError,
     DigestMismatch,
+    EntryLost,
     LedgerFenced,
     NoSuchEntry,
     NoSuchLedger,
@@ -259,7 +260,7 @@ async def test_a_sole_copy_with_a_damaged_journal_serves_what_is_left(tmp_path: 
         assert len(report.damages) == 1
         assert await read_all(bookie, 1, 0, 0) == packets(1, [0])
         assert await read_all(bookie, 1, 2, 2) == packets(1, [2])
-        with pytest.raises(NoSuchEntry):
+        with pytest.raises(EntryLost):
             await bookie.read(1, 1, entries_max=1, bytes_max=1)
 
 
