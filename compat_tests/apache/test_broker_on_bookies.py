@@ -4,6 +4,8 @@ broker are killed, and Apache's broker and ours serve the same topics by turns.
 
 from __future__ import annotations
 
+import re
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager
 from functools import partial
@@ -97,6 +99,15 @@ def test_three_stores(cluster: Cluster) -> None:
     }
     ours, apache = partial(cluster.start_ours, stores), partial(cluster.start_apache, stores)
     by_turns(cluster, [ours, apache, ours])
+    server = ours()
+    try:
+        with urllib.request.urlopen(f"{server.web_url}/metrics/", timeout=30) as answer:
+            page = answer.read().decode()
+    finally:
+        server.stop()
+    puts = re.findall(r'_store_put_bytes_total{.*,name="([\w-]+)"}', page)
+    kinds = ("", "configuration-", "bookkeeper-")
+    assert sorted(puts) == sorted(f"{kind}metadata-store" for kind in kinds)
 
 
 def test_a_broker_refuses_an_unknown_cluster(cluster: Cluster) -> None:
