@@ -29,7 +29,9 @@ SUCCEED = {"persistent": 110, "non-persistent": 70, "namespaces": 90, "others": 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server of its own: nothing that is there stays as it is."""
-    running = start_geminga(tmp_path_factory.mktemp("described") / "data")
+    # Thousands of partitions, as a value may ask for, would only take time.
+    settings = {"maxNumPartitionsPerPartitionedTopic": "20"}
+    running = start_geminga(tmp_path_factory.mktemp("described") / "data", settings=settings)
     yield running
     code = running.stop()
     log = running.log_path.read_text()
