@@ -41,6 +41,8 @@ class NetworkConfig:
     web_connections_max: int = setting("maxHttpServerConnections", 2048, at_least=1)
     web_connections_per_ip_max: int = setting("maxHttpServerConnectionsPerIp", 512)
     """Ours: connections of one address; 0 is no limit."""
+    http_requests_limited: bool = setting("httpRequestsLimitEnabled", False)
+    http_requests_per_s_max: float = setting("httpRequestsMaxPerSecond", 100.0, at_least=0.001)
     haproxy_protocol: bool = setting("haProxyProtocolEnabled", False)
     publish_buffer_mb_max: int = setting("maxMessagePublishBufferSizeInMB", 64, at_least=-1)
     shutdown_timeout_ms: int = setting("brokerShutdownTimeoutMs", 60_000)

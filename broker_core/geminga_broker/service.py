@@ -41,6 +41,7 @@ from geminga_broker.loadbalance.manager import BrokerParts, LoadManager
 from geminga_broker.log.cache import EntryCache
 from geminga_broker.log.deletion import LogEraser
 from geminga_broker.log.options import LogOptions
+from geminga_broker.network_config import NetworkConfig
 from geminga_broker.ownership.brokers import ActiveBrokers
 from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.ownership.election import Election
@@ -54,6 +55,7 @@ from geminga_broker.ownership.unloading import BundleUnloader
 from geminga_broker.policies.apply import broker_limits, broker_unacked_limit
 from geminga_broker.policies.broker_options import broker_options
 from geminga_broker.policies.maintenance import TopicMaintenance
+from geminga_broker.policies.rate_limit import RequestLimit
 from geminga_broker.policies.resolve import NoTopicPolicies, PolicyResolver, TopicPoliciesStore
 from geminga_broker.schema.registry import SchemaRegistry
 from geminga_broker.schema.storage import SchemaStorage
@@ -99,6 +101,12 @@ class ProducerNames:
         return f"{self._cluster}-{self._instance}-{self._given - 1}"
 
 
+def _request_limit(network: NetworkConfig) -> RequestLimit | None:
+    if not network.http_requests_limited:
+        return None
+    return RequestLimit(network.http_requests_per_s_max, trio.current_time)
+
+
 class BrokerService:
     """One broker's parts, for sessions, REST API and metrics. Made by `open_service`."""
 
@@ -115,6 +123,8 @@ class BrokerService:
         self.store = store
         self.store_times = times_of(store)
         """Calls of the metadata stores, for `/metrics`."""
+        self.request_limit = _request_limit(config.network)
+        """Of HTTP, where there is one."""
         self.namespaces = Namespaces(store)
         self.racks = BookieRacks(store)
         self.bookies = logs.client.bookies

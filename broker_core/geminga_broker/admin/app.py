@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocket
 
 from geminga_broker.admin import (
     bookies,
@@ -144,6 +145,14 @@ def _plain_routes(service: BrokerService) -> list[Route]:
     ]
 
 
+async def _too_many(scope: Scope, receive: Receive, send: Send) -> None:
+    answer = PlainTextResponse("Too Many Requests", status_code=429)
+    if scope["type"] == "websocket":
+        await WebSocket(scope, receive, send).send_denial_response(answer)
+    else:
+        await answer(scope, receive, send)
+
+
 _WITH_SLASHES = ("/admin/", "/lookup/", "/topics/")
 
 
@@ -164,8 +173,12 @@ def _by_kind(service: BrokerService, app: ASGIApp) -> ASGIApp:
     """
 
     open_sockets = OpenSockets(service.config.websockets.per_role_max)
+    limit = service.request_limit
 
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
+        if limit is not None and scope["type"] != "lifespan" and not limit.takes_one():
+            await _too_many(scope, receive, send)
+            return
         if scope["type"] == "websocket":
             await serve_websocket(service, open_sockets, scope, receive, send)
             return

@@ -62,6 +62,9 @@ async def add_broker(text: Exposition, service: BrokerService, pace: Pace) -> No
     text.summary("pulsar_broker_publish_latency", pairs, publishes, _PUBLISHES, now_s)
     checks = service.maintenance.quota_checks
     _histogram(text, "pulsar_storage_backlog_quota_check_duration_seconds", pairs, checks)
+    if service.request_limit is not None:
+        rejected = service.request_limit.rejected
+        text.add("pulsar_broker_http_rejected_requests_total", where, rejected, "counter")
     add_stores(text, pairs, service.store_times)
     add_authentication(text, pairs, service.authenticator)
     for namespace, schemas in sorted(service.schemas.registry.meter.namespaces.items()):

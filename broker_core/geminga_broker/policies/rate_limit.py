@@ -57,6 +57,30 @@ class _Bucket:
         return self._tokens
 
 
+class RequestLimit:
+    """So many requests a second, those of one second at once at most; more are refused (Apache's
+    RateLimitingFilter).
+    """
+
+    def __init__(self, per_s: float, clock: Callable[[], float]) -> None:
+        self._per_s = per_s
+        self._clock = clock
+        self._at_s = clock()
+        self._left = 0.0
+        self.rejected = 0
+
+    def takes_one(self) -> bool:
+        """Count a request; whether it is to be answered. One is taken on credit."""
+        now_s = self._clock()
+        self._left = min(self._per_s, self._left + (now_s - self._at_s) * self._per_s)
+        self._at_s = now_s
+        if self._left < 0:
+            self.rejected += 1
+            return False
+        self._left -= 1
+        return True
+
+
 Published = Callable[[float], tuple[float, float]]
 """Time -> (messages, bytes) published in a second."""
 
