@@ -129,8 +129,7 @@ class BrokerService:
         self.racks = BookieRacks(store)
         self.bookies = logs.client.bookies
         """Ids of the cluster's bookies."""
-        refresh_s = config.tls.refresh_check_s
-        self.peers = Peers(store, config.peers, refresh_check_s=refresh_s)
+        self.peers = Peers(store, config.peers, refresh_check_s=config.tls.refresh_check_s)
         self.authorizer = Authorizer(config.authorization, self.namespaces)
         self.catalog = TopicCatalog(store, self.namespaces, config.topics)
         self._nursery = nursery
