@@ -14,6 +14,7 @@ from geminga_broker.admin.calls import Call, Calls
 from geminga_broker.admin.http.shared_answers import SharedAnswers
 from geminga_broker.admin.rest import RestError, flag, ok, route, topic_of
 from geminga_broker.admin.topics.routes import partitioned_json, require_topic
+from geminga_broker.admin.topics.stats_options import stats_options, stats_steps
 from geminga_broker.service import BrokerService
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_broker.topic.stats import LedgerInfo, as_json, encoded, json_in_turns
@@ -29,17 +30,18 @@ NOT_SUMMED = frozenset(
         "backlogQuotaLimitTime",
         "oldestBacklogMessageAgeSeconds",
         "lastOffloadLedgerId",
-        "earliestMsgPublishTimeInBacklogs",
         "lastExpireTimestamp",
         "lastConsumedFlowTimestamp",
         "lastConsumedTimestamp",
         "lastAckedTimestamp",
         "lastMarkDeleteAdvancedTimestamp",
-        "earliestMsgPublishTimeInBacklog",
         "avgMessagesPerEntry",
     }
 )
 """Fields that are merged by the largest value instead of the sum."""
+
+EARLIEST = frozenset({"earliestMsgPublishTimeInBacklogs", "earliestMsgPublishTimeInBacklog"})
+"""Fields that are merged by the smallest value but 0."""
 
 OF_A_TOPIC_ONLY = ("ownerBroker", "deduplicationStatus")
 
@@ -57,6 +59,8 @@ def _merge(key: str, left: object, right: object) -> object:
     if isinstance(left, bool) and isinstance(right, bool):
         return left or right
     if isinstance(left, int | float) and isinstance(right, int | float):
+        if key in EARLIEST:
+            return min(left, right) if left and right else max(left, right)
         return max(left, right) if key in NOT_SUMMED else left + right
     if isinstance(left, dict) and isinstance(right, dict):
         return merged([cast(Json, left), cast(Json, right)])
@@ -85,9 +89,11 @@ async def _metadata(service: BrokerService, name: TopicName) -> tuple[int, Json]
     return count, partitioned_json(count, properties)
 
 
-async def _partitions(calls: Calls, name: TopicName, count: int, path: str) -> Mapping[str, Json]:
+async def _partitions(
+    calls: Calls, name: TopicName, count: int, path: str, query: str = ""
+) -> Mapping[str, Json]:
     """What the partitions answer that exist and can be asked, by full name."""
-    answers = await calls.on_partitions(name, count, Call("GET", path))
+    answers = await calls.on_partitions(name, count, Call("GET", path, query=query))
     return {
         str(name.partition(index)): answer.json(Json)
         for index, answer in enumerate(answers)
@@ -116,13 +122,15 @@ def _routes(
 ) -> list[Route]:
     async def stats(request: Request) -> Response:
         topic = await require_topic(service, topic_of(request, domain))
+        options = stats_options(request)
 
         async def body() -> bytes:
-            found = await json_in_turns(topic.stats_steps(), Turns(), encoded)
+            steps = await stats_steps(topic, options)
+            found = await json_in_turns(steps, Turns(), encoded)
             return msgspec.json.encode({**found, "ownerBroker": service.addresses.broker_id})
 
         is_large = len(topic.subscriptions) + len(topic.producers) >= TURN_UNITS
-        answer = await answers.of(topic, body) if is_large else await body()
+        answer = await answers.of((topic, options), body) if is_large else await body()
         return Response(answer, media_type="application/json")
 
     async def internal_stats(request: Request) -> Response:
@@ -131,7 +139,7 @@ def _routes(
     async def partitioned_stats(request: Request) -> Response:
         name = topic_of(request, domain)
         count, metadata = await _metadata(service, name)
-        parts = await _partitions(calls, name, count, "/stats")
+        parts = await _partitions(calls, name, count, "/stats", stats_options(request).query)
         answer = _summary(parts)
         answer["metadata"] = metadata
         answer["partitions"] = parts if flag(request, "perPartition", default=True) else {}
