@@ -21,7 +21,7 @@ from geminga_broker.metrics.scrape import scrape
 from geminga_broker.policies import backlog_quota_manager as backlog_keeping
 from geminga_broker.service import BrokerService
 from geminga_broker.topic.persistent import PersistentTopic
-from geminga_broker.topic.stats import TopicStats
+from geminga_broker.topic.stats import StatsSteps
 from geminga_protocol.ids import EARLIEST
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.background import TURN_UNITS
@@ -78,8 +78,8 @@ async def test_metrics_are_made_in_turns(
     async with open_broker() as broker:
         topics = await load_topics(broker.service)
         with counted_steps() as steps:
-            stats: Callable[[PersistentTopic], TopicStats] = PersistentTopic.stats
-            monkeypatch.setattr(PersistentTopic, "stats", steps.counting(stats))
+            made: Callable[[PersistentTopic], StatsSteps] = PersistentTopic.stats_steps
+            monkeypatch.setattr(PersistentTopic, "stats_steps", steps.counting(made))
             text = b"".join(await scrape(broker.service, version="")).decode()
         assert text.count("pulsar_producers_count{") == len(topics)
         assert sum(steps.calls.values()) == TOPICS

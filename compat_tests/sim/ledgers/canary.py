@@ -20,6 +20,7 @@ from geminga_bookie.integrity.check import DataCheck
 from geminga_bookie.storage import data_dirs, startup
 from geminga_bookie.storage.bookie import InProcessBookie
 from geminga_bookie.storage.ledger_table import LedgerRuntime, LedgerTable
+from geminga_bookie.storage.reader import Reader
 
 from .run import run_seed
 
@@ -142,8 +143,8 @@ CANARIES: dict[str, Canary] = {
     ),
     "recovery ends with the first run": _plant(
         _Recovery.run,
-        "while run := await self._found_run(last + 1,",
-        "if run := await self._found_run(last + 1,",
+        "            asked = min(2 * asked, _RUN_ENTRIES)",
+        "            break\n            asked = min(2 * asked, _RUN_ENTRIES)",
     ),
     "recovery forgets its new bookies": _plant(
         _Recovery.run, "return replace(self._changed,", "return replace(self._metadata,"
@@ -208,7 +209,7 @@ CANARIES: dict[str, Canary] = {
         """'instanceId' not in""",
     ),
     "a bookie in doubt denies entries": _plant(
-        InProcessBookie.read, "if state.limbo:", "if False:"
+        Reader.why_absent, "if not state.limbo:", "if True:"
     ),
     "a bookie in doubt takes adds": _plant(
         InProcessBookie._insert, "elif state.fenced:", "elif state.fenced and not state.limbo:"
