@@ -65,7 +65,7 @@ class EarliestTimes:
 
     def __init__(self) -> None:
         self.of_topic = 0
-        """Of the slowest durable subscription."""
+        """Of the slowest durable subscription; 0, unlike with the others, without a backlog."""
         self.of_subscriptions: dict[str, int] = {}
         self._by_mark: dict[Position, int] = {}
 
@@ -76,7 +76,7 @@ class EarliestTimes:
         for name, mark in marks.items():
             self.of_subscriptions[name] = await self._behind(topic, mark)
         if durable:
-            self.of_topic = await self._behind(topic, min(durable))
+            self.of_topic = max(0, await self._behind(topic, min(durable)))
 
     async def _behind(self, topic: PersistentTopic, mark: Position) -> int:
         if mark not in self._by_mark:
