@@ -56,7 +56,7 @@ async def test_different_questions_are_answered_one_after_the_other() -> None:
     async with trio.open_nursery() as nursery:
         for question in range(5):
             nursery.start_soon(answers.of, question, maker.make)
-        await wait_all_tasks_blocked()
+            await wait_all_tasks_blocked()  # else Trio chooses which one begins
         assert maker.begun == 1
         # Those who wait for their turn share an answer, too.
         nursery.start_soon(answers.of, 4, maker.make)
