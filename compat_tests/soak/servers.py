@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -82,10 +83,12 @@ class Servers:
         process = self.server if kind == "server" else self.proxy
         process.process.send_signal(signal.SIGSTOP)
         try:
-            time.sleep(paused_s)
+            process.process.wait(paused_s)
+        except subprocess.TimeoutExpired:
+            return f"{kind} paused {paused_s:g} s"
         finally:
             process.process.send_signal(signal.SIGCONT)
-        return f"{kind} paused {paused_s:g} s"
+        raise StartError(f"the {kind} ended while it was paused:\n{process.log_tail()}")
 
     def _unload(self) -> None:
         url = f"{self.server.web_url}/admin/v2/namespaces/soak/load/unload"

@@ -42,7 +42,10 @@ def keep_in_sight() -> None:
     """Call before `gc.freeze`, which hides objects from `gc.get_objects`: our instances, which have
     all registries of a server, stay in sight of `format_heap`. They are not kept alive.
     """
-    ours = (each for each in gc.get_objects() if _is_ours(type(each)) and _has_weak(type(each)))
+    known: dict[type, bool] = {}  # a start has some hundred thousand objects, of few types
+    for kind in set(map(type, objects := gc.get_objects())):
+        known[kind] = _is_ours(kind) and _has_weak(kind)
+    ours = (each for each in objects if known[type(each)])
     _kept[:] = [weakref.ref(each) for each in islice(ours, INSTANCES_MAX)]
 
 

@@ -44,7 +44,7 @@ class TimedOutbox(Outbox):
         unsent = super().take_unsent()
         now_s = self._clock()
         for each in unsent:
-            self._sent_s[id(each)] = now_s
+            self._sent_s.setdefault(id(each), now_s)
         return unsent
 
     def _record(self, run: Sequence[Outgoing], messages: int, size_bytes: int) -> None:

@@ -188,10 +188,13 @@ class Registry:
         self._totals: Values = defaultdict(int)
         self._lock = threading.Lock()
         for each in INSTRUMENTS:
-            make = meter.create_observable_counter
+            observe = [partial(self._observe, each.name)]
             if each.falls:
-                make = meter.create_observable_up_down_counter  # type: ignore[assignment]
-            make(each.name, [partial(self._observe, each.name)], each.unit, each.description)
+                meter.create_observable_up_down_counter(
+                    each.name, observe, each.unit, each.description
+                )
+            else:
+                meter.create_observable_counter(each.name, observe, each.unit, each.description)
         self.send_duration = meter.create_histogram(
             "pulsar.client.producer.message.send.duration",
             "s",

@@ -255,5 +255,6 @@ async def test_without_a_provider_nothing_is_added(autojump_clock: MockClock) ->
 
 def test_what_is_no_provider() -> None:
     for name in ("tracer_provider", "meter_provider"):
+        wrong: dict[str, Any] = {name: 5}
         with pytest.raises(geminga.InvalidArgumentError, match=f"{name} must be a"):
-            geminga.connect("pulsar://127.0.0.1:1", **{name: 5})  # type: ignore[arg-type]
+            geminga.connect("pulsar://127.0.0.1:1", **wrong)

@@ -231,14 +231,19 @@ def test_what_pydantic_refuses_is_not_sent(change: dict[str, Any], told: str) ->
             schema.Avro(Named).encode(value)
 
 
+def anything(value: object) -> Any:
+    """For what a type checker would refuse, as programs without one do."""
+    return value
+
+
 def test_incomplete_and_other_values() -> None:
     typed = schema.Avro(Leaf)
     with pytest.raises(errors.InvalidValueError, match=r"Leaf\.number: Field required"):
         typed.encode(Leaf.model_construct())
     with pytest.raises(errors.InvalidValueError, match="must be a Leaf, not"):
-        typed.encode(Other(flag=True))  # type: ignore[arg-type]
+        typed.encode(anything(Other(flag=True)))
     holder = Holder(leaves=[Leaf(number=1)])
-    holder.leaves[0].number = "x"  # type: ignore[assignment]
+    anything(holder.leaves[0]).number = "x"
     with pytest.raises(errors.InvalidValueError, match=r"Holder\.leaves: Leaf\.number: Input"):
         schema.Avro(Holder).encode(holder)
 

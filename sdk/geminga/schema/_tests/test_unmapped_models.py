@@ -39,7 +39,8 @@ class Unmapped(BaseModel):
 @pytest.mark.parametrize("made", [schema.Avro, schema.Json])
 def test_what_has_no_avro_type_is_named(made: type[schema.Json[Any]], name: str) -> None:
     info = Unmapped.model_fields[name]
-    one = pydantic.create_model("One", **{name: (info.annotation, info)})  # type: ignore[call-overload]
+    fields: dict[str, Any] = {name: (info.annotation, info)}
+    one = pydantic.create_model("One", **fields)
     with pytest.raises(errors.InvalidSchemaError, match=rf"One\.{name}|Listed is a RootModel"):
         made(one)
 
@@ -83,7 +84,7 @@ def test_models_of_pydantic_1() -> None:
 def test_the_library_of_version_1(monkeypatch: pytest.MonkeyPatch) -> None:
     base = type("BaseModel", (), {"__module__": "pydantic.main"})
     library = types.ModuleType("pydantic")
-    library.BaseModel = base  # type: ignore[attr-defined]
+    vars(library)["BaseModel"] = base
     monkeypatch.setitem(sys.modules, "pydantic", library)
     with pytest.raises(errors.InvalidSchemaError, match=r'pip install "geminga\[pydantic\]"'):
         schema.Json(type("Old", (base,), {}))

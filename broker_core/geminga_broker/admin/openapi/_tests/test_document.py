@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import re
 from typing import Any
@@ -12,20 +11,11 @@ import trio
 
 from geminga_broker._tests.asgi import request
 from geminga_broker._tests.wire import open_broker
+from geminga_broker.admin._tests.test_guard import call, secured
 from geminga_broker.admin.app import create_app, routes_of
 from geminga_broker.admin.openapi import routes as description_routes
 from geminga_broker.admin.openapi.routes import PARTS
-from geminga_broker.config import load_config
-from geminga_protocol import tokens
 
-SECRET = bytes(range(32))
-SETTINGS = {
-    "authenticationEnabled": "true",
-    "authorizationEnabled": "true",
-    "authenticationProviders": "token",
-    "tokenSecretKey": "data:;base64," + base64.b64encode(SECRET).decode(),
-    "superUserRoles": "root",
-}
 TOPIC = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
 
 
@@ -101,13 +91,10 @@ async def test_parts_have_apaches_names() -> None:
 
 
 async def test_every_authenticated_role_may_read_it() -> None:
-    config = load_config(None, {}, SETTINGS)
-    async with open_broker(config=config) as broker:
-        app = create_app(broker.service)
-        assert (await request(app, "GET", "/admin/v2/openapi.json")).status == 401
-        headers = [("authorization", "Bearer " + tokens.create(SECRET, "nobody"))]
-        reply = await request(app, "GET", "/admin/v2/openapi.json", headers=headers)
-        assert reply.status == 200
+    async with secured() as (_, app):
+        path = "/admin/v2/openapi.json"
+        statuses = [(await call(app, "GET", path, role)).status for role in (None, "nobody")]
+    assert statuses == [401, 200]
 
 
 async def test_it_is_made_once_and_not_at_start(monkeypatch: pytest.MonkeyPatch) -> None:
