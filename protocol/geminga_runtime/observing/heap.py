@@ -38,14 +38,22 @@ INSTANCES_MAX = 100_000
 _kept: list[weakref.ref[object]] = []
 
 
+class _Known(dict[type, bool]):
+    """Whether a type is ours and its instances can be kept in sight; looked at once for each type,
+    as a start has some hundred thousand objects.
+    """
+
+    def __missing__(self, kind: type) -> bool:
+        found = self[kind] = _is_ours(kind) and _has_weak(kind)
+        return found
+
+
 def keep_in_sight() -> None:
     """Call before `gc.freeze`, which hides objects from `gc.get_objects`: our instances, which have
     all registries of a server, stay in sight of `format_heap`. They are not kept alive.
     """
-    known: dict[type, bool] = {}  # a start has some hundred thousand objects, of few types
-    for kind in set(map(type, objects := gc.get_objects())):
-        known[kind] = _is_ours(kind) and _has_weak(kind)
-    ours = (each for each in objects if known[type(each)])
+    known = _Known()
+    ours = (each for each in gc.get_objects() if known[type(each)])
     _kept[:] = [weakref.ref(each) for each in islice(ours, INSTANCES_MAX)]
 
 
