@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import httpx2 as httpx
 import pulsar
 import pytest
 import trio
@@ -92,6 +93,13 @@ def new_client(server: ServerProcess) -> pulsar.Client:
         operation_timeout_seconds=30,
         logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error),
     )
+
+
+@pytest.fixture
+def web(server: ServerProcess) -> Iterator[httpx.Client]:
+    """The admin REST of the server under test, by path."""
+    with httpx.Client(base_url=server.web_url, timeout=60) as client:
+        yield client
 
 
 @pytest.fixture

@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import httpx2 as httpx
-import pytest
 
 from compat_tests.clients.conftest import Peer
-from compat_tests.processes import ServerProcess
 from geminga.blocking.admin import AdminClient
 
 TIMES = {"getEarliestTimeInBacklog": "true"}
-
-
-@pytest.fixture
-def web(server: ServerProcess) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.web_url, timeout=60) as client:
-        yield client
 
 
 def stats(web: httpx.Client, topic: str, path: str = "stats", **asked: str) -> Any:

@@ -5,7 +5,6 @@ broker, on both servers.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import httpx2 as httpx
 import pytest
@@ -17,12 +16,6 @@ from compat_tests.processes import ServerProcess
 from geminga.blocking.admin import AdminClient
 
 PARTITIONED = "please try do it on specific topic partition"
-
-
-@pytest.fixture
-def web(server: ServerProcess) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=server.web_url, timeout=60) as client:
-        yield client
 
 
 @pytest.fixture

@@ -67,6 +67,15 @@ def size_exceeded(topic: QuotaTopic) -> bool:
     return backlog_bytes(topic.log.statistics().ledgers, slowest.mark_delete) >= limit
 
 
+async def published_behind(log: ManagedLedger, mark_delete: Position) -> int | None:
+    """When the first entry behind a place was published, ms; None without one. Raises LogError."""
+    first = log.next_position(mark_delete)
+    if first > log.last_position:
+        return None
+    found = await log.read_range(first, entries_max=1, bytes_max=1)
+    return found[0].time_ms if found else None
+
+
 async def age_exceeded(topic: QuotaTopic) -> bool:
     """Whether the oldest entry of the backlog is older than the quota allows. Raises LogError.
 
@@ -80,10 +89,7 @@ async def age_exceeded(topic: QuotaTopic) -> bool:
         return False
     published_ms = 0
     if quotas.precise_age:
-        first = topic.log.next_position(slowest.mark_delete)
-        if first <= topic.log.last_position:
-            found = await topic.log.read_range(first, entries_max=1, bytes_max=1)
-            published_ms = found[0].time_ms if found else 0
+        published_ms = await published_behind(topic.log, slowest.mark_delete) or 0
     else:
         published_ms = closed_ms_of_oldest(topic.log.statistics().ledgers, slowest.mark_delete)
     if not published_ms:

@@ -31,7 +31,7 @@ class _Bucket:
 
     __slots__ = ("_at_s", "_capacity", "_per_s", "_tokens")
 
-    def __init__(self, per_period: int, period_s: int, now_s: float) -> None:
+    def __init__(self, per_period: float, period_s: int, now_s: float) -> None:
         self._capacity = float(per_period)
         self._per_s = per_period / period_s
         self._tokens = self._capacity
@@ -42,7 +42,7 @@ class _Bucket:
         self._capacity = per_period
         self._per_s = per_period / period_s
 
-    def take(self, amount: int, now_s: float) -> float:
+    def take(self, amount: float, now_s: float) -> float:
         """Take tokens; returns the seconds until one is available, 0 if one is left."""
         tokens = min(self._capacity, self._tokens + (now_s - self._at_s) * self._per_s) - amount
         self._tokens = tokens
@@ -63,21 +63,19 @@ class RequestLimit:
     """
 
     def __init__(self, per_s: float, clock: Callable[[], float]) -> None:
-        self._per_s = per_s
         self._clock = clock
-        self._at_s = clock()
-        self._left = 0.0
+        self._bucket = _Bucket(per_s, 1, clock())
+        self._bucket.take(per_s, clock())  # nothing is saved up yet
         self.rejected = 0
 
     def takes_one(self) -> bool:
         """Count a request; whether it is to be answered. One is taken on credit."""
         now_s = self._clock()
-        self._left = min(self._per_s, self._left + (now_s - self._at_s) * self._per_s)
-        self._at_s = now_s
-        if self._left < 0:
+        self._bucket.take(0, now_s)
+        if self._bucket.tokens < 0:
             self.rejected += 1
             return False
-        self._left -= 1
+        self._bucket.take(1, now_s)
         return True
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from starlette.requests import Request
 
 from geminga_broker.admin.rest import flag
+from geminga_broker.policies.backlog_quota_manager import published_behind, slowest_cursor
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_broker.topic.stats import StatsSteps
 from geminga_broker.topic.topic import Topic
@@ -72,19 +73,15 @@ class EarliestTimes:
     async def read(self, topic: PersistentTopic) -> None:
         """Read an entry for each place that a subscription has reached. Raises LogError."""
         marks = {name: each.cursor.mark_delete for name, each in topic.subscriptions.items()}
-        durable = [each.mark_delete for each in topic.log.cursors.values() if each.durable]
         for name, mark in marks.items():
             self.of_subscriptions[name] = await self._behind(topic, mark)
-        if durable:
-            self.of_topic = max(0, await self._behind(topic, min(durable)))
+        if (slowest := slowest_cursor(topic)) is not None:
+            self.of_topic = max(0, await self._behind(topic, slowest.mark_delete))
 
     async def _behind(self, topic: PersistentTopic, mark: Position) -> int:
         if mark not in self._by_mark:
-            self._by_mark[mark] = NO_BACKLOG
-            first = topic.log.next_position(mark)
-            if first <= topic.log.last_position:
-                entries = await topic.log.read_range(first, entries_max=1, bytes_max=1)
-                self._by_mark[mark] = entries[0].time_ms if entries else NO_BACKLOG
+            published_ms = await published_behind(topic.log, mark)
+            self._by_mark[mark] = NO_BACKLOG if published_ms is None else published_ms
         return self._by_mark[mark]
 
 
