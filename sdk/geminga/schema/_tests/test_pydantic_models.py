@@ -11,14 +11,10 @@ from typing import Annotated, Any, ClassVar, Generic, Literal, NewType, TypeVar
 
 import pydantic
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
 from geminga import errors, schema
-from geminga.schema import Micros, Precision
-from geminga.schema._auto import generic_reader
-from geminga.schema._tests import test_types as plain
+from geminga.schema import Precision
 
 UTC = datetime.UTC
 Customer = NewType("Customer", str)
@@ -37,77 +33,6 @@ class Leaf(BaseModel):
 
 class Other(BaseModel):
     flag: bool
-
-
-class Everything(BaseModel):
-    number: int
-    small: Annotated[int, schema.Int32]
-    ratio: float
-    text: str
-    data: bytes
-    flag: bool
-    color: Color
-    leaf: Leaf
-    leaves: list[Leaf]
-    by_name: dict[str, Leaf]
-    several: Leaf | Other | str | None
-    numbers: tuple[int, ...]
-    unique: frozenset[str]
-    maybe_color: Color | None
-    day: datetime.date
-    at: datetime.datetime
-    exactly: Annotated[datetime.datetime, Micros()]
-    local: Annotated[datetime.datetime, schema.LocalDateTime]
-    noon: datetime.time
-    key: uuid.UUID
-    price: Annotated[decimal.Decimal, Precision(10, 2)]
-
-
-EVERYTHING = plain.EVERYTHING.filter(lambda value: abs(value.ratio) < float("inf"))
-AVRO, JSON = schema.Avro(Everything), schema.Json(Everything)
-
-
-def as_model(value: plain.Everything) -> Everything:
-    """The model with the fields of the dataclass."""
-
-    def leaf(each: plain.Leaf) -> Leaf:
-        return Leaf(number=each.number, text=each.text)
-
-    several: Any = value.several
-    if isinstance(several, plain.Leaf):
-        several = leaf(several)
-    elif isinstance(several, plain.Other):
-        several = Other(flag=several.flag)
-    return Everything(
-        **{
-            **vars(value),
-            "color": Color[value.color.name],
-            "maybe_color": value.maybe_color and Color[value.maybe_color.name],
-            "leaf": leaf(value.leaf),
-            "leaves": [leaf(each) for each in value.leaves],
-            "by_name": {name: leaf(each) for name, each in value.by_name.items()},
-            "several": several,
-        }
-    )
-
-
-@given(EVERYTHING)
-def test_there_and_back(value: plain.Everything) -> None:
-    model = as_model(value)
-    data = AVRO.encode(model)
-    assert data == plain.AVRO.encode(value), "not as the dataclass"
-    assert AVRO.decode(data) == model
-    generic = generic_reader(AVRO.info, b"v")(data, None)
-    assert isinstance(generic, schema.GenericRecord)
-    assert generic["leaf"] == {"number": value.leaf.number, "text": value.leaf.text}
-    assert JSON.decode(JSON.encode(model)) == model
-
-
-def test_the_definition_is_the_dataclasss() -> None:
-    assert AVRO.definition == plain.AVRO.definition
-    assert AVRO.info.type is schema.SchemaType.AVRO
-    assert JSON.definition == plain.AVRO.definition
-    assert AVRO.info.properties == plain.AVRO.info.properties
 
 
 class Node(BaseModel):
@@ -390,12 +315,3 @@ def test_validators_run_and_always_allow_null() -> None:
         typed.decode(b'{"low": 3, "high": 2}')
     with pytest.raises(errors.UndecodableValueError, match=r"Checked\.note"):
         typed.decode(b'{"low": 1, "high": 2, "note": null}')
-
-
-@given(st.binary())
-def test_what_is_no_record_is_told(data: bytes) -> None:
-    for typed in (AVRO, JSON):
-        try:
-            typed.decode(data)
-        except errors.UndecodableValueError:
-            continue
