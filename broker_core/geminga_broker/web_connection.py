@@ -25,7 +25,7 @@ from hypercorn.protocol.http_stream import HTTPStream
 from hypercorn.protocol.ws_stream import WSStream
 from hypercorn.trio.task_group import TaskGroup, _handle
 from hypercorn.trio.tcp_server import TCPServer
-from hypercorn.typing import AppWrapper, Scope
+from hypercorn.typing import AppWrapper, H11SendableEvent, Scope
 
 from geminga_runtime.server import ConnectionCount
 
@@ -64,6 +64,8 @@ class Connection(TCPServer):
     """
 
     _has_ended = False
+    _idle: trio.CancelScope | None = None
+    """Its deadline is that of the idle connection; none while a request is answered."""
 
     async def _read_data(self) -> None:
         await super()._read_data()
@@ -78,6 +80,13 @@ class Connection(TCPServer):
                 await self._send(memoryview(event.data))
             elif isinstance(event, Updated) and self._has_ended:
                 await trio.lowlevel.checkpoint()
+            elif (
+                isinstance(event, Updated)
+                and self._idle is not None
+                and not self.context.terminated.is_set()
+            ):
+                timeout_s = self.config.keep_alive_timeout if event.idle else math.inf
+                self._idle.deadline = trio.current_time() + timeout_s
             else:
                 await super().protocol_send(event)
         except trio.BusyResourceError:
@@ -100,6 +109,19 @@ class Connection(TCPServer):
                 _log.info("a web client does not read its responses: connection closed")
                 await trio.aclose_forcefully(self.stream)
         await self.protocol.handle(Closed())
+
+    async def _idle_timeout(self) -> None:
+        """Close the connection when it was idle too long, or is idle when the server stops. One
+        task for all requests: hypercorn starts and ends one for each.
+        """
+        with trio.CancelScope(
+            deadline=trio.current_time() + self.config.keep_alive_timeout
+        ) as self._idle:
+            await self.context.terminated.wait()
+            if self._idle.deadline == math.inf:
+                return  # its response closes it
+        with trio.CancelScope(shield=True):
+            await self._initiate_server_close()
 
     def _send_s(self) -> float:
         stream = getattr(self.protocol.protocol, "stream", None)
@@ -137,6 +159,37 @@ class _Http1(H11Protocol):
     """
 
     _is_refused = False
+    _head = b""
+    """Of a response whose body has not begun."""
+
+    async def _send_h11_event(self, event: H11SendableEvent) -> None:
+        """Send a response's head with the first of its body: one packet and one call less. An
+        application without anything to send yet has not begun (ASGI, "Response Start").
+        """
+        if not isinstance(self.connection, h11.Connection):
+            await super()._send_h11_event(event)
+            return
+        try:
+            data = self.connection.send(event) or b""
+        except h11.LocalProtocolError:
+            if self.connection.their_state != h11.ERROR:
+                raise
+            return
+        if isinstance(event, h11.Response):
+            self._head = data
+            return
+        if len(data) < SEND_BYTES:
+            data = self._head + data
+        else:
+            await self._send_head()
+        self._head = b""
+        if data:
+            await self.send(RawData(data=data))
+
+    async def _send_head(self) -> None:
+        head, self._head = self._head, b""
+        if head:
+            await self.send(RawData(data=head))
 
     async def stream_send(self, event: StreamEvent) -> None:
         """Send an event of the response."""
@@ -156,6 +209,7 @@ class _Http1(H11Protocol):
             await super()._create_stream(request)
 
     async def _maybe_recycle(self) -> None:
+        await self._send_head()  # of a response that broke off
         is_early = (
             self.connection.our_state is h11.DONE and self.connection.their_state is h11.SEND_BODY
         )

@@ -14,6 +14,7 @@ from compat_tests.bench.model import Measure, Row
 from compat_tests.bench.multi_rows import MULTI_ROWS
 from compat_tests.bench.proxy_rows import PROXY_ROWS
 from compat_tests.bench.recovery_rows import RECOVERY_ROWS
+from compat_tests.bench.rest_rows import REST_ROWS
 from compat_tests.bench.schema_rows import SCHEMA_ROWS
 from compat_tests.bench.side import MB, Side, settle
 from compat_tests.bench.spark_rows import SPARK_ROWS
@@ -294,5 +295,6 @@ ROWS: tuple[Row, ...] = (
     *CLUSTER_ROWS,
     *RECOVERY_ROWS,
     *MANY_BROKERS_ROWS,
+    *REST_ROWS,
     *SPARK_ROWS,
 )

@@ -26,6 +26,7 @@ from geminga_broker.admin import (
 from geminga_broker.admin.calls import Calls
 from geminga_broker.admin.guard import guard, unknown_to
 from geminga_broker.admin.http.methods import FOLDERS, Methods
+from geminga_broker.admin.http.shapes import ShapedRouter
 from geminga_broker.admin.http.shared_answers import SharedAnswers
 from geminga_broker.admin.namespaces import (
     anti_affinity,
@@ -76,8 +77,8 @@ def create_app(service: BrokerService) -> ASGIApp:
     routes = routes_of(service)
     unknown = unknown_to(service, Methods(routes))
     handlers = EXCEPTION_HANDLERS | {HTTPException: unknown, Exception: on_defect}
-    app = Starlette(routes=guard(service, routes), exception_handlers=handlers)
-    app.router.redirect_slashes = False
+    app = Starlette(exception_handlers=handlers)
+    app.router = ShapedRouter(guard(service, routes))
     return _by_kind(service, app)
 
 

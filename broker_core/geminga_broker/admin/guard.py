@@ -13,7 +13,7 @@ from typing import cast
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import Route
 
 from geminga_broker.admin import rest
 from geminga_broker.admin.http.audit import Audit, Handler
@@ -40,7 +40,7 @@ class InvalidRoles(rest.RestError):
     """A proxy names no valid original principal, or another client names one."""
 
 
-def guard(service: BrokerService, routes: list[Route]) -> list[BaseRoute]:
+def guard(service: BrokerService, routes: list[Route]) -> list[Route]:
     """The same routes, each guarded by its rule, and told in the log."""
     audit = Audit(rest.status_of)
     return [_guarded(service, route, audit) for route in routes]

@@ -1,0 +1,107 @@
+"""Connections that are kept between requests: when they end; in how many packets answers come."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from geminga_broker import web
+from geminga_broker.web import bind_web, serve_web
+from geminga_broker.web_connection import SEND_BYTES, Connection
+
+
+async def hello(_: Request) -> Response:
+    return PlainTextResponse("hello")
+
+
+async def nothing(_: Request) -> Response:
+    return Response(status_code=204)
+
+
+async def large(_: Request) -> Response:
+    return PlainTextResponse("x" * SEND_BYTES)
+
+
+async def slow(_: Request) -> Response:
+    await trio.sleep(0.4)
+    return PlainTextResponse("late")
+
+
+async def broken(_: Request) -> Response:
+    async def pieces() -> AsyncIterator[bytes]:
+        await trio.lowlevel.checkpoint()
+        raise RuntimeError("planted")
+        yield b""
+
+    return StreamingResponse(pieces())
+
+
+ROUTES = [Route(f"/{each.__name__}", each) for each in (hello, nothing, large, slow, broken)]
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[int]:
+    sock = bind_web("127.0.0.1", 0)
+    port: int = sock.getsockname()[1]
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serve_web, Starlette(routes=ROUTES), sock)
+        with trio.fail_after(20):
+            yield port
+        nursery.cancel_scope.cancel()
+
+
+def request(name: str) -> bytes:
+    return f"GET /{name} HTTP/1.1\r\nHost: p\r\n\r\n".encode()
+
+
+async def read_until(stream: trio.SocketStream, end: bytes) -> bytes:
+    found = b""
+    while not found.endswith(end):
+        piece = await stream.receive_some()
+        if not piece:
+            break
+        found += piece
+    return found
+
+
+async def test_an_answer_is_one_packet(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[bytes] = []
+    send = Connection._send
+
+    async def noted(self: Connection, data: memoryview) -> None:
+        sent.append(bytes(data))
+        await send(self, data)
+
+    monkeypatch.setattr(Connection, "_send", noted)
+    async with served() as port, await trio.open_tcp_stream("127.0.0.1", port) as stream:
+        for name, end in (("hello", b"hello"), ("nothing", b"\r\n\r\n"), ("hello", b"hello")):
+            sent.clear()
+            await stream.send_all(request(name))
+            assert await read_until(stream, end) == b"".join(sent)
+            assert len(sent) == 1, "a head or an end went alone"
+        await stream.send_all(request("large"))
+        assert (await read_until(stream, b"x" * SEND_BYTES)).startswith(b"HTTP/1.1 200")
+        await stream.send_all(request("broken"))
+        # As much as was to be had: a head whose body never came, and then the end.
+        assert (await read_until(stream, b"never")).startswith(b"HTTP/1.1 200")
+
+
+async def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web, "IDLE_S", 0.25)
+    async with served() as port, await trio.open_tcp_stream("127.0.0.1", port) as stream:
+        for _ in range(4):  # longer than the time in all, and each answer takes longer than it
+            await trio.sleep(0.15)
+            await stream.send_all(request("slow"))
+            assert (await read_until(stream, b"late")).endswith(b"late")
+        began = trio.current_time()
+        assert await stream.receive_some() == b""
+        assert trio.current_time() - began > 0.2, "closed at once after an answer"
+        async with await trio.open_tcp_stream("127.0.0.1", port) as silent:
+            assert await silent.receive_some() == b"", "without a request it stays for ever"
