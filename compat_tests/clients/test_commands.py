@@ -1,4 +1,4 @@
-"""`geminga client` on a real broker: standard input, decoding by schema, JSON."""
+"""`geminga client` and `perf read` on a real broker: standard input, places, schemas, JSON."""
 
 from __future__ import annotations
 
@@ -44,6 +44,43 @@ def test_lines_of_standard_input_are_messages(server: ServerProcess) -> None:
     assert [each["value"] for each in told] == ["one", "twö", "", '{"a": 1}']
     assert {each["key"] for each in told} == {"k"}
     assert run(server, "produce", topic, "-n", "2", given=b"x\n").returncode == 2
+
+
+def values(done: subprocess.CompletedProcess[bytes]) -> list[str]:
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line)["value"] for line in done.stdout.decode().splitlines()]
+
+
+def test_messages_are_read_from_a_place_on(server: ServerProcess) -> None:
+    topic = fresh()
+    with geminga.blocking.connect(server.service_url) as client:
+        client.subscribe(topic, "s").close()
+        with client.create_producer(topic, batching_enabled=False) as producer:
+            ids = [producer.send(text.encode()) for text in "abcd"]
+    everything = ("read", topic, "-m", "earliest", "--to-end", "--json")
+    assert values(run(server, *everything)) == [*"abcd"]
+    assert values(run(server, *everything)) == [*"abcd"], "reading left something behind"
+    assert values(run(server, *everything, "-n", "3")) == [*"abc"]
+    assert values(run(server, "read", topic, "-m", "earliest", "--json")) == ["a"]
+    second = f"{ids[1].ledger_id}:{ids[1].entry_id}"
+    for place, found in ((second, "cd"), (repr(ids[1]), "cd")):
+        assert values(run(server, "read", topic, "-m", place, "--to-end", "--json")) == [*found]
+    done = run(server, "read", topic, "-m", second, "-i", "-n", "2")
+    assert done.stdout.decode().count("got message") == 2
+    assert "content:b\n" in done.stdout.decode()
+    assert done.stdout.endswith(b"2 messages successfully read\n")
+    assert values(run(server, "read", topic, "--to-end", "--json")) == [], "latest: none is new"
+    assert values(run(server, "read", fresh(), "-m", "earliest", "--to-end", "--json")) == []
+
+
+def test_reading_is_measured(server: ServerProcess) -> None:
+    topic = fresh()
+    assert run(server, "produce", topic, "-m", "x", "-n", "50").returncode == 0
+    command = [*geminga_command(), "perf", "read", "-u", server.service_url, topic, "-n", "50"]
+    done = subprocess.run(command, capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert b"50 records read" in done.stdout
+    assert b"Latency: mean" in done.stdout
 
 
 def test_no_lines_are_no_messages(server: ServerProcess) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
+if TYPE_CHECKING:
+    from geminga_protocol.message_id import MessageId
+
 EXIT_INTERRUPTED = 130
 """Exit code after Ctrl-C, as in shells."""
+_NUMBER = re.compile(r"-1|[0-9]{1,19}")
 
 
 def run(main: Callable[[], Awaitable[None]]) -> None:
@@ -55,3 +61,21 @@ def properties(
                 raise click.BadParameter(f"{pair!r} is not key=value")
             pairs[key] = text
     return pairs
+
+
+def place(context: click.Context, parameter: click.Parameter, value: str) -> MessageId:
+    """Where to begin: `latest`, `earliest`, or `LEDGER:ENTRY` as in the Java tools; what is shown
+    as a message's id, with partition and batch index, is taken too.
+    """
+    from geminga_protocol.message_id import MessageId
+
+    ends = {"latest": MessageId.LATEST, "earliest": MessageId.EARLIEST}
+    if value.lower() in ends:
+        return ends[value.lower()]
+    parts = value.split(":")
+    if not 2 <= len(parts) <= 4 or not all(_NUMBER.fullmatch(each) for each in parts):
+        raise click.BadParameter(f"{value!r} is not latest, earliest or LEDGER:ENTRY")
+    numbers = [int(each) for each in parts]
+    if not all(-1 <= each < 1 << 63 for each in numbers):
+        raise click.BadParameter(f"{value!r} has a number that no message id has")
+    return MessageId(*numbers)

@@ -1,82 +1,28 @@
-"""`geminga client produce` and `consume`: pulsar-client's flags and output."""
+"""`geminga client produce`, `consume` and `read`: pulsar-client's flags and output."""
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Concatenate, ParamSpec
+from typing import TYPE_CHECKING
 
 import click
 
 from geminga.cli._access import Access, access_options
-from geminga.cli._run import properties, run
+from geminga.cli._messages import Broker, Display, decrypts, encrypts, shows
+from geminga.cli._run import place, properties, run
 
 if TYPE_CHECKING:
     from geminga.encryption import ConsumerCryptoKeywords, ProducerCryptoKeywords
     from geminga.producer import MessageKeywords
+    from geminga_protocol.message_id import MessageId
 
-BOUNDARY = "----- got message -----"
 TYPES = {"exclusive": 0, "shared": 1, "failover": 2, "key_shared": 3}
-P = ParamSpec("P")
-_WHERE = "file:///..., data:application/x-pem-file;base64,... or a path."
 LINE_BYTES_MAX = 1 << 26
 """A longer line ends the command, as no message is that large."""
-
-
-@dataclass(frozen=True)
-class Broker:
-    """The connection's options."""
-
-    access: Access
-    listener_name: str | None
-
-
-def encrypts(
-    command: Callable[Concatenate[ProducerCryptoKeywords, P], None],
-) -> Callable[P, None]:
-    """`-ekn` and `-ekv` of a command that writes: its first argument are options of producers."""
-
-    @click.option("-ekn", "--encryption-key-name", "key_name", help="Name of the public key.")
-    @click.option("-ekv", "--encryption-key-value", "key_value", help=f"Public key: {_WHERE}")
-    @functools.wraps(command)
-    def wrapped(*arguments: P.args, **keywords: P.kwargs) -> None:
-        name, value = keywords.pop("key_name"), keywords.pop("key_value")
-        if (name is None) != (value is None):
-            # With only one of them the messages would be sent unencrypted.
-            raise click.UsageError("-ekn and -ekv need each other")
-        options: ProducerCryptoKeywords = {}
-        if isinstance(name, str) and isinstance(value, str):
-            from geminga.encryption import DefaultCryptoKeyReader
-
-            reader = DefaultCryptoKeyReader(default_public_key=value)
-            options = {"encryption_keys": [name], "crypto_key_reader": reader}
-        command(options, *arguments, **keywords)
-
-    return wrapped
-
-
-def decrypts(
-    command: Callable[Concatenate[ConsumerCryptoKeywords, P], None],
-) -> Callable[P, None]:
-    """`-ekv` of a command that reads: its first argument are options of consumers."""
-
-    @click.option("-ekv", "--encryption-key-value", "key_value", help=f"Private key: {_WHERE}")
-    @functools.wraps(command)
-    def wrapped(*arguments: P.args, **keywords: P.kwargs) -> None:
-        value = keywords.pop("key_value")
-        options: ConsumerCryptoKeywords = {}
-        if isinstance(value, str):
-            from geminga.encryption import DefaultCryptoKeyReader
-
-            options = {"crypto_key_reader": DefaultCryptoKeyReader(default_private_key=value)}
-        command(options, *arguments, **keywords)
-
-    return wrapped
 
 
 @click.group()
@@ -86,7 +32,7 @@ def decrypts(
 )
 @click.pass_context
 def client(context: click.Context, access: Access, listener_name: str | None) -> None:
-    """Produce or consume messages by hand."""
+    """Produce, consume or read messages by hand."""
     context.obj = Broker(access, listener_name)
 
 
@@ -193,20 +139,11 @@ def produce(
 @click.option("-n", "--num-messages", default=1, type=click.IntRange(0), help="0: for ever.")
 @click.option("-r", "--rate", default=0.0, type=click.FloatRange(0), help="Messages/s, 0: at once.")
 @click.option("-q", "--queue-size", default=1000, type=click.IntRange(0), help="Receiver queue.")
-@click.option("--hex", "in_hex", is_flag=True, help="Show the content in hexadecimal.")
-@click.option("--hide-content", is_flag=True, help="Count messages without showing them.")
-@click.option(
-    "-st",
-    "--schema-type",
-    default="auto_consume",
-    show_default=True,
-    type=click.Choice(["auto_consume", "bytes"]),
-    help="auto_consume: decode by the topic's schema.",
-)
-@click.option("--json", "in_json", is_flag=True, help="A JSON object a line for each message.")
 @click.pass_obj
 @decrypts
+@shows
 def consume(
+    display: Display,
     crypto: ConsumerCryptoKeywords,
     broker: Broker,
     topic: str,
@@ -217,10 +154,6 @@ def consume(
     num_messages: int,
     rate: float,
     queue_size: int,
-    in_hex: bool,
-    hide_content: bool,
-    schema_type: str,
-    in_json: bool,
 ) -> None:
     """Receive messages of TOPIC and acknowledge them."""
 
@@ -228,10 +161,7 @@ def consume(
         import trio
 
         import geminga
-        from geminga.cli._show import as_json, describe
-        from geminga.schema import AutoConsume
 
-        schema = AutoConsume() if schema_type == "auto_consume" else None
         taken = 0
         async with (
             broker.access.connect(listener_name=broker.listener_name) as connected,
@@ -242,22 +172,85 @@ def consume(
                 initial_position=geminga.InitialPosition[subscription_position.upper()],
                 durable=subscription_mode.lower() == "durable",
                 receiver_queue_size=queue_size,
-                schema=schema,
+                schema=display.schema(),
                 **crypto,
             ) as consumer,
         ):
             while not num_messages or taken < num_messages:
                 message = await consumer.receive()
                 taken += 1
-                if in_json and not hide_content:
-                    click.echo(as_json(message))
-                elif not hide_content:
-                    click.echo(BOUNDARY)
-                    click.echo(describe(message, in_hex=in_hex))
+                display.show(message)
                 await consumer.acknowledge(message)
                 if rate:
                     await trio.sleep(1 / rate)
-        click.echo(f"{taken} messages successfully consumed", err=in_json)
+        click.echo(f"{taken} messages successfully consumed", err=display.in_json)
+
+    run(main)
+
+
+@client.command(context_settings={"show_default": True})
+@click.argument("topic")
+@click.option(
+    "-m",
+    "--start-message-id",
+    "start",
+    default="latest",
+    callback=place,
+    help="latest, earliest, or LEDGER:ENTRY.",
+)
+@click.option(
+    "-i", "--start-message-id-inclusive", "inclusive", is_flag=True, help="Also that one."
+)
+@click.option(
+    "-n",
+    "--num-messages",
+    type=click.IntRange(0),
+    help="0: for ever. Without it 1, or with --to-end all.",
+)
+@click.option("--to-end", is_flag=True, help="End when all that there is has been read.")
+@click.option("-r", "--rate", default=0.0, type=click.FloatRange(0), help="Messages/s, 0: at once.")
+@click.option("-q", "--queue-size", default=1000, type=click.IntRange(0), help="Receiver queue.")
+@click.pass_obj
+@decrypts
+@shows
+def read(
+    display: Display,
+    crypto: ConsumerCryptoKeywords,
+    broker: Broker,
+    topic: str,
+    start: MessageId,
+    inclusive: bool,
+    num_messages: int | None,
+    to_end: bool,
+    rate: float,
+    queue_size: int,
+) -> None:
+    """Read messages of TOPIC from a place on, without a subscription that stays."""
+    wanted = num_messages if num_messages is not None else 0 if to_end else 1
+
+    async def main() -> None:
+        import trio
+
+        taken = 0
+        async with (
+            broker.access.connect(listener_name=broker.listener_name) as connected,
+            connected.create_reader(
+                topic,
+                start,
+                start_message_id_inclusive=inclusive,
+                receiver_queue_size=queue_size,
+                schema=display.schema(),
+                **crypto,
+            ) as reader,
+        ):
+            while not wanted or taken < wanted:
+                if to_end and not await reader.has_message_available():
+                    break
+                display.show(await reader.read_next())
+                taken += 1
+                if rate:
+                    await trio.sleep(1 / rate)
+        click.echo(f"{taken} messages successfully read", err=display.in_json)
 
     run(main)
 

@@ -1,20 +1,28 @@
-"""`geminga perf produce`, `consume` and `monitor-brokers`: pulsar-perf's flags and output."""
+"""`geminga perf`: pulsar-perf's commands, flags and output."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from geminga.cli._access import Access, access_options
-from geminga.cli._histogram import Histogram
+from geminga.cli._figures import (
+    AMOUNT,
+    COMPRESSION,
+    Figures,
+    duration_option,
+    measure,
+    messages_option,
+    names_of,
+)
 from geminga.cli._run import run
 from geminga.cli.monitor_brokers import monitor_brokers
+from geminga.cli.perf_read import perf_read
 
 if TYPE_CHECKING:
     from geminga._producing.receipt import Receipt
@@ -22,18 +30,8 @@ if TYPE_CHECKING:
     from geminga.consumer import Consumer
     from geminga.producer import Producer
 
-REPORT_INTERVAL_S = 10.0
 RATE_STEP_S = 0.001
 """Interval of the rate control."""
-
-_AMOUNT = click.FloatRange(0)
-_COMPRESSION = click.Choice(["NONE", "LZ4", "ZLIB", "ZSTD", "SNAPPY"], case_sensitive=False)
-_messages = click.option(
-    "-m", "--num-messages", default=0, type=click.IntRange(0), help="In all, 0: for ever."
-)
-_duration = click.option(
-    "-time", "--test-duration", default=0.0, type=_AMOUNT, help="Seconds, 0: for ever."
-)
 
 
 @click.group()
@@ -42,101 +40,7 @@ def perf() -> None:
 
 
 perf.add_command(monitor_brokers)
-
-
-@dataclass
-class Figures:
-    """Counters, since the last report and in total."""
-
-    verb: str
-    message_bytes: int = 0
-    messages: int = 0
-    failures: int = 0
-    window_messages: int = 0
-    window_bytes: int = 0
-    window_failures: int = 0
-    window: Histogram = field(default_factory=Histogram)
-    whole: Histogram = field(default_factory=Histogram)
-    began_s: float = field(default_factory=time.perf_counter)
-    window_began_s: float = field(default_factory=time.perf_counter)
-
-    def count(self, messages: int, size_bytes: int) -> None:
-        """Count completed messages."""
-        self.messages += messages
-        self.message_bytes += size_bytes
-        self.window_messages += messages
-        self.window_bytes += size_bytes
-
-    def report(self) -> None:
-        """Print the counters since the last report."""
-        now_s = time.perf_counter()
-        took_s = now_s - self.window_began_s
-        rate, mbit = self.window_messages / took_s, self.window_bytes * 8 / took_s / 1e6
-        failures = ""
-        if self.verb == "produced":
-            failures = f" --- failure {self.window_failures / took_s:8.1f} msg/s"
-        click.echo(
-            f"Throughput {self.verb}: {self.messages:7d} msg --- {rate:8.1f} msg/s"
-            f" --- {mbit:8.1f} Mbit/s{failures} --- Latency: {self.window.describe_ms()}"
-        )
-        self._next_window(now_s)
-
-    def _next_window(self, now_s: float) -> None:
-        self.whole.add(self.window)
-        self.window = Histogram()
-        self.window_messages = self.window_bytes = self.window_failures = 0
-        self.window_began_s = now_s
-
-    def restart(self) -> None:
-        """Restart all counters after the warm-up."""
-        now_s = time.perf_counter()
-        self._next_window(now_s)
-        self.whole = Histogram()
-        self.messages = self.message_bytes = self.failures = 0
-        self.began_s = now_s
-
-    def summary(self) -> None:
-        """Print the aggregate."""
-        self.whole.add(self.window)
-        took_s = time.perf_counter() - self.began_s
-        what = "sent" if self.verb == "produced" else "received"
-        click.echo(
-            f"Aggregated throughput stats --- {self.messages} records {what}"
-            f" --- {self.messages / took_s:.3f} msg/s"
-            f" --- {self.message_bytes * 8 / took_s / 1e6:.3f} Mbit/s"
-        )
-        click.echo(f"Aggregated latency stats --- Latency: {self.whole.describe_ms()}")
-
-
-async def _measure(
-    figures: Figures,
-    work: Callable[[], Awaitable[None]],
-    *,
-    test_duration_s: float,
-    warmup_s: float = 0.0,
-) -> None:
-    """Run the work with reports, until its end, the time limit or Ctrl-C; then the aggregate."""
-    import trio
-
-    async def report() -> None:
-        while True:
-            await trio.sleep(REPORT_INTERVAL_S)
-            figures.report()
-
-    async def warm_up() -> None:
-        await trio.sleep(warmup_s)
-        figures.restart()
-
-    try:
-        with trio.move_on_after(test_duration_s + warmup_s if test_duration_s else math.inf):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(report)
-                if warmup_s:
-                    nursery.start_soon(warm_up)
-                await work()
-                nursery.cancel_scope.cancel()
-    finally:
-        figures.summary()
+perf.add_command(perf_read)
 
 
 @dataclass(frozen=True)
@@ -150,23 +54,19 @@ class ProduceLoad:
     num_messages: int
 
 
-def _topics(topic: str, count: int) -> list[str]:
-    return [topic] if count == 1 else [f"{topic}-{n}" for n in range(count)]
-
-
 @perf.command("produce", context_settings={"show_default": True})
 @click.argument("topic")
 @access_options
-@click.option("-r", "--rate", default=100.0, type=_AMOUNT, help="Messages/s in all, 0: unlimited.")
+@click.option("-r", "--rate", default=100.0, type=AMOUNT, help="Messages/s in all, 0: unlimited.")
 @click.option("-s", "--size", default=1024, type=click.IntRange(0), help="Bytes of a message.")
 @click.option("-f", "--payload-file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("-t", "--num-topic", "--num-topics", "topics", default=1, type=click.IntRange(1))
 @click.option("-n", "--num-producers", default=1, type=click.IntRange(1), help="Per topic.")
-@_messages
+@messages_option
 @click.option("-o", "--max-outstanding", default=50_000, type=click.IntRange(1))
 @click.option("-c", "--max-connections", default=1, type=click.IntRange(1), help="Per broker.")
-@click.option("-z", "--compression", type=_COMPRESSION, default="NONE")
-@click.option("-b", "--batch-time-window", default=1.0, type=_AMOUNT, help="Milliseconds.")
+@click.option("-z", "--compression", type=COMPRESSION, default="NONE")
+@click.option("-b", "--batch-time-window", default=1.0, type=AMOUNT, help="Milliseconds.")
 @click.option("-bm", "--batch-max-messages", default=1000, type=click.IntRange(1))
 @click.option("-bb", "--batch-max-bytes", default=128 * 1024, type=click.IntRange(1))
 @click.option("-db", "--disable-batching", is_flag=True)
@@ -175,8 +75,8 @@ def _topics(topic: str, count: int) -> list[str]:
     "-mk", "--message-key-generation-mode", type=click.Choice(["autoIncrement", "random"])
 )
 @click.option("-pn", "--producer-name")
-@_duration
-@click.option("--warmup-time", default=0.0, type=_AMOUNT, help="Seconds that don't count.")
+@duration_option
+@click.option("--warmup-time", default=0.0, type=AMOUNT, help="Seconds that don't count.")
 def perf_produce(topic: str, **given: object) -> None:
     """Send messages to TOPIC at a rate and print throughput and latency."""
     _perf_produce(topic, ProduceOptions(**given))  # type: ignore[arg-type]
@@ -222,7 +122,7 @@ def _perf_produce(topic: str, options: ProduceOptions) -> None:
         async with options.access.connect(connections_per_broker=options.max_connections) as client:
             producers = await _producers(client, topic, options)
             figures.restart()
-            await _measure(
+            await measure(
                 figures,
                 lambda: _produce(producers, load, figures),
                 test_duration_s=options.test_duration,
@@ -246,7 +146,7 @@ async def _producers(client: Client, topic: str, options: ProduceOptions) -> lis
             batching_max_bytes=options.batch_max_bytes,
             batching_max_publish_delay_s=options.batch_time_window / 1000,
         )
-        for name in _topics(topic, options.topics)
+        for name in names_of(topic, options.topics)
         for _ in range(options.num_producers)
     ]
 
@@ -313,11 +213,11 @@ async def _produce(producers: list[Producer], load: ProduceLoad, figures: Figure
     type=click.Choice(["Latest", "Earliest"], case_sensitive=False),
 )
 @click.option("-q", "--receiver-queue-size", default=1000, type=click.IntRange(1))
-@click.option("-r", "--rate", default=0.0, type=_AMOUNT, help="Messages/s, 0: unlimited.")
-@_messages
+@click.option("-r", "--rate", default=0.0, type=AMOUNT, help="Messages/s, 0: unlimited.")
+@messages_option
 @click.option("-c", "--max-connections", default=1, type=click.IntRange(1), help="Per broker.")
 @click.option("--batch-index-ack", is_flag=True)
-@_duration
+@duration_option
 def perf_consume(topic: str, **given: object) -> None:
     """Receive messages of TOPIC and print throughput and end-to-end latency."""
     _perf_consume(topic, ConsumeOptions(**given))  # type: ignore[arg-type]
@@ -359,12 +259,12 @@ def _perf_consume(topic: str, options: ConsumeOptions) -> None:
                     receiver_queue_size=options.receiver_queue_size,
                     batch_index_ack_enabled=options.batch_index_ack,
                 )
-                for name in _topics(topic, options.num_topics)
+                for name in names_of(topic, options.num_topics)
                 for number in range(options.num_subscriptions)
                 for _ in range(options.num_consumers)
             ]
             figures.restart()
-            await _measure(
+            await measure(
                 figures,
                 lambda: _consume(consumers, options, figures),
                 test_duration_s=options.test_duration,

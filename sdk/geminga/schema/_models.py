@@ -22,7 +22,6 @@ NEEDED = 'pip install "geminga[pydantic]"'
 ERRORS_MAX = 5
 """Bound of the fields that an error names."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_OLD = frozenset({"pydantic.main.BaseModel", "pydantic.v1.main.BaseModel"})
 _RECODED = frozenset({"PlainSerializer", "WrapSerializer", "EncodedBytes", "EncodedStr"})
 """Annotations of pydantic by which the written form is another than the value's."""
 

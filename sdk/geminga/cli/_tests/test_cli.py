@@ -25,6 +25,11 @@ from geminga.cli.perf import perf
         (["consume", "t"], "--subscription-name"),
         (["--auth-params", "token:a", "produce", "t", "-m", "x"], "without --auth-plugin"),
         (["consume", "t", "-s", "s", "-t", "Odd"], "Odd"),
+        (["read", "t", "-m", "5"], "'5' is not latest, earliest or LEDGER:ENTRY"),
+        (["read", "t", "-m", "5:x"], "'5:x' is not latest"),
+        (["read", "t", "-m", "5:6:7:8:9"], "'5:6:7:8:9' is not latest"),
+        (["read", "t", "-m", "9999999999999999999:0"], "that no message id has"),
+        (["read", "t", "-n", "-1"], "--num-messages"),
     ],
 )
 def test_bad_usage_is_one_sentence_and_two(command: list[str], named: str) -> None:
@@ -81,6 +86,8 @@ def test_a_rate_below_zero_is_refused() -> None:
         (["consume", "t", "-r", "-1"], "--rate"),
         (["consume", "t", "-m", "-1"], "--num-messages"),
         (["consume", "t", "-time", "-1"], "--test-duration"),
+        (["read", "t", "-m", "5"], "--start-message-id"),
+        (["read", "t", "-r", "-1"], "--rate"),
     ],
 )
 def test_bad_options_of_perf_are_refused(command: list[str], named: str) -> None:
@@ -107,6 +114,8 @@ def test_what_goes_wrong_is_one_sentence_and_one() -> None:
     [
         (client, ["consume", "1;", "1000;"]),
         (client, ["produce", "1;", "0.0;"]),
+        (client, ["read", "latest]", "1000;"]),
+        (perf, ["read", "earliest]", "1000;"]),
         (perf, ["consume", "sub]", "1000;", "Exclusive]"]),
         (perf, ["produce", "100.0;", "50000;", "NONE]"]),
     ],
