@@ -91,6 +91,8 @@ async def _at_owner(
     namespace = rest.namespace_of(request)
     if not await service.namespaces.tenants.exists(namespace):
         raise rest.RestError(404, rule.no_namespace)
+    if rule.moves:
+        await _require_active(service, destination_of(request))
     text = rest.parameter(request, "bundle")
     choose = _CHOICES.get(text) if rule.may_be_chosen else None
     if choose is None:
@@ -152,6 +154,12 @@ def destination_of(request: Request) -> str:
     return text.removeprefix("http://").removeprefix("https://")
 
 
+async def _require_active(service: BrokerService, destination: str) -> None:
+    if destination and not await service.brokers.is_active(destination):
+        text = "Not allowed unload namespace bundle to inactive destination broker"
+        raise rest.RestError(409, text)
+
+
 async def _tell_leader(service: BrokerService, bundle: BundleId, destination: str) -> None:
     """Have the leader remember where the bundle goes: it answers the lookups that come before the
     next owner has it. Apache's does as ours: it remembers that, and then sends the call on to here.
@@ -188,9 +196,6 @@ async def _prepare_move(
     destination = destination_of(request)
     if not destination:
         return
-    if not await service.brokers.is_active(destination):
-        text = "Not allowed unload namespace bundle to inactive destination broker"
-        raise rest.RestError(409, text)
     if service.election.is_leader and owner is not None:
         service.load_manager.prefer(bundle, destination)
     if owner is None:

@@ -55,6 +55,8 @@ PLAIN: dict[str, Need] = {
     f"DELETE {_ISOLATION}/{{policy}}": Need(Scope.CLUSTER, "WRITE", "NAMESPACE_ISOLATION"),
     # Apache's broker fails here with a null pointer if authorization is on.
     "GET /admin/v2/namespaces/{cluster}/antiAffinity/{group}": Need(Scope.SUPER_USER),
+    "GET /admin/namespaces/{cluster}/antiAffinity/{group}": Need(Scope.SUPER_USER),
+    "GET /admin/namespaces/{tenant}/{cluster}": Need(Scope.TENANT, "LIST_NAMESPACES"),
     "GET /admin/v2/resource-quotas": Need(Scope.SUPER_USER),
     "POST /admin/v2/resource-quotas": Need(Scope.SUPER_USER),
     f"GET {_QUOTA}": Need(Scope.SUPER_USER),

@@ -18,17 +18,34 @@ FIELD = "namespaceAntiAffinityGroup"
 GROUP_BYTES_MAX = 2048
 
 
+async def _group_of(service: BrokerService, namespace: str) -> str | None:
+    record = await service.namespaces.local_policies.get(namespace)
+    found = record.get(FIELD) if record else None
+    return found if isinstance(found, str) else None
+
+
+async def _members(service: BrokerService, request: Request, tenant: str | None) -> Response:
+    """Those of a tenant in a group."""
+    namespaces = service.namespaces
+    cluster = rest.parameter(request, "cluster")
+    wanted = rest.parameter(request, "group").lower()
+    if tenant is None:
+        raise rest.RestError(400, "Tenant should not be null")
+    if not (is_name(cluster) and await namespaces.clusters.exists(cluster)):
+        raise rest.RestError(412, f"Cluster {cluster} does not exist.")
+    if not is_name(tenant):
+        return rest.ok([], list[str])
+    names = await namespaces.list(tenant)
+    groups = {name: await _group_of(service, name) for name in names}
+    return rest.ok([name for name in names if (groups[name] or "").lower() == wanted], list[str])
+
+
 def routes(service: BrokerService) -> list[Route]:
     """All routes of the family."""
     namespaces = service.namespaces
 
-    async def group_of(namespace: str) -> str | None:
-        record = await namespaces.local_policies.get(namespace)
-        found = record.get(FIELD) if record else None
-        return found if isinstance(found, str) else None
-
     async def get(request: Request) -> Response:
-        group = await group_of(rest.namespace_of(request))
+        group = await _group_of(service, rest.namespace_of(request))
         # The text itself, as Apache's server writes it; its clients read that.
         return rest.no_content() if group is None else rest.text_as_json(group)
 
@@ -54,23 +71,15 @@ def routes(service: BrokerService) -> list[Route]:
         return rest.no_content()
 
     async def members(request: Request) -> Response:
-        cluster = rest.parameter(request, "cluster")
-        wanted = rest.parameter(request, "group").lower()
-        tenant = request.query_params.get("tenant")
-        if tenant is None:
-            raise rest.RestError(400, "Tenant should not be null")
-        if not (is_name(cluster) and await namespaces.clusters.exists(cluster)):
-            raise rest.RestError(412, f"Cluster {cluster} does not exist.")
-        if not is_name(tenant):
-            return rest.ok([], list[str])
-        names = await namespaces.list(tenant)
-        groups = {name: await group_of(name) for name in names}
-        return rest.ok(
-            [name for name in names if (groups[name] or "").lower() == wanted], list[str]
-        )
+        return await _members(service, request, request.query_params.get("tenant"))
+
+    async def members_v1(request: Request) -> Response:
+        return await _members(service, request, request.query_params.get("property"))
 
     path = "/admin/v2/namespaces/{tenant}/{namespace}/antiAffinity"
     return [
         *rest.at(path, get=get, post=post, delete=delete),
         rest.route("GET", "/admin/v2/namespaces/{cluster}/antiAffinity/{group}", members),
+        # The Java client asks here.
+        rest.route("GET", "/admin/namespaces/{cluster}/antiAffinity/{group}", members_v1),
     ]

@@ -26,6 +26,7 @@ from geminga_broker.cluster.records import (
     ResourceExists,
     ResourceInUse,
     ResourceMissing,
+    is_name,
 )
 from geminga_broker.service import BrokerService
 from geminga_protocol.topic_name import TopicName
@@ -170,6 +171,13 @@ def routes(service: BrokerService, calls: Calls) -> list[Route]:
             raise rest.RestError(404, "Tenant not found")
         return rest.ok(await namespaces.list(tenant), list[str])
 
+    async def list_of_cluster(request: Request) -> Response:
+        """Namespaces of version 1, whose names have a cluster's in them: there are none."""
+        cluster = rest.parameter(request, "cluster")
+        if not (is_name(cluster) and await namespaces.clusters.exists(cluster)):
+            raise rest.RestError(404, "Cluster does not exist")
+        return rest.ok([], list[str])
+
     async def get(request: Request) -> Response:
         try:
             record = await namespaces.policies(rest.namespace_of(request))
@@ -204,6 +212,8 @@ def routes(service: BrokerService, calls: Calls) -> list[Route]:
     one = base + "/{tenant}/{namespace}"
     return [
         rest.route("GET", base + "/{tenant}", list_of_tenant),
+        # The Java client asks here.
+        rest.route("GET", "/admin/namespaces/{tenant}/{cluster}", list_of_cluster),
         *rest.at(one, get=get, put=create, delete=delete),
         rest.route("GET", one + "/topics", topics),
     ]

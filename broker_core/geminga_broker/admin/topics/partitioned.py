@@ -27,6 +27,13 @@ class PartitionedTopicMetadata(msgspec.Struct):
     properties: dict[str, str] | None = None
 
 
+_DELETE_ALONE = "Instead of calling delete-partitioned-topic please call delete."
+_TERMINATE_ALONE = (
+    "Termination of a non-partitioned topic is not allowed using partitioned-terminate, please use "
+    "terminate commands"
+)
+
+
 async def _wanted(request: Request) -> tuple[int, dict[str, str] | None]:
     body = await rest.read_union(request, int, PartitionedTopicMetadata)
     if isinstance(body, PartitionedTopicMetadata):
@@ -118,6 +125,8 @@ def _routes_of_existing(
 
     async def delete(request: Request) -> Response:
         name = rest.topic_of(request, domain)
+        if not await catalog.partitions(name) and await service.topics.exists(name):
+            raise rest.RestError(409, f"{name} is a non-partitioned topic. {_DELETE_ALONE}")
         await _require_partitioned(service, name, f"Topic {name} not found.")
         try:
             await delete_partitioned(service, calls, name, force=rest.flag(request, "force"))
@@ -127,7 +136,9 @@ def _routes_of_existing(
 
     async def stop_writes(request: Request) -> Response:
         name = rest.topic_of(request, domain)
-        count = await _require_partitioned(service, name, f"Topic {name} not found")
+        count = await catalog.partitions(name)
+        if not count:
+            raise rest.RestError(405, _TERMINATE_ALONE)
         answers = await calls.on_partitions(name, count, Call("POST", "/terminate"))
         if any(answer.status == 404 for answer in answers):
             raise rest.RestError(404, f"Topic {name} not found")

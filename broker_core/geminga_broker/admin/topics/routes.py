@@ -20,10 +20,10 @@ from geminga_protocol.ids import Position
 from geminga_protocol.topic_name import TopicName
 
 
-async def require_topic(service: BrokerService, name: TopicName) -> Topic:
-    """The topic, loaded. Raises RestError 404 if it doesn't exist."""
+async def require_topic(service: BrokerService, name: TopicName, text: str | None = None) -> Topic:
+    """The topic, loaded. Raises RestError 404, with this text, if it doesn't exist."""
     if not await service.topics.exists(name):
-        raise rest.RestError(404, f"Topic {name} not found")
+        raise rest.RestError(404, text or f"Topic {name} not found")
     return await service.topics.get(name, create=False)
 
 
@@ -166,12 +166,20 @@ def routes(service: BrokerService, calls: Calls, domain: str) -> list[Route]:
     ]
 
 
+async def _is_unused(service: BrokerService, name: TopicName) -> bool:
+    """Whether it is a partition without a trace: nobody uses it, and nothing is stored."""
+    if name.is_persistent or not name.is_partition:
+        return False
+    return name.partition_index < await service.catalog.partitions(name.partitioned_base)
+
+
 def _ending_routes(service: BrokerService, domain: str, one: str) -> list[Route]:
     async def unload(request: Request) -> Response:
         name = rest.topic_of(request, domain)
-        if not await service.topics.exists(name):
+        if await service.topics.exists(name):
+            await service.topics.unload(name)
+        elif not await _is_unused(service, name):
             raise rest.RestError(404, f"Topic {name} not found")
-        await service.topics.unload(name)
         return rest.no_content()
 
     async def stop_writes(request: Request) -> Response:

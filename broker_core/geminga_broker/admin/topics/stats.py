@@ -70,7 +70,8 @@ def _merge(key: str, left: object, right: object) -> object:
 
 
 async def _internal_stats(service: BrokerService, name: TopicName) -> Json:
-    topic = await require_topic(service, name)
+    text = None if name.is_persistent else "Topic not found"
+    topic = await require_topic(service, name, text)
     found = topic.internal_stats()
     if isinstance(topic, PersistentTopic):
         found.compacted_ledger = await topic.compaction.ledger_info()
