@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, cast
+from urllib.parse import unquote
 
 import trio
 from hypercorn.trio import serve
@@ -97,9 +98,20 @@ def with_bounded_path(app: ASGIApp) -> ASGIApp:
 
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
         is_long = scope["type"] == "http" and len(scope["raw_path"]) > PATH_BYTES_MAX
+        if not is_long and scope["type"] == "http" and scope["raw_path"][:1] != b"/":
+            scope = _in_origin_form(scope)
         await (_TOO_LONG if is_long else app)(scope, receive, send)
 
     return wrapped
+
+
+def _in_origin_form(scope: Scope) -> Scope:
+    """A request that names its server too, as those to a proxy do (RFC 9112, 3.2.2)."""
+    scheme, _, rest = scope["raw_path"].partition(b"://")
+    if scheme.lower() not in (b"http", b"https"):
+        return scope
+    path = b"/" + rest.partition(b"/")[2]
+    return dict(scope, raw_path=path, path=unquote(path.decode("ascii")))
 
 
 def with_tls_peer(app: ASGIApp) -> ASGIApp:

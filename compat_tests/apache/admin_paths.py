@@ -78,6 +78,10 @@ answers and rights, as OpenAPI 3.1; `swagger.json`, `swaggerlookup.json` and \
 `swaggertransactions.json` beside it are its parts by the names that Apache's site has. \
 Operations under `/admin/v2/non-persistent/` that equal their twins are counted, without a line.
 
+Each of the 651 methods of Apache's Java admin client that wait for an answer is called on this \
+broker, and gets what Apache's broker gives, field by field; the eight methods for which that \
+isn't so stand with their reasons in `compat_tests/clients/test_java_admin.py`.
+
 Made by `python -m compat_tests.apache.admin_paths`; a test compares this page with the broker's \
 routes, and the list with Apache's classes.
 """

@@ -93,6 +93,27 @@ async def test_an_answer_is_one_packet(monkeypatch: pytest.MonkeyPatch) -> None:
         assert (await read_until(stream, b"never")).startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.parametrize(
+    ("target", "status"),
+    [
+        ("/hello", "200"),
+        ("http://p/hello", "200"),
+        ("HTTPS://elsewhere:1/hello?a=b", "200"),
+        ("http://p", "404"),
+        ("ftp://p/hello", "404"),
+        ("*", "404"),
+        ("hello", "404"),
+    ],
+)
+async def test_a_target_may_name_the_server(target: str, status: str) -> None:
+    async with served() as port, await trio.open_tcp_stream("127.0.0.1", port) as stream:
+        await stream.send_all(
+            f"GET {target} HTTP/1.1\r\nHost: p\r\nConnection: close\r\n\r\n".encode()
+        )
+        answer = await read_until(stream, b"never")
+        assert answer.startswith(f"HTTP/1.1 {status} ".encode()), answer
+
+
 async def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web, "IDLE_S", 0.25)
     async with served() as port, await trio.open_tcp_stream("127.0.0.1", port) as stream:
