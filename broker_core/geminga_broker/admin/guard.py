@@ -32,6 +32,8 @@ _log = logging.getLogger(__name__)
 ORIGINAL_PRINCIPAL = "x-original-principal"
 ONCE = ("authorization", ORIGINAL_PRINCIPAL, "x-pulsar-auth-method-name")
 """Headers that must be unique: of two, a proxy may have checked the other one."""
+SINGLE = ("tenant", "namespace", "cluster", "resourcegroup", "policy")
+"""Parts of a path that are a part of a record's path each."""
 _WITHOUT_DOMAIN = ("/admin/v2/schemas/", "/admin/v3/transactions/")
 _DOMAINS = ("persistent", "non-persistent")
 
@@ -52,7 +54,20 @@ def _guarded(service: BrokerService, route: Route, audit: Audit) -> Route:
     handler = cast(Handler, route.endpoint)
     if service.authenticator is not None:
         handler = partial(_admit, service, needs, handler)
+    single = [name for name in SINGLE if f"{{{name}}}" in route.path]
+    if single:
+        handler = partial(_of_single_names, single, handler)
     return Route(route.path, partial(audit.told, route.path, handler), methods=methods)
+
+
+async def _of_single_names(names: list[str], handler: Handler, request: Request) -> Response:
+    """Before anything else is done with them: two names at once (`tenant%2Fnamespace`) would be the
+    path of another kind of record, with other rights.
+    """
+    for name in names:
+        if "/" in rest.parameter(request, name):
+            raise rest.RestError(412, f"{name.capitalize()} name is not valid")
+    return await handler(request)
 
 
 async def _admit(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from geminga_broker.errors import BrokerError
 from geminga_broker.schema.model import SchemaData
+from geminga_broker.session.authorization import authorize
 from geminga_broker.session.session import Session
 from geminga_protocol.commands import schemas
 from geminga_protocol.pb.pulsar_api_pb2 import (
+    BaseCommand,
     CommandGetOrCreateSchema,
     CommandGetSchema,
     Schema,
@@ -24,7 +26,18 @@ def schema_of(session: Session, wire: Schema | None) -> SchemaData | None:
 
 
 async def get_schema(session: Session, command: CommandGetSchema) -> None:
-    """A version of the topic's schema, or the latest; TopicNotFound if there is none."""
+    """A version of the topic's schema, or the latest; TopicNotFound if there is none.
+
+    For a connection one at a time, and only while it reads: definitions can be long.
+    """
+    async with session.listing:
+        await session.backpressure.until_writable()
+        # Grants may have been revoked during the wait.
+        await authorize(session, BaseCommand.Type.GET_SCHEMA, command)
+        await _get_schema(session, command)
+
+
+async def _get_schema(session: Session, command: CommandGetSchema) -> None:
     topic = TopicName.parse(command.topic)
     found = await session.service.schemas.get(topic, command.schema_version)
     if found is None:

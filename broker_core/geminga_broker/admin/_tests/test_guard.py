@@ -170,6 +170,26 @@ async def test_refusals_are_worded_as_by_apache(
         assert answer.reason == "This operation requires super-user access"
 
 
+@pytest.mark.parametrize("name", ["t%2Fn", "%2F%2F", "t%2F", "%2F", "t%252Fn/x", "t/n%2Fx"])
+async def test_names_are_single_parts_of_paths(name: str) -> None:
+    """A tenant called `t/n` would be the namespace's record, without its checks."""
+    async with secured() as (service, app):
+        if "/" in name:
+            name, _, second = name.partition("/")
+            paths = [f"/admin/v2/namespaces/{name}/{second}"]
+        else:
+            paths = [f"/admin/v2/tenants/{name}", f"/admin/v2/namespaces/{name}"]
+            paths += [f"/admin/v2/clusters/{name}", f"/admin/v2/namespaces/{name}/n/retention"]
+        info = {"adminRoles": ["fn"], "allowedClusters": ["standalone"]}
+        for path in paths:
+            for method in ("GET", "POST", "PUT", "DELETE"):
+                for role in ("root", "tadmin", "fn"):
+                    answer = await call(app, method, path, role, body=info)
+                    assert 400 <= answer.status < 500, f"{method} {path}: {answer}"
+        assert await service.namespaces.exists("t/n")
+        assert "adminRoles" not in await service.namespaces.policies("t/n")
+
+
 async def test_original_principals_over_http() -> None:
     async with secured() as (_, app):
         path = "/admin/v2/namespaces/t/n/topics"
