@@ -134,7 +134,9 @@ async def run_until_signal(main: Callable[[], Awaitable[object]]) -> signal.Sign
     `dump_on_signals` says. Main thread only.
     """
     received: signal.Signals | None = None
-    with trio.open_signal_receiver(*STOP_SIGNALS) as stops:
+    # A terminal that is closed stops the server in order, unless `nohup` or the like forbids it.
+    hung_up = () if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else (signal.SIGHUP,)
+    with trio.open_signal_receiver(*STOP_SIGNALS, *hung_up) as stops:
         async with trio.open_nursery() as watchers:
             watchers.start_soon(dump_on_signals)
             with trio.CancelScope() as scope:

@@ -101,6 +101,13 @@ def _no_consumers(view: SubscriptionView) -> Finding:
 # ---- what a subscription of a persistent topic may wait for ----
 
 
+_LOOK_AT_BOOKIES = "Check that the bookies of its ledgers run, and their disks."
+_PASS_OVER = (
+    "Put its data back from a backup, or pass over it: `geminga admin topics skip -n 1`, or "
+    "`autoSkipNonRecoverableData=true` for all that is lost."
+)
+
+
 def _stopped(view: SubscriptionView) -> Iterator[Finding]:
     if not view.running:
         yield Finding(
@@ -115,7 +122,7 @@ def _stopped(view: SubscriptionView) -> Iterator[Finding]:
             Level.FAIL,
             "Reading the topic's log fails, and is tried each second: "
             f"{shown_name(view.read_error, ERROR_CHARACTERS_MAX)}.",
-            "Check that the bookies of its ledgers run, and their disks.",
+            _PASS_OVER if "EntryLost" in view.read_error else _LOOK_AT_BOOKIES,
         )
 
 

@@ -14,7 +14,7 @@ import trio.testing
 from geminga_runtime.process import run_until_signal
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 async def test_signal_cancels_main(number: signal.Signals) -> None:
     cleaned: list[bool] = []
 

@@ -62,13 +62,20 @@ def codes(findings: list[Finding]) -> list[tuple[str, str]]:
     return [(each.code, each.level.value) for each in findings]
 
 
-async def test_reads_that_fail(world: World) -> None:
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("bookie b1:3181 is gone\x1b[2J", "Check that the bookies"),
+        ("EntryLost: entry 5:7: there is no other copy", "topics skip -n 1"),
+    ],
+)
+async def test_reads_that_fail(world: World, text: str, advice: str) -> None:
     topic, connection = await topic_with(world, permits=0)
     subscription = topic.subscription("sub")
 
     async def broken(**_limits: object) -> list[Entry]:
         await trio.lowlevel.checkpoint()
-        raise LogReadFailed("bookie b1:3181 is gone\x1b[2J")
+        raise LogReadFailed(text)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(subscription.cursor, "read", broken)
@@ -76,7 +83,8 @@ async def test_reads_that_fail(world: World) -> None:
         await world.settle()
         first = explain(topic, "sub")[0]
         assert (first.code, first.level) == ("READ_FAILS", Level.FAIL)
-        assert "bookie b1:3181 is gone?[2J." in first.sentence
+        assert text.replace("\x1b", "?") + "." in first.sentence
+        assert advice in first.advice
     await trio.sleep(2)
     assert explain(topic, "sub")[0].code == "WAITS_FOR_ACKS"
     assert connection.entries() == [0, 1, 2]
