@@ -78,5 +78,5 @@ def place(context: click.Context, parameter: click.Parameter, value: str) -> Mes
     numbers = [int(each) for each in parts]
     if not all(-1 <= each < 1 << 63 for each in numbers):
         raise click.BadParameter(f"{value!r} has a number that no message id has")
-    ledger_id, entry_id, partition, batch_index = (numbers + [-1, -1])[:4]
+    ledger_id, entry_id, partition, batch_index = [*numbers, -1, -1][:4]
     return MessageId(ledger_id, entry_id, partition, batch_index)
