@@ -152,6 +152,21 @@ class Connection(TCPServer):
         return f"{host}:{port}"
 
 
+class _Exchange(h11.Connection):
+    """Reads nothing behind a connection's last request (RFC 9112, 9.6). h11 refuses that, and its
+    refusal would take the place of the answer that is being made.
+    """
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the client may send nothing more."""
+        return self.their_state in (h11.MUST_CLOSE, h11.CLOSED)
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """What has come; nothing once it is over."""
+        return h11.NEED_DATA if self.is_over else super().next_event()
+
+
 class _Http1(H11Protocol):
     """Refuses HTTP/2, whose streams have no bounds here. Ignores upgrades (RFC 9110, 7.8). Keeps a
     connection whose request was answered before its end: in hypercorn it closes without a word,
@@ -161,6 +176,20 @@ class _Http1(H11Protocol):
     _is_refused = False
     _head = b""
     """Of a response whose body has not begun."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.connection = _Exchange(
+            h11.SERVER, max_incomplete_event_size=self.config.h11_max_incomplete_size
+        )
+
+    async def handle(self, event: Event) -> None:
+        """Handle an event of the connection."""
+        is_late = isinstance(self.connection, _Exchange) and self.connection.is_over
+        if is_late and isinstance(event, RawData):
+            await trio.lowlevel.checkpoint()
+            return
+        await super().handle(event)
 
     async def _send_h11_event(self, event: H11SendableEvent) -> None:
         """Send a response's head with the first of its body: one packet and one call less. An

@@ -43,7 +43,10 @@ async def broken(_: Request) -> Response:
     return StreamingResponse(pieces())
 
 
-ROUTES = [Route(f"/{each.__name__}", each) for each in (hello, nothing, large, slow, broken)]
+ROUTES = [
+    Route(f"/{each.__name__}", each, methods=["GET", "POST"])
+    for each in (hello, nothing, large, slow, broken)
+]
 
 
 @asynccontextmanager
@@ -112,6 +115,26 @@ async def test_a_target_may_name_the_server(target: str, status: str) -> None:
         )
         answer = await read_until(stream, b"never")
         assert answer.startswith(f"HTTP/1.1 {status} ".encode()), answer
+
+
+@pytest.mark.parametrize("behind", [b"", b"\r\n", b"GET /hello HTTP/1.1\r\nHost: p\r\n\r\n", b"x"])
+@pytest.mark.parametrize("version", ["1.1", "1.0"])
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_what_comes_behind_the_last_request(
+    version: str, behind: bytes, at_once: bool
+) -> None:
+    """It is not read, whatever it is: the request has its answer, which ends the connection."""
+    headers = "Host: p\r\nConnection: close\r\nContent-Length: 2"
+    last = f"POST /slow HTTP/{version}\r\n{headers}\r\n\r\n{{}}"
+    async with served() as port, await trio.open_tcp_stream("127.0.0.1", port) as stream:
+        await stream.send_all(last.encode() + (behind if at_once else b""))
+        if not at_once:
+            await trio.sleep(0.1)
+            await stream.send_all(behind)
+        answer = await read_until(stream, b"never")
+        assert answer.startswith(b"HTTP/1.1 200 "), answer
+        assert answer.endswith(b"late"), answer
+        assert answer.count(b"HTTP/1.1") == 1
 
 
 async def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
