@@ -121,7 +121,9 @@ LIMITS = (
           applied=200_000),
     Policy("maxTopicsPerNamespace", "another topic isn't made",
            Level("maxTopicsPerNamespace", 3, unset=0), keys=("maxTopicsPerNamespace",)),
-    Policy("maxMessageSize", "a larger message is refused; those of the broker's limit anyway",
+    Policy("maxMessageSize",
+           "a larger message is refused, its metadata (some 40 bytes) counted; those of the "
+           "broker's limit anyway",
            topic=Level("maxMessageSize", 500, absent=204)),
 )  # fmt: skip
 RATES = (
@@ -149,7 +151,9 @@ RATES = (
     rate("replicatorDispatchRate", "none: nothing is copied to other clusters", kept=True),
 )  # fmt: skip
 LIFE = (
-    Policy("messageTTL", "older messages count as acknowledged",
+    Policy("messageTTL",
+           "older messages count as acknowledged, looked for every five minutes "
+           "(`messageExpiryCheckIntervalInMinutes`)",
            Level("messageTTL", 50),
            Level("messageTTL", None, 150, setting="messageTTL?messageTTL=150", applied=0,
                  removal=("DELETE", "messageTTL", None)),

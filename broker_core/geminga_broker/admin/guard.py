@@ -32,8 +32,8 @@ _log = logging.getLogger(__name__)
 ORIGINAL_PRINCIPAL = "x-original-principal"
 ONCE = ("authorization", ORIGINAL_PRINCIPAL, "x-pulsar-auth-method-name")
 """Headers that must be unique: of two, a proxy may have checked the other one."""
-SINGLE = ("tenant", "namespace", "cluster", "resourcegroup", "policy")
-"""Parts of a path that are a part of a record's path each."""
+SINGLE = ("tenant", "namespace")
+"""Parts of a path that are a part of a record's path each; handlers check the names of others."""
 _WITHOUT_DOMAIN = ("/admin/v2/schemas/", "/admin/v3/transactions/")
 _DOMAINS = ("persistent", "non-persistent")
 
