@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import click
 
 from geminga.cli._histogram import Histogram
+
+if TYPE_CHECKING:
+    import trio
+
+    from geminga.message import Message
 
 REPORT_INTERVAL_S = 10.0
 
@@ -121,3 +127,42 @@ async def measure(
                 nursery.cancel_scope.cancel()
     finally:
         figures.summary()
+
+
+@dataclass(frozen=True)
+class Source:
+    """A consumer or reader: what gives its next messages, and what is done with each."""
+
+    take: Callable[[], Awaitable[Sequence[Message]]]
+    settle: Callable[[Message], Awaitable[None]] | None = None
+
+
+async def receive(
+    sources: Sequence[Source], figures: Figures, *, num_messages: int, rate: float
+) -> None:
+    """Count the messages of all sources, each at most at that rate (0: any), until there were
+    `num_messages` in all (0: for ever).
+    """
+    import trio
+
+    async def follow(source: Source, nursery: trio.Nursery) -> None:
+        began_s = time.perf_counter()
+        taken = 0
+        while True:
+            for message in await source.take():
+                latency_ms = time.time() * 1000 - message.publish_time_ms
+                figures.window.record(int(latency_ms * 1000))
+                figures.count(1, len(message.data))
+                if source.settle is not None:
+                    await source.settle(message)
+                taken += 1
+                if 0 < num_messages <= figures.messages:
+                    nursery.cancel_scope.cancel()
+                    return
+            if rate:
+                ahead_s = taken / rate - (time.perf_counter() - began_s)
+                await trio.sleep(max(ahead_s, 0.0))
+
+    async with trio.open_nursery() as nursery:
+        for source in sources:
+            nursery.start_soon(follow, source, nursery)

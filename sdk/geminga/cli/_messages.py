@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec
 
 import click
 
+from geminga.cli._run import options_of
+
 if TYPE_CHECKING:
     from geminga.cli._access import Access
     from geminga.encryption import ConsumerCryptoKeywords, ProducerCryptoKeywords
@@ -116,7 +118,7 @@ def shows(command: Callable[Concatenate[Display, P], None]) -> Callable[P, None]
     @functools.wraps(command)
     def wrapped(*arguments: P.args, **keywords: P.kwargs) -> None:
         names = ("in_hex", "hide_content", "in_json", "schema_type")
-        display = Display(**{name: keywords.pop(name) for name in names})  # type: ignore[arg-type]
+        display = options_of(Display, {name: keywords.pop(name) for name in names})
         command(display, *arguments, **keywords)
 
     return wrapped

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 EXIT_INTERRUPTED = 130
 """Exit code after Ctrl-C, as in shells."""
+T = TypeVar("T")
 _NUMBER = re.compile(r"-1|[0-9]{1,19}")
 
 
@@ -40,6 +41,11 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
         if isinstance(cause, KeyboardInterrupt):
             sys.exit(EXIT_INTERRUPTED)
         raise
+
+
+def options_of(kind: Callable[..., T], given: Mapping[str, object]) -> T:
+    """A command's flags, which click has checked, as an object with their long names."""
+    return kind(**given)
 
 
 def _first_cause(error: BaseException) -> BaseException:

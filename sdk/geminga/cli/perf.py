@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,19 +16,20 @@ from geminga.cli._figures import (
     AMOUNT,
     COMPRESSION,
     Figures,
+    Source,
     duration_option,
     measure,
     messages_option,
     names_of,
+    receive,
 )
-from geminga.cli._run import run
+from geminga.cli._run import options_of, run
 from geminga.cli.monitor_brokers import monitor_brokers
 from geminga.cli.perf_read import perf_read
 
 if TYPE_CHECKING:
     from geminga._producing.receipt import Receipt
     from geminga.client import Client
-    from geminga.consumer import Consumer
     from geminga.producer import Producer
 
 RATE_STEP_S = 0.001
@@ -79,7 +81,7 @@ class ProduceLoad:
 @click.option("--warmup-time", default=0.0, type=AMOUNT, help="Seconds that don't count.")
 def perf_produce(topic: str, **given: object) -> None:
     """Send messages to TOPIC at a rate and print throughput and latency."""
-    _perf_produce(topic, ProduceOptions(**given))  # type: ignore[arg-type]
+    _perf_produce(topic, options_of(ProduceOptions, given))
 
 
 @dataclass(frozen=True)
@@ -220,7 +222,7 @@ async def _produce(producers: list[Producer], load: ProduceLoad, figures: Figure
 @duration_option
 def perf_consume(topic: str, **given: object) -> None:
     """Receive messages of TOPIC and print throughput and end-to-end latency."""
-    _perf_consume(topic, ConsumeOptions(**given))  # type: ignore[arg-type]
+    _perf_consume(topic, options_of(ConsumeOptions, given))
 
 
 @dataclass(frozen=True)
@@ -263,36 +265,19 @@ def _perf_consume(topic: str, options: ConsumeOptions) -> None:
                 for number in range(options.num_subscriptions)
                 for _ in range(options.num_consumers)
             ]
+            sources = [
+                Source(partial(each.receive_batch, 1000), each.acknowledge) for each in consumers
+            ]
             figures.restart()
             await measure(
                 figures,
-                lambda: _consume(consumers, options, figures),
+                lambda: receive(
+                    sources,
+                    figures,
+                    num_messages=options.num_messages,
+                    rate=options.rate,
+                ),
                 test_duration_s=options.test_duration,
             )
 
     run(main)
-
-
-async def _consume(consumers: list[Consumer], options: ConsumeOptions, figures: Figures) -> None:
-    import trio
-
-    async def consume(consumer: Consumer, nursery: trio.Nursery) -> None:
-        began_s = time.perf_counter()
-        taken = 0
-        while True:
-            for message in await consumer.receive_batch(1000):
-                latency_ms = time.time() * 1000 - message.publish_time_ms
-                figures.window.record(int(latency_ms * 1000))
-                figures.count(1, len(message.data))
-                await consumer.acknowledge(message)
-                taken += 1
-                if 0 < options.num_messages <= figures.messages:
-                    nursery.cancel_scope.cancel()
-                    return
-            if options.rate:
-                ahead_s = taken / options.rate - (time.perf_counter() - began_s)
-                await trio.sleep(max(ahead_s, 0.0))
-
-    async with trio.open_nursery() as nursery:
-        for consumer in consumers:
-            nursery.start_soon(consume, consumer, nursery)

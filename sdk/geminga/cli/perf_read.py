@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,15 +11,16 @@ from geminga.cli._access import Access, access_options
 from geminga.cli._figures import (
     AMOUNT,
     Figures,
+    Source,
     duration_option,
     measure,
     names_of,
+    receive,
 )
-from geminga.cli._run import place, run
+from geminga.cli._run import options_of, place, run
 
 if TYPE_CHECKING:
-    import trio
-
+    from geminga.message import Message
     from geminga.reader import Reader
     from geminga_protocol.message_id import MessageId
 
@@ -59,48 +59,38 @@ class ReadOptions:
 @duration_option
 def perf_read(topic: str, **given: object) -> None:
     """Read messages of TOPIC without a subscription and print throughput and latency."""
-    options = ReadOptions(**given)  # type: ignore[arg-type]
+    options = options_of(ReadOptions, given)
 
     async def main() -> None:
         figures = Figures("read")
         async with options.access.connect(connections_per_broker=options.max_connections) as client:
-            readers = [
-                await client.create_reader(
-                    name,
-                    options.start_message_id,
-                    receiver_queue_size=options.receiver_queue_size,
+            sources = [
+                _source(
+                    await client.create_reader(
+                        name,
+                        options.start_message_id,
+                        receiver_queue_size=options.receiver_queue_size,
+                    )
                 )
                 for name in names_of(topic, options.num_topics)
             ]
             figures.restart()
             await measure(
                 figures,
-                lambda: _read(readers, options, figures),
+                lambda: receive(
+                    sources,
+                    figures,
+                    num_messages=options.num_messages,
+                    rate=options.rate,
+                ),
                 test_duration_s=options.test_duration,
             )
 
     run(main)
 
 
-async def _read(readers: list[Reader[bytes]], options: ReadOptions, figures: Figures) -> None:
-    """All topics until their messages were counted."""
-    import trio
+def _source(reader: Reader[bytes]) -> Source:
+    async def take() -> list[Message]:
+        return [await reader.read_next()]
 
-    async def read(reader: Reader[bytes], nursery: trio.Nursery) -> None:
-        began_s = time.perf_counter()
-        taken = 0
-        while True:
-            message = await reader.read_next()
-            figures.window.record(int((time.time() * 1000 - message.publish_time_ms) * 1000))
-            figures.count(1, len(message.data))
-            taken += 1
-            if 0 < options.num_messages <= figures.messages:
-                nursery.cancel_scope.cancel()
-                return
-            if options.rate:
-                ahead_s = taken / options.rate - (time.perf_counter() - began_s)
-                await trio.sleep(max(ahead_s, 0.0))
-
-    async with trio.open_nursery() as nursery:
-        for reader in readers:
-            nursery.start_soon(read, reader, nursery)
+    return Source(take)
