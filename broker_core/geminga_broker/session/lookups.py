@@ -84,7 +84,7 @@ async def topics_of_namespace(session: Session, command: CommandGetTopicsOfNames
 
     For a connection one list at a time, and only while it reads: lists can be long.
     """
-    async with session.listing:
+    async with session.long_answer:
         await session.backpressure.until_writable()
         # Grants may have been revoked during the wait.
         await authorize(session, BaseCommand.Type.GET_TOPICS_OF_NAMESPACE, command)

@@ -30,7 +30,7 @@ async def get_schema(session: Session, command: CommandGetSchema) -> None:
 
     For a connection one at a time, and only while it reads: definitions can be long.
     """
-    async with session.listing:
+    async with session.long_answer:
         await session.backpressure.until_writable()
         # Grants may have been revoked during the wait.
         await authorize(session, BaseCommand.Type.GET_SCHEMA, command)

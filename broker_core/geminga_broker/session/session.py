@@ -150,7 +150,7 @@ class Session:
         self.write = stream.write
         self.write_now = stream.write_now
         self.on_writable = stream.on_writable
-        self.listing = trio.Lock()
+        self.long_answer = trio.Lock()
         self.refusals = LineBudget(REFUSALS_LOGGED_MAX, REFUSALS_PERIOD_S)
 
     def __repr__(self) -> str:
