@@ -125,9 +125,10 @@ def _routes_of_existing(
 
     async def delete(request: Request) -> Response:
         name = rest.topic_of(request, domain)
-        if not await catalog.partitions(name) and await service.topics.exists(name):
-            raise rest.RestError(409, f"{name} is a non-partitioned topic. {_DELETE_ALONE}")
-        await _require_partitioned(service, name, f"Topic {name} not found.")
+        if not await catalog.partitions(name):
+            if await service.topics.exists(name):
+                raise rest.RestError(409, f"{name} is a non-partitioned topic. {_DELETE_ALONE}")
+            raise rest.RestError(404, f"Topic {name} not found.")
         try:
             await delete_partitioned(service, calls, name, force=rest.flag(request, "force"))
         except ResourceMissing:
