@@ -44,6 +44,7 @@ class NetworkConfig:
     http_requests_limited: bool = setting("httpRequestsLimitEnabled", False)
     http_requests_per_s_max: float = setting("httpRequestsMaxPerSecond", 100.0, at_least=0.001)
     haproxy_protocol: bool = setting("haProxyProtocolEnabled", False)
+    web_haproxy_protocol: bool = setting("webServiceHaProxyProtocolEnabled", False)
     publish_buffer_mb_max: int = setting("maxMessagePublishBufferSizeInMB", 64, at_least=-1)
     shutdown_timeout_ms: int = setting("brokerShutdownTimeoutMs", 60_000)
 

@@ -26,7 +26,7 @@ from geminga_broker.log.options import (
 )
 from geminga_broker.service import BrokerService
 from geminga_broker.session.serving import handle_connection
-from geminga_broker.web import bind_web, serve_web
+from geminga_broker.web.server import bind_web, serve_web
 from geminga_runtime.server import CONNECTIONS_MAX, Bound, ConnectionCount, serve
 from geminga_runtime.tls_settings import NO_PORT
 
@@ -112,7 +112,8 @@ async def serving(
         count = ConnectionCount(network.web_connections_max, network.web_connections_per_ip_max)
         web_server = partial(serve_web, app, web.plain, web.secure, web_tls, config.websockets)
         beside = partial(web_server, beside=given.web_beside, secure_beside=given.web_tls_beside)
-        await nursery.start(partial(beside, connections=count))
+        proxied = partial(beside, proxy_header=network.web_haproxy_protocol)
+        await nursery.start(partial(proxied, connections=count))
         try:
             yield Running(
                 addresses.broker_url,

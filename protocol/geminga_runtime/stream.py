@@ -215,6 +215,16 @@ class FramedStream:
         """Abandon the connection now: drop the queue; `receive` raises. Idempotent."""
         self._lose(reason)
 
+    def end_sending(self) -> None:
+        """Tell the peer that nothing more comes, after a flush; it may still send. Without TLS
+        only: there nothing is told before the close.
+        """
+        if isinstance(self._stream, trio.SocketStream) and self._lost is None:
+            try:
+                self._stream.socket.shutdown(trio.socket.SHUT_WR)
+            except OSError as error:
+                self._lose(_reason(error), error)
+
     async def detach(self) -> trio.abc.Stream:
         """The underlying stream, after a flush. This object then reads and writes no more and its
         writer task ends; closing it still closes the underlying stream.

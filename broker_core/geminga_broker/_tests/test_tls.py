@@ -17,7 +17,8 @@ from geminga_broker.config import load_config
 from geminga_broker.process import Running
 from geminga_broker.standalone import run_standalone
 from geminga_broker.standalone_parts import StandaloneOptions
-from geminga_broker.web import TLS_PEER_CERTIFICATE, bind_web, serve_web
+from geminga_broker.web.server import bind_web, serve_web
+from geminga_broker.web.settings import TLS_PEER_CERTIFICATE
 from geminga_protocol.commands import connection, lookup
 from geminga_protocol.frames import FrameReader
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
@@ -224,7 +225,7 @@ async def test_the_wrong_port(authority: Authority, caplog: pytest.LogCaptureFix
             assert caplog.text.count("the peer speaks TLS on the plaintext port") == 1
             with pytest.raises((ConnectionLost, BadHttpAnswer)):
                 await fetch(running.web_url_tls, "/metrics/")
-            assert caplog.text.count("on the web port failed: the peer does not speak TLS") == 1
+            assert caplog.text.count("failed: the peer does not speak TLS") == 2
             with pytest.raises(TlsRefused):
                 await connect("127.0.0.1", port_of(running.web_url), tls=tls)
             assert (await fetch(running.web_url_tls, "/metrics/", tls)).status == 200

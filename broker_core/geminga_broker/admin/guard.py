@@ -23,7 +23,7 @@ from geminga_broker.authz.grants import SubscriptionRefused
 from geminga_broker.authz.needs import Need, Place, Scope
 from geminga_broker.authz.routes import need_of, refusal
 from geminga_broker.service import BrokerService
-from geminga_broker.web import TLS_PEER_CERTIFICATE
+from geminga_broker.web.settings import TLS_PEER_CERTIFICATE
 from geminga_runtime.auth.api import AuthenticationFailed, HttpRequest, Identity, Peer
 from geminga_runtime.logs import shown
 

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Scope
 
 from geminga_broker.admin.peers import PeerAnswer, Peers, PeerUnreachable
-from geminga_broker.web import TLS_PEER_CERTIFICATE
+from geminga_broker.web.settings import TLS_PEER_CERTIFICATE
 from geminga_runtime.http_answers import HttpAnswer
 
 T = TypeVar("T")

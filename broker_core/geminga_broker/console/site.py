@@ -20,7 +20,7 @@ from geminga_broker.console.actions import told
 from geminga_broker.console.calls import CallFailed, Rest, TopicPath
 from geminga_broker.console.render import environment, link
 from geminga_broker.service import BrokerService
-from geminga_broker.web import TLS_PEER_CERTIFICATE
+from geminga_broker.web.settings import TLS_PEER_CERTIFICATE
 from geminga_runtime.auth.console_login import CREDENTIAL_COOKIE, credential_in
 
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from geminga_broker.authz.needs import Scope
 from geminga_broker.authz.routes import need_of, rule_of
 from geminga_broker.config import load_config
 from geminga_broker.service import BrokerService
-from geminga_broker.web import TLS_PEER_CERTIFICATE
+from geminga_broker.web.settings import TLS_PEER_CERTIFICATE
 from geminga_protocol import tokens
 
 SECRET = bytes(range(32))

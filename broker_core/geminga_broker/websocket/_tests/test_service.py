@@ -17,7 +17,7 @@ from geminga_broker._tests.wire import open_broker
 from geminga_broker.admin._tests.test_guard import SECRET, call, secured
 from geminga_broker.admin.app import create_app
 from geminga_broker.config import load_config
-from geminga_broker.web import TLS_PEER_CERTIFICATE
+from geminga_broker.web.settings import TLS_PEER_CERTIFICATE
 from geminga_protocol import tokens
 
 ON = {"webSocketServiceEnabled": "true"}

@@ -15,11 +15,11 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from geminga_broker import web, web_connection
 from geminga_broker.admin import rest
 from geminga_broker.admin.http.shared_answers import SharedAnswers
 from geminga_broker.admin.rest import EXCEPTION_HANDLERS, ok, read_body
-from geminga_broker.web import bind_web, serve_web
+from geminga_broker.web import connection, settings, wire
+from geminga_broker.web.server import bind_web, serve_web
 from geminga_runtime.server import ConnectionCount
 
 LARGE_BYTES = 32 << 20
@@ -139,7 +139,7 @@ async def test_a_closed_connection_does_not_wait_for_its_idle_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It would count as open so long: a monitor's probes would take all the room."""
-    monkeypatch.setattr(web, "IDLE_S", 1000)
+    monkeypatch.setattr(settings, "IDLE_S", 1000)
     count = ConnectionCount(10)
     async with served(count) as port:
         for request in (b"", b"GET / HTTP/1.1\r\nHost: p\r\n\r\n"):
@@ -151,7 +151,7 @@ async def test_a_closed_connection_does_not_wait_for_its_idle_time(
 
 
 async def test_the_rest_of_a_body_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web_connection, "REST_BYTES_MAX", 1000)
+    monkeypatch.setattr(connection, "REST_BYTES_MAX", 1000)
     count = ConnectionCount(10)
     async with served(count) as port:
         stream = await trio.open_tcp_stream("127.0.0.1", port)
@@ -166,7 +166,7 @@ async def test_the_rest_of_a_body_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_the_rest_of_a_body_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "IDLE_S", 0.5)
+    monkeypatch.setattr(settings, "IDLE_S", 0.5)
     count = ConnectionCount(10)
     async with served(count) as port:
         stream = await trio.open_tcp_stream("127.0.0.1", port)
@@ -212,14 +212,14 @@ async def test_connections_are_bounded_in_all_and_by_address() -> None:
 
 @pytest.mark.slow
 async def test_a_client_that_does_not_read_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web_connection, "SEND_S", 0.3)
+    monkeypatch.setattr(wire, "SEND_S", 0.3)
     count = ConnectionCount(10)
     async with served(count) as port:
         stream = await trio.open_tcp_stream("127.0.0.1", port)
         await stream.send_all(b"GET /large HTTP/1.1\r\nHost: p\r\n\r\n")
         await until_none(count)
         await stream.aclose()
-        monkeypatch.setattr(web_connection, "SEND_S", 2.0)
+        monkeypatch.setattr(wire, "SEND_S", 2.0)
         slow, began_s = b"", trio.current_time()
         stream = await trio.open_tcp_stream("127.0.0.1", port)
         await stream.send_all(b"GET /large HTTP/1.1\r\nHost: p\r\nConnection: close\r\n\r\n")
@@ -238,7 +238,7 @@ async def test_the_server_stops_though_a_client_reads_nothing() -> None:
         await stream.send_all(b"GET /large HTTP/1.1\r\nHost: p\r\n\r\n")
         await trio.sleep(0.3)
         stopped = trio.current_time()
-    assert trio.current_time() - stopped < web_connection.SEND_S / 2
+    assert trio.current_time() - stopped < wire.SEND_S / 2
     await stream.aclose()
 
 
