@@ -120,7 +120,7 @@ class _Socket:
             await self._accept(message)
         elif kind == "websocket.send" and self._accepted.is_set():
             text, data = message.get("text"), message.get("bytes")
-            event: Event = BytesMessage(data) if text is None else TextMessage(text)
+            event: Event = BytesMessage(data or b"") if text is None else TextMessage(text)
             await self._send_event(event)
         elif kind == "websocket.close":
             await self.close(message.get("code", 1000), message.get("reason") or "")
