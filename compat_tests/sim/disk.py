@@ -28,6 +28,7 @@ from geminga_runtime.metadata.api import (
     Node,
     Stat,
     StoreUnavailable,
+    Writes,
 )
 from geminga_runtime.metadata.beneath import SessionBeneath
 from geminga_runtime.metadata.memory import MemoryMetadataStore
@@ -246,6 +247,14 @@ class MetadataDoor(SessionBeneath):
             made, stat = session.put_now(request)
             self._disk.log.add(f"put {made} {stat.version}")
             return made, stat
+
+        return await self._commit(change)
+
+    async def put_numbered(self, at: str, writes: Writes) -> tuple[int, Sequence[int]]:
+        def change() -> tuple[int, Sequence[int]]:
+            number, versions = self._session.put_numbered_now(at, writes)
+            self._disk.log.add(f"put {number} {versions}")
+            return number, versions
 
         return await self._commit(change)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -14,7 +16,7 @@ from geminga_bookie.client.api import ClientOptions, LedgerMetadata, LedgerOptio
 from geminga_bookie.client.append import LedgerWriter
 from geminga_bookie.client.directory import BookieDirectory
 from geminga_bookie.client.ledger_recovery import recover as recover_ledger
-from geminga_bookie.client.metadata_store import LedgerMetadataStore
+from geminga_bookie.client.metadata_store import LedgerMetadataStore, Naming, VersionedMetadata
 from geminga_bookie.client.placement import choose_ensemble
 from geminga_bookie.client.read import LedgerReader
 from geminga_bookie.client.unnamed import UnnamedLedgers
@@ -29,6 +31,11 @@ _log = logging.getLogger(__name__)
 
 _ID_ATTEMPTS_MAX = 8
 """Attempts to find a free id; ids of ledgers that others put into the store are taken."""
+
+_ALL_TAKEN = f"{_ID_ATTEMPTS_MAX} ledger ids in a row were taken"
+
+UNNUMBERED = -1
+"""The id of a ledger whose number isn't taken yet."""
 
 _DIGESTS_KEPT_MAX = 256
 
@@ -70,6 +77,8 @@ class BookkeeperClient:
         self._lines = FewLines(_log)
         self.unnamed = UnnamedLedgers(store, self._store.delete, owner)
         """Ledgers made by `create` with `unnamed` that no owner has named yet."""
+        self._turns = itertools.count(random.randrange(1 << 30))  # noqa: S311
+        """Which bookies are the first of a new ledger that has no id yet."""
         self._digests: dict[tuple[int, bytes], Digest] = {}
         self.delete = self._store.delete
         """Delete a ledger's metadata; bookies collect the entries later. Idempotent."""
@@ -80,11 +89,7 @@ class BookkeeperClient:
         """A new ledger. With `unnamed` it is one of `unnamed` until its owner's metadata name it:
         then call `unnamed.name`, or `unnamed.abandon`. Raises NotEnoughBookies, MetadataConflict.
         """
-        if not 1 <= options.ack_quorum <= options.write_quorum <= options.ensemble_size:
-            raise ValueError("a ledger needs 1 <= ack quorum <= write quorum <= ensemble size")
-        if self._describe is not None:
-            custom = {**options.custom_metadata, **await self._describe(options.custom_metadata)}
-            options = replace(options, custom_metadata=custom)
+        options = await self._described(options)
         for _ in range(_ID_ATTEMPTS_MAX):
             ledger_id = await self._store.next_ledger_id(self.unnamed.note if unnamed else b"")
             try:
@@ -95,16 +100,43 @@ class BookkeeperClient:
                 if isinstance(error, MetadataConflict):
                     continue
                 raise
-            return LedgerWriter(
-                known,
-                self._digest(known.metadata),
-                self._bookies,
-                self._store,
-                self._nursery,
-                self._options,
-                self._lines,
-            )
-        raise MetadataConflict(f"{_ID_ATTEMPTS_MAX} ledger ids in a row were taken")
+            return self._writer(known)
+        raise MetadataConflict(_ALL_TAKEN)
+
+    async def create_named(
+        self, options: LedgerOptions, naming: Naming
+    ) -> tuple[LedgerWriter, Sequence[int]]:
+        """A new ledger and the writes that name it, all or none; returns the versions of these
+        writes. Raises NotEnoughBookies, MetadataConflict, and BadVersion of one of the writes.
+        """
+        options = await self._described(options)
+        for _ in range(_ID_ATTEMPTS_MAX):
+            metadata = replace(self._new_metadata(next(self._turns), options), ledger_id=UNNUMBERED)
+            try:
+                known, versions = await self._store.create_named(metadata, naming)
+            except MetadataConflict:
+                continue
+            return self._writer(known), versions
+        raise MetadataConflict(_ALL_TAKEN)
+
+    async def _described(self, options: LedgerOptions) -> LedgerOptions:
+        if not 1 <= options.ack_quorum <= options.write_quorum <= options.ensemble_size:
+            raise ValueError("a ledger needs 1 <= ack quorum <= write quorum <= ensemble size")
+        if self._describe is None:
+            return options
+        custom = {**options.custom_metadata, **await self._describe(options.custom_metadata)}
+        return replace(options, custom_metadata=custom)
+
+    def _writer(self, known: VersionedMetadata) -> LedgerWriter:
+        return LedgerWriter(
+            known,
+            self._digest(known.metadata),
+            self._bookies,
+            self._store,
+            self._nursery,
+            self._options,
+            self._lines,
+        )
 
     def _new_metadata(self, ledger_id: int, options: LedgerOptions) -> LedgerMetadata:
         """Raises NotEnoughBookies."""

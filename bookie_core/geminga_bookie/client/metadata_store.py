@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, replace
 
 import trio
@@ -18,7 +18,11 @@ from geminga_runtime.metadata.api import (
     MetadataError,
     MetadataStore,
     NoNode,
+    Write,
 )
+
+Naming = Callable[[int], Sequence[Write]]
+"""What names a ledger of this id. Pure, and may be called in another thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,9 @@ class LedgerMetadataStore:
         self._layout: paths.Layout | None = None
 
     async def _path(self, ledger_id: int) -> str:
+        return paths.ledger(ledger_id, await self._known_layout())
+
+    async def _known_layout(self) -> paths.Layout:
         layout = self._layout
         if layout is None:
             node = await self._store.get(paths.LAYOUT)
@@ -52,7 +59,7 @@ class LedgerMetadataStore:
                 raise MetadataError(str(error)) from None
             if node is not None:  # without one the cluster may be initialised later
                 self._layout = layout
-        return paths.ledger(ledger_id, layout)
+        return layout
 
     async def next_ledger_id(self, note: bytes = b"") -> int:
         """A new id: the number of a sequential node (ZkLedgerIdGenerator). With a note the node
@@ -78,6 +85,27 @@ class LedgerMetadataStore:
         except BadVersion:
             raise MetadataConflict(f"ledger {metadata.ledger_id} exists") from None
         return VersionedMetadata(metadata, stat.version)
+
+    async def create_named(
+        self, metadata: LedgerMetadata, naming: Naming
+    ) -> tuple[VersionedMetadata, Sequence[int]]:
+        """A ledger with a new id and the writes that name it, all or none; returns the versions of
+        these writes. Raises MetadataConflict if the id is taken, BadVersion of one of the writes.
+        """
+        layout, value = await self._known_layout(), encode(metadata)
+
+        def writes(ledger_id: int) -> Sequence[Write]:
+            path = paths.ledger(ledger_id, layout)
+            return [Write(path, value, MUST_NOT_EXIST), *naming(ledger_id)]
+
+        try:
+            ledger_id, versions = await self._store.put_numbered(paths.id_generator(), writes)
+        except BadVersion as error:
+            if (taken := paths.ledger_id(error.path)) is None:
+                raise
+            raise MetadataConflict(f"ledger {taken} exists") from None
+        made = replace(metadata, ledger_id=ledger_id)
+        return VersionedMetadata(made, versions[0]), versions[1:]
 
     async def read(self, ledger_id: int) -> VersionedMetadata:
         """Raises NoSuchLedger."""

@@ -361,22 +361,13 @@ class LogAppender:
     async def _open_next(self) -> None:
         context = self._context
         options = context.options
-        writer = await context.client.create(
-            context.durability.ledger_options(context.name), unnamed=True
-        )
-        ledger = LedgerInfo(writer.ledger_id)
-        # If it can't be named, or perhaps is, it is deleted with the others.
-        context.catalog.deleting[ledger.ledger_id] = None
-        stray = dict(context.catalog.deleting)
-        del context.catalog.deleting[ledger.ledger_id]
         if options.broker_entry_metadata or INDEX_PROPERTY in context.catalog.properties:
             context.catalog.properties[INDEX_PROPERTY] = str(self.index)
-        try:
-            await context.catalog.save([*context.chain, ledger])
-            await context.client.unnamed.name(ledger.ledger_id)
-        except BaseException:
-            context.catalog.deleting = stray
-            raise
+        create = partial(
+            context.client.create_named, context.durability.ledger_options(context.name)
+        )
+        writer = await context.catalog.save_with_new(context.chain, create)
+        ledger = LedgerInfo(writer.ledger_id)
         context.check_open()  # a cursor may have found it fenced meanwhile
         context.chain.add(ledger)
         if not self._context.last_position[1] + 1:

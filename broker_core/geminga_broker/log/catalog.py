@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from geminga_bookie.client import BookkeeperClient
-from geminga_bookie.errors import NoSuchLedger
+from geminga_bookie.client.append import LedgerWriter
+from geminga_bookie.errors import BookkeeperError, NoSuchLedger
 from geminga_broker.log.api import LogFenced
 from geminga_broker.log.chain import LedgerChain, LedgerInfo
 from geminga_broker.log.options import COMPONENT, LOG_NAME
@@ -27,6 +29,7 @@ from geminga_runtime.metadata.api import (
     MetadataStore,
     NoNode,
     SessionPhase,
+    Write,
 )
 
 _log = logging.getLogger(__name__)
@@ -63,6 +66,21 @@ COMPACTED_TOPIC = "pulsar/compactedTopic"
 _LOGS = b"managed-ledger"
 
 
+CreateNamed = Callable[
+    [Callable[[int], Sequence[Write]]], Awaitable[tuple[LedgerWriter, Sequence[int]]]
+]
+"""Makes a ledger together with the writes that name it (`BookkeeperClient.create_named`)."""
+
+
+class _Attempt(NamedTuple):
+    """A value whose write has an unknown outcome."""
+
+    value: bytes
+    info: ManagedLedgerInfo
+    new_ledger: int | None = None
+    """What is made by the same write."""
+
+
 class LogCatalog:
     """The stored metadata of one log."""
 
@@ -74,11 +92,13 @@ class LogCatalog:
         self.terminated: Position | None = None
         self.deleting: dict[int, None] = {}
         """As `DELETING_PROPERTY`; changes are stored by the next save."""
+        self.is_new = False
+        """Whether no node was there at the load: so nothing beneath it either."""
         self._recorded: frozenset[int] = frozenset()
         """Ledgers that the stored node lists there: it can't name them in its chain."""
         self._store = store
         self._version = MUST_NOT_EXIST
-        self._uncertain: bytes | None = None
+        self._uncertain: list[_Attempt] | None = None
         self._saves = 0
         """Begun and ended saves: odd while one is under way."""
         self._info = ManagedLedgerInfo()
@@ -91,6 +111,7 @@ class LogCatalog:
     async def load(self) -> ManagedLedgerInfo | None:
         """Read the node; None if there is no such log."""
         node = await self._store.get(self.path)
+        self.is_new = node is None
         if node is None or (not node.value and await self._store.children(self.path)):
             return None
         self._version = node.stat.version
@@ -170,6 +191,47 @@ class LogCatalog:
         finally:
             self._saves += 1
 
+    async def save_with_new(
+        self, ledgers: Iterable[LedgerInfo], create: CreateNamed
+    ) -> LedgerWriter:
+        """As `save`, with a new ledger behind these, which is made by the same write, or not at
+        all. Raises also what `create` raises.
+        """
+        self._saves += 1
+        try:
+            return await self._save_with_new(ledgers, create)
+        finally:
+            self._saves += 1
+
+    async def _save_with_new(
+        self, ledgers: Iterable[LedgerInfo], create: CreateNamed
+    ) -> LedgerWriter:
+        if self._uncertain is not None:
+            await self._settle(self._uncertain)
+        base, version = self._build(ledgers), self._version
+        listed = frozenset(self.deleting)
+        attempts: list[_Attempt] = []
+
+        def naming(ledger_id: int) -> list[Write]:
+            info = ManagedLedgerInfo()
+            info.CopyFrom(base)
+            info.ledgerInfo.add(ledgerId=ledger_id, timestamp=0)
+            attempts.append(_Attempt(encode_ledger_info(info), info, ledger_id))
+            return [Write(self.path, attempts[-1].value, version)]
+
+        try:
+            writer, (made,) = await create(naming)
+        except BadVersion:
+            raise LogFenced(f"{self.path} was changed by another broker") from None
+        except BookkeeperError:  # nothing was written
+            raise
+        except BaseException:
+            self._uncertain = attempts
+            raise
+        self._version, self._info = made, attempts[-1].info
+        self._recorded = listed
+        return writer
+
     async def _save(self, ledgers: Iterable[LedgerInfo]) -> None:
         if self._uncertain is not None:
             await self._settle(self._uncertain)
@@ -182,7 +244,7 @@ class LogCatalog:
             raise LogFenced(f"{self.path} was changed by another broker") from None
         except BaseException:
             # Cancelled or disconnected: the write may have succeeded.
-            self._uncertain = value
+            self._uncertain = [_Attempt(value, info)]
             raise
         self._version, self._info = stat.version, info
         self._recorded = listed
@@ -212,11 +274,14 @@ class LogCatalog:
         for ledger_id in ledger_ids:
             self.deleting.pop(ledger_id, None)
 
-    async def _settle(self, attempted: bytes) -> None:
+    async def _settle(self, attempts: Sequence[_Attempt]) -> None:
         node = await self._store.get(self.path)
         version = MUST_NOT_EXIST if node is None else node.stat.version
-        if node is not None and node.value == attempted and version == self._version + 1:
+        written = [each for each in attempts if node is not None and node.value == each.value]
+        if written and version == self._version + 1:
             self._version = version
+            if written[0].new_ledger is not None:  # nobody has learnt of it
+                self.deleting[written[0].new_ledger] = None
         elif version != self._version:
             raise LogFenced(f"{self.path} was changed by another broker")
         self._uncertain = None

@@ -148,7 +148,8 @@ class TopicLog:
             self.context.enter(LogState.TERMINATED)
         else:
             await self._appender.start()
-        await self._cursors.load()
+        if not self.context.catalog.is_new:
+            await self._cursors.load()
 
     async def open_cursor(
         self,

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 import trio
 
 from geminga_runtime.metadata.api import (
     ANY_VERSION,
+    MUST_NOT_EXIST,
+    NUMBER_DIGITS,
     MetadataError,
     Node,
     SessionExpired,
     Stat,
     StoreUnavailable,
+    Writes,
 )
 from geminga_runtime.metadata.beneath import SessionBeneath
 from geminga_runtime.metadata.memory import MemoryMetadataStore
@@ -103,6 +107,27 @@ class KeeperDoor(SessionBeneath):
             return made, stat
 
         return await self._call("put", work)
+
+    async def put_numbered(self, at: str, writes: Writes) -> tuple[int, Sequence[int]]:
+        """See `MetadataStore.put_numbered`; as ZooKeeper's, whose number is a node of its own."""
+        epoch = self._session.session.epoch
+        path, _ = await self.put(at, b"", MUST_NOT_EXIST, epoch=epoch, sequential=True)
+        number = int(path[-NUMBER_DIGITS:])
+
+        def drop() -> None:
+            with suppress(MetadataError):  # gone with its session
+                self._session.delete_now(path, None)
+
+        self._network.send(self._owner, KEEPER, drop, "delete")
+        found = writes(number)
+
+        def work() -> Sequence[int]:
+            versions = self._session.put_all_now(found)
+            for each, version in zip(found, versions, strict=True):
+                self._network.log.add(f"{self._owner} put {each.path} {version}")
+            return versions
+
+        return number, await self._call("put", work)
 
     async def delete(self, path: str, expected_version: int | None = ANY_VERSION) -> None:
         """See `MetadataStore.delete`."""

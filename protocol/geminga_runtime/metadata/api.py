@@ -10,16 +10,18 @@ demand (as empty values), as in Apache's stores.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import Enum
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import trio
 
 ANY_VERSION: None = None
 MUST_NOT_EXIST = -1
+NUMBER_DIGITS = 10
+"""Of a sequential node's number, at the end of its path."""
 
 
 class MetadataError(Exception):
@@ -28,6 +30,11 @@ class MetadataError(Exception):
 
 class BadVersion(MetadataError):
     """The value has another version, or exists although `MUST_NOT_EXIST` was given."""
+
+    def __init__(self, text: str = "", path: str = "") -> None:
+        """`path` is told by `MetadataStore.put_numbered`, which has several."""
+        super().__init__(text)
+        self.path = path
 
 
 class NoNode(MetadataError):
@@ -69,6 +76,18 @@ class Node:
 
     value: bytes
     stat: Stat
+
+
+class Write(NamedTuple):
+    """One of several changes that are made together; `version` is the node's, or MUST_NOT_EXIST."""
+
+    path: str
+    value: bytes
+    version: int
+
+
+Writes = Callable[[int], Sequence[Write]]
+"""What is written under a number."""
 
 
 class Change(Enum):
@@ -136,6 +155,16 @@ class MetadataStore(Protocol):
 
         Durable when it returns. Raises BadVersion if the node's version is not `expected_version`,
         SessionExpired if `epoch` is not the session's.
+        """
+
+    async def put_numbered(self, at: str, writes: Writes) -> tuple[int, Sequence[int]]:
+        """Take a number, that which a sequential node at `at` would get, and make all the writes
+        that `writes` names for it, or none; returns the number and the new versions, in the order
+        of the writes, which are of different nodes.
+
+        `writes` is pure, and may be called in another thread. A number that was given out is never
+        given out again, though nothing may be written under it. Durable when it returns. Raises
+        BadVersion with its `path`.
         """
 
     async def delete(self, path: str, expected_version: int | None = ANY_VERSION) -> None:

@@ -30,6 +30,8 @@ from geminga_runtime.metadata.api import (
     Notification,
     SessionPhase,
     Stat,
+    Write,
+    Writes,
 )
 from geminga_runtime.metadata.beneath import SessionBeneath
 from geminga_runtime.metadata.paths import check_path, parent_path
@@ -182,6 +184,21 @@ class CachedMetadataStore(SessionBeneath):
         finally:
             self._forget_written(made)
         return made, stat
+
+    async def put_numbered(self, at: str, writes: Writes) -> tuple[int, Sequence[int]]:
+        """MetadataStore.put_numbered."""
+        written: list[str] = [parent_path(at)]
+
+        def noted(number: int) -> Sequence[Write]:
+            found = writes(number)
+            written.extend(each.path for each in found)
+            return found
+
+        try:
+            return await self._beneath.put_numbered(at, noted)
+        finally:
+            for path in written:
+                self._forget_written(path)
 
     async def delete(self, path: str, expected_version: int | None = ANY_VERSION) -> None:
         """MetadataStore.delete."""

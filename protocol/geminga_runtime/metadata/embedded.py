@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
-from geminga_runtime.metadata.api import MetadataStore, Notification
+from geminga_runtime.metadata.api import MetadataStore, Notification, Write
 
 Heard = Callable[[Sequence[Notification]], None]
 """Gets changes in the loop, before whoever made them has an answer. Short; doesn't raise."""
@@ -26,6 +26,11 @@ class EmbeddedStore(MetadataStore, Protocol):
 
     def listen(self, heard: Heard) -> AbstractContextManager[None]:
         """Pass all changes on while the context is open, by whichever session they are."""
+
+    async def put_all(self, writes: Sequence[Write]) -> Sequence[int]:
+        """Make all these writes, of different nodes, or none; returns the new versions. Raises as
+        `put_numbered`.
+        """
 
     async def next_number(self, parent: str) -> int:
         """The lowest number that the next sequential child of a node may get: all that were given

@@ -18,6 +18,8 @@ from geminga_runtime.metadata.api import (
     SessionExpired,
     Stat,
     StoreUnavailable,
+    Write,
+    Writes,
 )
 from geminga_runtime.metadata.embedded import Listeners
 from geminga_runtime.metadata.paths import check_path, split_path
@@ -27,9 +29,12 @@ from geminga_runtime.metadata.tree import (
     Put,
     Row,
     apply_delete,
+    apply_numbered,
     apply_put,
     apply_skip,
+    apply_writes,
     check_put,
+    checked_writes,
 )
 from geminga_runtime.metadata.watches import WatchHub
 
@@ -170,6 +175,16 @@ class MemoryMetadataStore:
         self.check_epoch(epoch)
         return self.put_now(request)
 
+    async def put_numbered(self, at: str, writes: Writes) -> tuple[int, Sequence[int]]:
+        """MetadataStore.put_numbered."""
+        await self._enter()
+        return self.put_numbered_now(at, writes)
+
+    async def put_all(self, writes: Sequence[Write]) -> Sequence[int]:
+        """EmbeddedStore.put_all."""
+        await self._enter()
+        return self.put_all_now(writes)
+
     async def delete(self, path: str, expected_version: int | None = ANY_VERSION) -> None:
         """MetadataStore.delete."""
         check_path(path)
@@ -231,6 +246,19 @@ class MemoryMetadataStore:
         made, row, heard = apply_put(self._rows, request, self._clock_ms())
         self._rows.publish(heard)
         return made, row.stat(self._session)
+
+    def put_numbered_now(self, at: str, writes: Writes) -> tuple[int, Sequence[int]]:
+        """Raises as `put_numbered`."""
+        number, versions, heard = apply_numbered(self._rows, at, writes, self._clock_ms())
+        self._rows.publish(heard)
+        return number, versions
+
+    def put_all_now(self, writes: Sequence[Write]) -> Sequence[int]:
+        """Raises as `put_all`."""
+        found = checked_writes(self._rows, writes)
+        versions, heard = apply_writes(self._rows, found, self._clock_ms())
+        self._rows.publish(heard)
+        return versions
 
     def delete_now(self, path: str, expected_version: int | None) -> None:
         """Raises as `delete`."""

@@ -24,6 +24,8 @@ from geminga_runtime.message_frames import encode
 from geminga_runtime.metadata import remote_frames as frames
 from geminga_runtime.metadata.api import (
     ANY_VERSION,
+    MUST_NOT_EXIST,
+    NUMBER_DIGITS,
     Node,
     Notification,
     Session,
@@ -32,6 +34,7 @@ from geminga_runtime.metadata.api import (
     Stat,
     StoreUnavailable,
     ValueTooLarge,
+    Writes,
 )
 from geminga_runtime.metadata.paths import check_path
 from geminga_runtime.metadata.remote_server import SESSION_TIMEOUT_S
@@ -228,6 +231,23 @@ class RemoteMetadataStore:
         answer = await self._call(request, len(value), epoch)
         assert isinstance(answer, frames.Made)
         return answer.path, Stat(*answer.stat)
+
+    async def put_numbered(self, at: str, writes: Writes) -> tuple[int, Sequence[int]]:
+        """MetadataStore.put_numbered: the number by a node of its own, which is not waited for when
+        it goes; a cancelled call may still take effect. Raises ValueTooLarge.
+        """
+        epoch = self._tracker.session.epoch
+        path, _ = await self.put(at, b"", MUST_NOT_EXIST, epoch=epoch, sequential=True)
+        if self._connection is not None:
+            self._connection.send(frames.Delete(path, ANY_VERSION))
+        found = writes(int(path[-NUMBER_DIGITS:]))
+        size = sum(len(each.value) for each in found)
+        if size > self._options.value_bytes_max:
+            raise ValueTooLarge(f"{at}: {size} bytes, of {self._options.value_bytes_max}")
+        request = frames.PutAll([tuple(each) for each in found])
+        answer = await self._call(request, size)
+        assert isinstance(answer, frames.Versions)
+        return int(path[-NUMBER_DIGITS:]), answer.versions
 
     async def delete(self, path: str, expected_version: int | None = ANY_VERSION) -> None:
         """MetadataStore.delete. A cancelled call may still take effect."""

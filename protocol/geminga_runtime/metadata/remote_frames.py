@@ -97,6 +97,12 @@ class Close(msgspec.Struct, array_like=True, tag=9):
     """Ends the session when all earlier requests are answered; then answered by Done."""
 
 
+class PutAll(msgspec.Struct, array_like=True, tag=10):
+    """Answered by Versions. Each write has a path, a value and a version."""
+
+    writes: list[tuple[str, bytes, int]]
+
+
 class Done(msgspec.Struct, array_like=True, tag=21):
     """It was done, or there is no such node."""
 
@@ -132,16 +138,25 @@ class Refused(msgspec.Struct, array_like=True, tag=26):
 
     kind: str
     text: str
+    path: str = ""
 
     @classmethod
     def of(cls, error: MetadataError) -> Refused:
         """As the error, or as the one that it is a kind of."""
         known = (kind.__name__ for kind in type(error).__mro__ if kind.__name__ in _ERRORS)
-        return cls(next(known), str(error))
+        path = error.path if isinstance(error, BadVersion) else ""
+        return cls(next(known), str(error), path)
 
     def error(self) -> MetadataError:
         """What it was made of."""
-        return _ERRORS.get(self.kind, MetadataError)(self.text)
+        kind = _ERRORS.get(self.kind, MetadataError)
+        return BadVersion(self.text, self.path) if kind is BadVersion else kind(self.text)
+
+
+class Versions(msgspec.Struct, array_like=True, tag=29):
+    """Nodes were written."""
+
+    versions: list[int]
 
 
 class Changed(msgspec.Struct, array_like=True, tag=27):
@@ -154,8 +169,8 @@ class Missed(msgspec.Struct, array_like=True, tag=28):
     """Changes were not sent, since the client didn't take what was sent before."""
 
 
-Request = Get | Exists | Children | Put | Delete | Watch | Unwatch | Ping | Close
-Answer = Done | NodeFound | Is | Names | Made | Refused
+Request = Get | Exists | Children | Put | PutAll | Delete | Watch | Unwatch | Ping | Close
+Answer = Done | NodeFound | Is | Names | Made | Versions | Refused
 Told = Changed | Missed
 
 

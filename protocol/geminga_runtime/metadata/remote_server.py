@@ -14,7 +14,7 @@ from geminga_protocol.bookkeeper.framing import WireError
 from geminga_runtime.errors import ConnectionLost
 from geminga_runtime.message_frames import encode
 from geminga_runtime.metadata import remote_frames as frames
-from geminga_runtime.metadata.api import MetadataError, Notification, StoreUnavailable
+from geminga_runtime.metadata.api import MetadataError, Notification, StoreUnavailable, Write
 from geminga_runtime.metadata.embedded import EmbeddedStore
 from geminga_runtime.metadata.paths import parent_path
 from geminga_runtime.stream import FramedStream
@@ -191,6 +191,10 @@ class _Connection:
                     sequential=request.sequential,
                 )
                 return frames.Made(path, frames.fields_of(stat))
+            case frames.PutAll():
+                return frames.Versions(
+                    list(await session.put_all([Write(*each) for each in request.writes]))
+                )
             case frames.Delete():
                 await session.delete(request.path, request.expected_version)
             case _:  # a ping

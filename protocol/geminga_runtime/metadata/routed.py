@@ -15,6 +15,8 @@ from geminga_runtime.metadata.api import (
     Node,
     Notification,
     Stat,
+    Write,
+    Writes,
 )
 from geminga_runtime.metadata.beneath import SessionBeneath
 from geminga_runtime.metadata.cached import Known, Remembering
@@ -66,6 +68,17 @@ class RoutedMetadataStore(SessionBeneath):
         if epoch is not None and store is not self._own:
             raise ValueError(f"{path}: nodes that clusters share are not ephemeral")
         return await store.put(path, value, expected_version, epoch=epoch, sequential=sequential)
+
+    async def put_numbered(self, at: str, writes: Writes) -> tuple[int, Sequence[int]]:
+        """MetadataStore.put_numbered. All nodes must be in the store of the numbers."""
+        store = self._of(at)
+
+        def within(number: int) -> Sequence[Write]:
+            found = writes(number)
+            assert all(self._of(each.path) is store for each in found), "of two stores"
+            return found
+
+        return await store.put_numbered(at, within)
 
     async def delete(self, path: str, expected_version: int | None = ANY_VERSION) -> None:
         """MetadataStore.delete."""

@@ -31,6 +31,8 @@ from geminga_runtime.metadata.api import (
     SessionExpired,
     Stat,
     StoreUnavailable,
+    Write,
+    Writes,
 )
 from geminga_runtime.metadata.embedded import Listeners
 from geminga_runtime.metadata.paths import check_path
@@ -48,9 +50,12 @@ from geminga_runtime.metadata.tree import (
     Put,
     Row,
     apply_delete,
+    apply_numbered,
     apply_put,
     apply_skip,
+    apply_writes,
     check_put,
+    checked_writes,
 )
 from geminga_runtime.metadata.watches import WatchHub
 
@@ -202,6 +207,14 @@ class SqliteMetadataStore:
         made, row = await self._writing().run(partial(_put, request))
         return made, row.stat(self._owner)
 
+    async def put_numbered(self, at: str, writes: Writes) -> tuple[int, Sequence[int]]:
+        """MetadataStore.put_numbered, in one transaction. A cancelled call may still take effect."""
+        return await self._writing().run(partial(_put_numbered, at, writes))
+
+    async def put_all(self, writes: Sequence[Write]) -> Sequence[int]:
+        """EmbeddedStore.put_all. A cancelled call may still take effect."""
+        return await self._writing().run(partial(_put_all, writes))
+
     async def delete(self, path: str, expected_version: int | None = ANY_VERSION) -> None:
         """MetadataStore.delete. A cancelled call may still take effect."""
         check_path(path)
@@ -249,6 +262,19 @@ class SqliteMetadataStore:
 def _put(request: Put, rows: SqliteRows, now_ms: int) -> tuple[tuple[str, Row], list[Notification]]:
     path, row, heard = apply_put(rows, request, now_ms)
     return (path, row), heard
+
+
+def _put_numbered(
+    at: str, writes: Writes, rows: SqliteRows, now_ms: int
+) -> tuple[tuple[int, Sequence[int]], list[Notification]]:
+    number, versions, heard = apply_numbered(rows, at, writes, now_ms)
+    return (number, versions), heard
+
+
+def _put_all(
+    writes: Sequence[Write], rows: SqliteRows, now_ms: int
+) -> tuple[Sequence[int], list[Notification]]:
+    return apply_writes(rows, checked_writes(rows, writes), now_ms)
 
 
 def _delete(

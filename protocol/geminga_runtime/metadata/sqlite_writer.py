@@ -126,7 +126,7 @@ class SqliteWriter:
                 try:
                     request.value, request.heard = request.operation(self._rows, now_ms)
                 except MetadataError as error:
-                    # Refused before it wrote anything: the rest of the group continues.
+                    # It wrote nothing, but that a number is taken: the rest of the group continues.
                     request.error = error
             self._connection.execute("COMMIT")
             _slow.ended(time.monotonic() - began_s, "a commit of %d requests", len(group))

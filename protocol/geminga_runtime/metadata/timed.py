@@ -6,7 +6,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 
-from geminga_runtime.metadata.api import ANY_VERSION, MetadataStore, Node, Stat
+from geminga_runtime.metadata.api import (
+    ANY_VERSION,
+    MetadataStore,
+    Node,
+    Stat,
+    Write,
+    Writes,
+)
 from geminga_runtime.metadata.beneath import SessionBeneath
 from geminga_runtime.metrics.store_times import StoreTimes
 
@@ -41,6 +48,20 @@ class TimedMetadataStore(SessionBeneath):
                 path, value, expected_version, epoch=epoch, sequential=sequential
             )
         self._own_times.put_bytes += len(value)
+        return answer
+
+    async def put_numbered(self, at: str, writes: Writes) -> tuple[int, Sequence[int]]:
+        """MetadataStore.put_numbered, as one put."""
+        sizes: list[int] = []
+
+        def weighed(number: int) -> Sequence[Write]:
+            found = writes(number)
+            sizes.append(sum(len(each.value) for each in found))
+            return found
+
+        with self._timed("put"):
+            answer = await self._beneath.put_numbered(at, weighed)
+        self._own_times.put_bytes += sum(sizes)
         return answer
 
     async def delete(self, path: str, expected_version: int | None = ANY_VERSION) -> None:

@@ -10,6 +10,7 @@ children under ephemeral nodes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from geminga_runtime.metadata.api import (
@@ -21,6 +22,8 @@ from geminga_runtime.metadata.api import (
     NotEmpty,
     Notification,
     Stat,
+    Write,
+    Writes,
 )
 from geminga_runtime.metadata.paths import check_path, parent_path
 
@@ -87,9 +90,15 @@ def apply_put(rows: Rows, request: Put, now_ms: int) -> tuple[str, Row, list[Not
     """Apply it; returns the path, the new row and the notifications. Raises BadVersion."""
     if request.sequential:
         return _put_sequential(rows, request, now_ms)
+    row = rows.read(request.path)
+    _check_version(request.path, row, request.expected_version)
+    return _put_at(rows, request, row, now_ms)
+
+
+def _put_at(
+    rows: Rows, request: Put, row: Row | None, now_ms: int
+) -> tuple[str, Row, list[Notification]]:
     path = request.path
-    row = rows.read(path)
-    _check_version(path, row, request.expected_version)
     if row is not None:
         row = row._replace(value=request.value, version=row.version + 1, mtime_ms=now_ms)
         rows.update(path, row)
@@ -118,6 +127,48 @@ def _put_sequential(rows: Rows, request: Put, now_ms: int) -> tuple[str, Row, li
     return path, row, heard + _created(path)
 
 
+def apply_numbered(
+    rows: Rows, at: str, writes: Writes, now_ms: int
+) -> tuple[int, list[int], list[Notification]]:
+    """Take a number and do the writes for it; returns the number, the new versions and the
+    notifications. Raises BadVersion, MetadataError: then the number is taken, and nothing else
+    written.
+    """
+    parent = parent_path(at)
+    row = rows.read(parent)
+    number = 0 if row is None else row.sequence
+    while rows.read(f"{at}{number:010d}") is not None:
+        number += 1
+    heard = apply_skip(rows, parent, number + 1, now_ms)
+    found = checked_writes(rows, writes(number))
+    versions, more = apply_writes(rows, found, now_ms)
+    return number, versions, heard + more
+
+
+def checked_writes(rows: Rows, writes: Sequence[Write]) -> list[tuple[Write, Row | None]]:
+    """The writes and what is there now. Raises BadVersion, MetadataError."""
+    found = [(write, rows.read(write.path)) for write in writes]
+    for write, row in found:
+        _check_version(write.path, row, write.version)
+        if row is None:
+            _missing_parents(rows, write.path)
+    return found
+
+
+def apply_writes(
+    rows: Rows, writes: Sequence[tuple[Write, Row | None]], now_ms: int
+) -> tuple[list[int], list[Notification]]:
+    """Do what was checked, of different nodes; returns versions and notifications."""
+    versions: list[int] = []
+    heard: list[Notification] = []
+    for write, row in writes:
+        request = Put(write.path, write.value, None, PERSISTENT, sequential=False)
+        _, made, more = _put_at(rows, request, row, now_ms)
+        versions.append(made.version)
+        heard += more
+    return versions, heard
+
+
 def apply_skip(rows: Rows, parent: str, number: int, now_ms: int) -> list[Notification]:
     """Let the next sequential child of `parent` have that number at least; returns the
     notifications.
@@ -137,10 +188,13 @@ def _check_version(path: str, row: Row | None, expected: int | None) -> None:
         return
     found = MUST_NOT_EXIST if row is None else row.version
     if found != expected:
-        raise BadVersion(f"{path}: expected version {expected}, found {found}")
+        raise BadVersion(f"{path}: expected version {expected}, found {found}", path)
 
 
-def _make_parents(rows: Rows, path: str, now_ms: int) -> list[Notification]:
+def _missing_parents(rows: Rows, path: str) -> list[str]:
+    """The parents that are missing, the nearest first. Raises MetadataError if the first one that
+    is there can't have children.
+    """
     missing: list[str] = []
     parent = parent_path(path)
     while (row := rows.read(parent)) is None:
@@ -148,6 +202,11 @@ def _make_parents(rows: Rows, path: str, now_ms: int) -> list[Notification]:
         parent = parent_path(parent)
     if row.owner != PERSISTENT:
         raise MetadataError(f"{parent} is ephemeral: it can't have children")
+    return missing
+
+
+def _make_parents(rows: Rows, path: str, now_ms: int) -> list[Notification]:
+    missing = _missing_parents(rows, path)
     heard: list[Notification] = []
     for made in reversed(missing):
         rows.insert(made, Row(b"", 0, now_ms, now_ms))

@@ -26,12 +26,14 @@ try:
         NotEmptyError,
     )
     from kazoo.protocol.serialization import (
+        Create,
         Create2,
         Delete,
         Exists,
         GetChildren,
         GetData,
         SetData,
+        Transaction,
     )
     from kazoo.security import OPEN_ACL_UNSAFE
 except ImportError as error:
@@ -40,8 +42,10 @@ except ImportError as error:
 from geminga_runtime.metadata.api import (
     ANY_VERSION,
     MUST_NOT_EXIST,
+    NUMBER_DIGITS,
     BadVersion,
     Change,
+    MetadataError,
     Node,
     NoNode,
     NotEmpty,
@@ -49,6 +53,8 @@ from geminga_runtime.metadata.api import (
     Session,
     Stat,
     ValueTooLarge,
+    Write,
+    Writes,
 )
 from geminga_runtime.metadata.paths import check_path, parent_path
 from geminga_runtime.metadata.session import SessionTracker
@@ -91,6 +97,10 @@ class _Stat(NamedTuple):
     data_length: int
     children: int
     pzxid: int
+
+
+def _unheard(_value: object, _error: Exception | None) -> None:
+    """For a request whose answer says nothing."""
 
 
 class ZooKeeperMetadataStore:
@@ -234,6 +244,48 @@ class ZooKeeperMetadataStore:
         )
         made, _ = cast("tuple[str, object]", await self._calls.change(content, len(node)))
         await self._calls.change(Delete(made, -1), len(made))
+
+    async def put_numbered(self, at: str, writes: Writes) -> tuple[int, Sequence[int]]:
+        """MetadataStore.put_numbered: the number as BookKeeper's `ZkLedgerIdGenerator` takes it,
+        the writes as one `multi`. A cancelled call may still take effect. Raises ValueTooLarge.
+        """
+        epoch = self._tracker.session.epoch
+        path, _ = await self.put(at, b"", MUST_NOT_EXIST, epoch=epoch, sequential=True)
+        # Nobody waits for its end, and should it not come, the session's takes the node along.
+        self._calls.send(Delete(self._node(path), -1), _unheard)
+        number = int(path[-NUMBER_DIGITS:])
+        found = writes(number)
+        self._full(at, sum(len(each.path) + len(each.value) for each in found))
+        while True:
+            try:
+                return number, await self._put_all(found)
+            except NoNodeError:
+                for each in found:
+                    if each.version == MUST_NOT_EXIST:
+                        await self._make_parents(self._full(each.path))
+
+    async def _put_all(self, writes: Sequence[Write]) -> Sequence[int]:
+        """Raises NoNodeError if a parent is missing."""
+        operations = [self._operation(each) for each in writes]
+        size = sum(len(each.value) for each in writes)
+        answer = await self._calls.change(Transaction(operations), size)
+        outcomes = cast("list[object]", answer)
+        for write, outcome in zip(writes, outcomes, strict=False):
+            if isinstance(outcome, BadVersionError | NodeExistsError):
+                raise BadVersion(f"{write.path}: not of version {write.version}", write.path)
+            if isinstance(outcome, NoNodeError) and write.version != MUST_NOT_EXIST:
+                raise BadVersion(f"{write.path}: there is no such node", write.path)
+            if isinstance(outcome, NoNodeError):
+                raise outcome
+        if len(outcomes) != len(writes) or any(isinstance(each, Exception) for each in outcomes):
+            raise MetadataError(f"ZooKeeper refuses to write {writes[0].path} and others")
+        return [each.version + 1 for each in writes]
+
+    def _operation(self, write: Write) -> object:
+        node = self._full(write.path, len(write.value))
+        if write.version == MUST_NOT_EXIST:
+            return Create(node, write.value, OPEN_ACL_UNSAFE, 0)
+        return SetData(node, write.value, write.version)
 
     async def delete(self, path: str, expected_version: int | None = ANY_VERSION) -> None:
         """MetadataStore.delete. A cancelled call may still take effect."""

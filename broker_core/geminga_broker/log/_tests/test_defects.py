@@ -45,7 +45,7 @@ async def test_a_failed_rollover_closes_only_its_log(
     async with world.broker(SMALL) as broker:
         log, other = await broker.open(NAME), await broker.open(OTHER)
         with monkeypatch.context() as patched:
-            patched.setattr(LogCatalog, "save", broken)
+            patched.setattr(LogCatalog, "save_with_new", broken)
             await publish(log, numbered(3))
             await trio.testing.wait_all_tasks_blocked()
             answers = Answers()

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geminga_runtime.metadata._tests.contract_session import SessionContract, drain
+from geminga_runtime.metadata._tests.contract_writes import WritesContract
 from geminga_runtime.metadata._tests.oracle import Oracle
 from geminga_runtime.metadata.api import (
     MUST_NOT_EXIST,
@@ -28,7 +29,7 @@ from geminga_runtime.metadata.api import (
 )
 
 
-class MetadataStoreContract(SessionContract):
+class MetadataStoreContract(SessionContract, WritesContract):
     async def open_store(self, folder: Path) -> MetadataStore:
         """A new, empty store."""
         raise AssertionError("a subclass says how")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 
-from geminga_runtime.metadata.api import Node, Stat
+from geminga_runtime.metadata.api import Node, Stat, Writes
 from geminga_runtime.metadata.memory import MemoryMetadataStore
+from geminga_runtime.metadata.paths import parent_path
 
 
 class SteppedStore(MemoryMetadataStore):
@@ -36,6 +37,12 @@ class SteppedStore(MemoryMetadataStore):
             return await super().put(
                 path, value, expected_version, epoch=epoch, sequential=sequential
             )
+
+    async def put_numbered(self, at: str, writes: Writes) -> tuple[int, Sequence[int]]:
+        async with AsyncExitStack() as steps:
+            for each in writes(await self.next_number(parent_path(at))):
+                await steps.enter_async_context(self.step("put", each.path, each.version))
+            return await super().put_numbered(at, writes)
 
     async def delete(self, path: str, expected_version: int | None = None) -> None:
         async with self.step("delete", path, expected_version):
