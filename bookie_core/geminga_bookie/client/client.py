@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -77,7 +76,7 @@ class BookkeeperClient:
         self._lines = FewLines(_log)
         self.unnamed = UnnamedLedgers(store, self._store.delete, owner)
         """Ledgers made by `create` with `unnamed` that no owner has named yet."""
-        self._turns = itertools.count(random.randrange(1 << 30))  # noqa: S311
+        self._turns = itertools.count()
         """Which bookies are the first of a new ledger that has no id yet."""
         self._digests: dict[tuple[int, bytes], Digest] = {}
         self.delete = self._store.delete

@@ -244,7 +244,7 @@ class RemoteMetadataStore:
         size = sum(len(each.value) for each in found)
         if size > self._options.value_bytes_max:
             raise ValueTooLarge(f"{at}: {size} bytes, of {self._options.value_bytes_max}")
-        request = frames.PutAll([tuple(each) for each in found])
+        request = frames.PutAll([(each.path, each.value, each.version) for each in found])
         answer = await self._call(request, size)
         assert isinstance(answer, frames.Versions)
         return int(path[-NUMBER_DIGITS:]), answer.versions

@@ -208,7 +208,7 @@ class SqliteMetadataStore:
         return made, row.stat(self._owner)
 
     async def put_numbered(self, at: str, writes: Writes) -> tuple[int, Sequence[int]]:
-        """MetadataStore.put_numbered, in one transaction. A cancelled call may still take effect."""
+        """MetadataStore.put_numbered, in one transaction. A cancelled call may take effect."""
         return await self._writing().run(partial(_put_numbered, at, writes))
 
     async def put_all(self, writes: Sequence[Write]) -> Sequence[int]:

@@ -92,7 +92,7 @@ class WritesContract:
                 taken, versions = await store.put_numbered(AT, partial(both, log, version))
                 numbers.append(taken)
                 version = versions[1]
-                await trio.sleep(random.random() / 1000)  # noqa: S311
+                await trio.sleep(random.random() / 1000)
 
         async with trio.open_nursery() as nursery:
             for log in range(6):
