@@ -47,9 +47,8 @@ def apply_common_policies(
     """Apply the policies that persistent and non-persistent topics have in common."""
     topic.policies = policies
     now_s = trio.current_time()
-    topic.publish_limits = limits.publish + limit_of(
-        topic.publish_limits, policies.publish_rate, now_s
-    )
+    topic.own_publish_limit = limit_of(topic.own_publish_limit, policies.publish_rate, now_s)
+    topic.publish_limits = limits.publish + topic.own_publish_limit
     rate, known = policies.subscribe_rate, topic.subscribe_limit
     if rate.messages <= 0:
         topic.subscribe_limit = None
@@ -77,12 +76,13 @@ async def apply_policies(
     `policies_lock` must be held since before they were read. Raises LogError.
     """
     apply_common_policies(topic, policies, limits)
-    topic.dispatch_limits = limits.dispatch + limit_of(
-        topic.dispatch_limits,
+    topic.own_dispatch_limit = limit_of(
+        topic.own_dispatch_limit,
         policies.dispatch_rate,
         trio.current_time(),
         topic.rates.per_second,
     )
+    topic.dispatch_limits = limits.dispatch + topic.own_dispatch_limit
     for subscription in topic.subscriptions.values():
         subscription.apply_policies()
     await _deduplicate(topic, topic.policies.deduplication)

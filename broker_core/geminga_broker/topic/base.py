@@ -58,6 +58,8 @@ class TopicBase(ABC, Generic[S]):
         self.policies_lock = trio.Lock()
         """Held while policies are read and applied, so that older ones don't come last."""
         self.publish_limits: tuple[RateLimit, ...] = ()
+        """The broker's and its own."""
+        self.own_publish_limit: tuple[RateLimit, ...] = ()
         self.subscribe_limit: SubscribeLimit | None = None
         self.admission: Admission | None = None
         self.moving: Moving | None = None

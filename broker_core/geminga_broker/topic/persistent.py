@@ -71,6 +71,8 @@ class PersistentTopic(TopicBase[Subscription]):
         self.evictions = dict.fromkeys(QuotaType, 0)
         """How often a backlog was cut because a quota was exceeded."""
         self.dispatch_limits: tuple[RateLimit, ...] = ()
+        """The broker's and its own."""
+        self.own_dispatch_limit: tuple[RateLimit, ...] = ()
         self._creating = trio.Lock()
         self._registry.epoch = stored_epoch(log.properties)
         self._registry.grant_access = lambda producer: environment.nursery.start_soon(

@@ -92,3 +92,21 @@ async def test_the_brokers_limit_holds_for_all_topics(world: World, autojump_clo
         await consume(topic, connection, number, f"s{number}")
     await trio.sleep(5.05)
     assert 50 <= len(connection.messages()) <= 80
+
+
+async def test_a_topic_with_the_brokers_rate_has_a_limit_of_its_own(world: World) -> None:
+    """Else each message would count twice for the broker, or once for several topics."""
+    ten, now_s = Rate(messages=10), trio.current_time()
+    policies = TopicPolicies(publish_rate=ten, dispatch_rate=ten)
+    first = BrokerLimits((RateLimit(ten, now_s),), (RateLimit(ten, now_s),))
+    later = BrokerLimits((RateLimit(ten, now_s),), (RateLimit(ten, now_s),))
+    topics = [world.topic(f"persistent://public/default/t{number}") for number in (1, 2)]
+    for limits in (first, first, later):
+        for topic in topics:
+            await apply_policies(topic, policies, limits)
+        for a, b in (
+            [each.publish_limits for each in topics],
+            [each.dispatch_limits for each in topics],
+        ):
+            assert len(a) == len(b) == 2
+            assert len({*a, *b}) == 3
