@@ -15,6 +15,7 @@ from geminga_broker.diagnosis.view import (
     SubscriptionView,
     Throttle,
     TopicView,
+    Whose,
 )
 from geminga_broker.log.state import LogState
 from geminga_broker.log.topic_log import TopicLog
@@ -83,7 +84,7 @@ def _stored(topic: PersistentTopic, subscription: Subscription) -> SubscriptionV
         has_more=pump.has_more,
         unacked=sum(each.unacked for each in consumers),
         paused_by_broker=pump.paused_by_broker(),
-        throttles=_throttles(subscription),
+        throttles=_throttles(topic, subscription),
         read_compacted=any(each.request.read_compacted for each in consumers),
     )
     return view if machine is None else _with_machine(view, topic, machine)
@@ -180,8 +181,12 @@ def _consumers(consumers: Iterable[Consumer], active: Consumer | None) -> tuple[
     )
 
 
-def _throttles(subscription: Subscription) -> tuple[Throttle, ...]:
-    return tuple(
-        Throttle(of_topic, rate.messages, rate.bytes, max(1, rate.period_s), wait_s)
-        for rate, of_topic, wait_s in subscription.pump.throttled(trio.current_time())
-    )
+def _throttles(topic: PersistentTopic, subscription: Subscription) -> tuple[Throttle, ...]:
+    found: list[Throttle] = []
+    for limit, is_shared, wait_s in subscription.pump.throttled(trio.current_time()):
+        whose = Whose.SUBSCRIPTION
+        if is_shared:
+            whose = Whose.TOPIC if limit in topic.own_dispatch_limit else Whose.BROKER
+        rate = limit.rate
+        found.append(Throttle(whose, rate.messages, rate.bytes, max(1, rate.period_s), wait_s))
+    return tuple(found)

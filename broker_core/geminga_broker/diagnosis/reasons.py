@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from geminga_broker.diagnosis.finding import Finding, Level
 from geminga_broker.diagnosis.receivers import consumers, dropping, keys, turns
-from geminga_broker.diagnosis.view import SubscriptionView
+from geminga_broker.diagnosis.view import SubscriptionView, Whose
 from geminga_broker.diagnosis.words import NAMES_MAX, count, joined, seconds, shown_name, who
 from geminga_broker.log.reserved_cursors import COMPACTION
 
@@ -191,14 +191,17 @@ def _pauses(view: SubscriptionView) -> Iterator[Finding]:
             [f"{each.messages} messages"] * (each.messages > 0)
             + [f"{each.bytes} bytes"] * (each.bytes > 0)
         )
-        whose = "topic's" if each.of_topic else "subscription's"
+        whose = each.whose.value
         period = "a second" if each.period_s == 1 else f"in {each.period_s} s"
+        raised = f"the {whose}'s dispatch rate"
+        if each.whose is Whose.BROKER:
+            raised = "dispatchThrottlingRateInMsg and dispatchThrottlingRateInByte"
         yield Finding(
             "DISPATCH_RATE",
             Level.FAIL,
-            f"The {whose} dispatch rate, {rate} {period}, is used up; the next goes in "
+            f"The {whose}'s dispatch rate, {rate} {period}, is used up; the next goes in "
             f"{seconds(each.wait_s)}.",
-            f"Wait, or raise the {whose} dispatch rate.",
+            f"Wait, or raise {raised}.",
         )
 
 

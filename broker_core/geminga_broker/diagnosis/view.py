@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 
 
@@ -36,11 +37,18 @@ class ConsumerView(NamedTuple):
         return not self.blocked and room > 0 and self.writable
 
 
+class Whose(Enum):
+    """Who share a rate."""
+
+    SUBSCRIPTION = "subscription"
+    TOPIC = "topic"
+    BROKER = "broker"
+
+
 class Throttle(NamedTuple):
     """A dispatch rate that is used up."""
 
-    of_topic: bool
-    """Whether all subscriptions of the topic share it."""
+    whose: Whose
     messages: int
     """Messages in a period; 0: any number."""
     bytes: int

@@ -100,14 +100,12 @@ class Pump:
         upto = self.machine.state.readable_upto if self.machine is not None else None
         return self._cursor.available(upto)
 
-    def throttled(self, now_s: float) -> list[tuple[Rate, bool, float]]:
-        """The rate limits that are used up: each rate, whether other subscriptions share it, and
+    def throttled(self, now_s: float) -> list[tuple[RateLimit, bool, float]]:
+        """The rate limits that are used up: each limit, whether other subscriptions share it, and
         the seconds until it allows a message.
         """
         waits = [(limit, limit.take(0, 0, now_s)) for limit in self._limits]
-        return [
-            (limit.rate, limit not in self._own_limit, wait_s) for limit, wait_s in waits if wait_s
-        ]
+        return [(limit, limit not in self._own_limit, wait_s) for limit, wait_s in waits if wait_s]
 
     def paused_by_broker(self) -> bool:
         """Whether the broker's limit of unacknowledged messages pauses this subscription."""

@@ -178,6 +178,11 @@ async def all_rate_used(on: Rig) -> None:
         await on.publish(1)
 
 
+async def brokers_rate_used(on: Rig) -> None:
+    await on.subscribe()
+    await on.publish(20)
+
+
 async def other_has_backlog(on: Rig) -> None:
     await on.subscribe()
     await on.admin.subscriptions.create(on.topic, "other")
@@ -270,6 +275,20 @@ CASES: tuple[tuple[Cause, str, str, str, dict[str, object]], ...] = (
     (taken_over, "FAILOVER_DELAY", "fail", "a has just become the active consumer", {}),
     (terminated, "TERMINATED", "ok", "The topic is terminated", {}),
     (all_rate_used, "DISPATCH_RATE", "fail", "topic's dispatch rate, 2 messages in 60 s", {}),
+    (
+        brokers_rate_used,
+        "DISPATCH_RATE",
+        "fail",
+        "The broker's dispatch rate, 40 bytes a second, is used up",
+        {"dispatchThrottlingRateInByte": 40},
+    ),
+    (
+        brokers_rate_used,
+        "DISPATCH_RATE",
+        "fail",
+        "The subscription's dispatch rate, 40 bytes a second, is used up",
+        {"dispatchThrottlingRatePerSubscriptionInByte": 40},
+    ),
     (
         other_has_backlog,
         "PRODUCERS_REFUSED",
