@@ -262,12 +262,19 @@ class BrokerService:
         """How long `shutdown` may take."""
         return self.config.network.shutdown_timeout_ms / 1000
 
+    async def take_no_more(self) -> None:
+        """Take no bundles from now on, and be no candidate for them, so that what is given up goes
+        to other brokers. Idempotent.
+        """
+        self.lookup.is_open = False
+        self.finder.is_closing = True
+        await self.load_manager.leave()
+
     async def shutdown(self) -> None:
         """Give up all bundles, unload all topics, notify the clients, and end their sessions.
         Idempotent.
         """
-        self.lookup.is_open = False
-        self.finder.is_closing = True
+        await self.take_no_more()
         self.topics.refuse_loads()
         if isinstance(self.policies.store, SystemTopicPolicies):
             self.policies.store.stop()

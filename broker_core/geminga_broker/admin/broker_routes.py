@@ -241,7 +241,7 @@ async def _unload_all(service: BrokerService, per_second: int) -> None:
     """Give up all bundles before the broker stops, so that others serve them meanwhile; so many a
     second, 0 as fast as it can.
     """
-    service.lookup.is_open = False
+    await service.take_no_more()
     if not per_second:
         await service.unloader.unload_all()
         return

@@ -215,6 +215,10 @@ class LoadManager:
         async with self.reporter.registered(addresses.broker_id):
             yield
 
+    async def leave(self) -> None:
+        """See `LoadReporter.leave`."""
+        await self.reporter.leave()
+
     async def run(self) -> None:
         """Until cancelled: hear of changed rules; when this broker leads, balance the load."""
         async with self._rules.following(), trio.open_nursery() as nursery:

@@ -47,6 +47,8 @@ COLLECT_S = 60.0
 went.
 """
 RETRY_S = 1.0
+LEAVE_S = 5.0
+"""How long a broker that stops waits for the store."""
 KEPT_SHARE = 0.7
 """Of the bundles of a report that the store doesn't take."""
 
@@ -80,6 +82,8 @@ class LoadReporter:
         self._failing = False
         self._is_new = False
         """Whether it is to be written soon, whatever has changed."""
+        self._node: Registration | None = None
+        self._turning = trio.Lock()
 
     def reconfigure(self, config: LoadBalanceConfig) -> None:
         """Settings have changed, perhaps the class of the load manager."""
@@ -97,7 +101,7 @@ class LoadReporter:
         if self.config.enabled:
             self.host.sample()
         self.report = self.report.with_usage(self.host.usage)
-        node = Registration(self._store, broker_path(broker_id))
+        node = self._node = Registration(self._store, broker_path(broker_id))
         try:
             await self._write(node.register)
             if self.config.enabled:
@@ -110,7 +114,18 @@ class LoadReporter:
                 yield
                 nursery.cancel_scope.cancel()
         finally:
+            self._node = None
             await node.remove()  # noqa: ASYNC102
+
+    async def leave(self) -> None:
+        """Remove the node for good, before the context is closed: nobody gives this broker a bundle
+        any more (Apache's `disableBroker`). If the store doesn't answer, it goes with the session.
+        """
+        node, self._node = self._node, None
+        if node is not None:
+            with trio.move_on_after(LEAVE_S):
+                async with self._turning:  # one that has begun may make the node anew
+                    await node.remove()
 
     async def _run(self, node: Registration) -> None:
         """Until cancelled, or the store is closed."""
@@ -127,6 +142,11 @@ class LoadReporter:
                 self.host.sample()
 
     async def _turn(self, node: Registration) -> None:
+        async with self._turning:
+            if self._node is node:
+                await self._keep(node)
+
+    async def _keep(self, node: Registration) -> None:
         try:
             if not node.is_current:
                 await self._write(node.register)

@@ -8,6 +8,8 @@ import trio
 from geminga_broker.admin._tests.several_brokers import Cluster, cluster_of
 from geminga_broker.authz.needs import Place, Scope
 from geminga_broker.authz.routes import need_of, refusal
+from geminga_broker.errors import BrokerError
+from geminga_broker.ownership.bundle import BundleId
 
 CLUSTER = "/admin/v2/clusters/standalone"
 POLICIES = f"{CLUSTER}/namespaceIsolationPolicies"
@@ -220,6 +222,27 @@ class TestBrokers:
             assert (await second.ask("GET", f"{BROKERS}/ready")).status == 500
             assert (await second.ask("GET", f"{BROKERS}/health")).status == 503
             assert len(first.service.ownership.owned()) == 2
+
+    async def test_a_broker_that_gives_its_bundles_up_gets_none(self) -> None:
+        async with cluster_of() as cluster, trio.open_nursery() as nursery:
+            first, second = cluster
+            await cluster.share()
+            before = second.service.ownership.owned()
+            asked = f"{BROKERS}/shutdown?maxConcurrentUnloadPerSec=2"
+            nursery.start_soon(second.ask, "POST", asked)
+            with trio.fail_after(10):
+                while len(second.service.ownership.owned()) == len(before):  # noqa: ASYNC110
+                    await trio.sleep(0.01)
+            assert second.service.ownership.owned(), "it has some still"
+            assert await first.service.brokers.ids() == ["b0:8080"]
+            (given_up,) = {*before} - {*second.service.ownership.owned()}
+            found = await first.service.finder.find(given_up)
+            assert found is not None
+            assert found.addresses == first.addresses
+            with pytest.raises(BrokerError, match="Please redo the lookup"):
+                await second.service.finder.find(
+                    BundleId("public/x", "0x0_0x1"), authoritative=True
+                )
 
     async def test_figures_of_a_broker(self) -> None:
         async with cluster_of(1) as cluster:

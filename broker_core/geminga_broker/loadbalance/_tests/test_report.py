@@ -314,3 +314,16 @@ async def test_apaches_brokers_find_all_that_they_read(autojump_clock: MockClock
         *("brokerVersionString", "protocols", "advertisedListeners", "loadManagerClassName"),
         "startTimestamp",
     }
+
+
+async def test_a_broker_that_leaves_doesnt_come_back(autojump_clock: MockClock) -> None:
+    broker = Broker()
+    async with broker.running():
+        await broker.reporter.leave()
+        assert await broker.store.get(broker_path(ID)) is None
+        broker.reporter.reconfigure(LoadBalanceConfig())  # would be written soon
+        await trio.sleep(60)
+        assert await broker.store.get(broker_path(ID)) is None
+        await broker.reporter.leave()
+    async with broker.running():
+        assert (await broker.seen()).web_service_url == "http://h:8080"
