@@ -15,7 +15,7 @@ from geminga_proxy.config import ProxyConfig
 from geminga_proxy.metrics import ProxyMetrics
 from geminga_proxy.relay import Tunnels
 from geminga_runtime.auth.service import load_authenticator
-from geminga_runtime.server import ConnectionCount
+from geminga_runtime.server import CONNECTIONS_MAX, ConnectionCount
 
 VERSION = f"Geminga proxy {version('geminga')}"
 
@@ -38,7 +38,9 @@ class ProxyService:
         self.brokers = Brokers(config)
         self.connector = Connector(config, self.brokers, self.version)
         listen = config.listen
-        self.connections = ConnectionCount(listen.connections_max, listen.connections_per_ip_max)
+        self.connections = ConnectionCount(
+            listen.connections_max or CONNECTIONS_MAX, listen.connections_per_ip_max
+        )
         self.metrics = ProxyMetrics(self.connections, listen.cluster_name)
         self.tunnels = Tunnels(config.brokers.read_timeout_ms / 1000)
         self.budget = RequestBudget(

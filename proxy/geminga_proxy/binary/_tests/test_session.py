@@ -40,6 +40,13 @@ async def test_lookups_are_answered_by_a_broker_and_lead_back_to_the_proxy() -> 
         assert running.service.budget.waiting == 0
 
 
+async def test_without_a_limit_connections_are_served() -> None:
+    """0 is no limit at Apache's proxy, not a proxy for nobody."""
+    async with brokers() as (broker,), proxied(broker, maxConcurrentInboundConnections="0") as on:
+        wire = await client(on)
+        await wire.ask(connection.connect("c"), C.CONNECTED)
+
+
 async def test_redirects_are_followed_by_the_proxy() -> None:
     async with brokers(2) as (first, second), proxied(first) as running:
         first.redirect_to = second.port
