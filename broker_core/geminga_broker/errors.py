@@ -12,3 +12,10 @@ class BrokerError(Exception):
         super().__init__(message)
         self.code = code
         self.message = message
+
+
+class AboveLimit(BrokerError):
+    """There are as many topics, or subscriptions of a topic, as there may be."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ServerError.NotAllowedError, message)

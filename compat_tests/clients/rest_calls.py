@@ -140,6 +140,11 @@ CALLS: list[tuple[str, str, str | None, int, object]] = [
     ("PUT", T + "/a/partitions", "3", 409, reason("This topic already exists")),
     ("PUT", T + "/q/partitions", "0", 406, reason("Number of partitions should be more than 0")),
     ("PUT", T + "/q/partitions", '"x"', 400, ANY),
+    ("PUT", T + "/q-partition-0/partitions", "2", 412,
+     reason("Partitioned Topic Name should not contain '-partition-'")),
+    ("PUT", T + "/q-partition-0", None, 412,
+     reason("Can't create topic q-partition-0 with \"-partition-\" followed by numeric value if "
+            "there isn't a partitioned topic q created.")),
     ("GET", T + "/p/partitions", None, 200, {"partitions": 3, "deleted": False}),
     ("GET", T + "/a/partitions", None, 200, {"partitions": 0, "deleted": False}),
     ("GET", T + "/nope/partitions", None, 404,

@@ -25,7 +25,7 @@ from geminga_broker.admin import jackson
 from geminga_broker.admin.http import types
 from geminga_broker.admin.http.pages import error_page
 from geminga_broker.change_events.api import EventsUnavailable, UnfitPolicy
-from geminga_broker.errors import BrokerError
+from geminga_broker.errors import AboveLimit, BrokerError
 from geminga_broker.limits import check_properties, check_topic
 from geminga_broker.log.api import LogClosed, LogError, LogFenced, TooFewBookies
 from geminga_protocol.errors import LocalProtocolError
@@ -262,11 +262,14 @@ def topic_of(request: Request, domain: str) -> TopicName:
         raise RestError(412, f"Topic name is not valid: {error}") from None
 
 
+NEED_PERSISTENT = "Need to provide a persistent topic name"
+
+
 def persistent_topic_of(request: Request, domain: str) -> TopicName:
     """The same; RestError 406 for one that isn't persistent, too."""
     name = topic_of(request, domain)
     if not name.is_persistent:
-        raise RestError(406, "Need to provide a persistent topic name")
+        raise RestError(406, NEED_PERSISTENT)
     return name
 
 
@@ -296,10 +299,10 @@ def status_of(error: Exception) -> int:
         return 307
     if isinstance(error, UnfitPolicy | _BadBody):
         return 400
+    if isinstance(error, AboveLimit | BadVersion):
+        return 409
     if isinstance(error, BrokerError) and not isinstance(error, EventsUnavailable):
         return STATUS_BY_CODE.get(error.code, 500)
-    if isinstance(error, BadVersion):
-        return 409
     unavailable = LogClosed | LogFenced | TooFewBookies | NotEnoughBookies
     return 503 if isinstance(error, unavailable) else 500
 

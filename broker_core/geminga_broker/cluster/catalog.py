@@ -19,7 +19,7 @@ from fastcrc import crc32
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.records import JsonObject, ResourceExists, ResourceMissing
 from geminga_broker.config import TopicConfig
-from geminga_broker.errors import BrokerError
+from geminga_broker.errors import AboveLimit, BrokerError
 from geminga_broker.limits import PARTITIONS_MAX, check_partitioned
 from geminga_protocol.errors import ProtocolError
 from geminga_protocol.managed_ledger import encode_ledger_info
@@ -72,18 +72,32 @@ class TopicCatalog:
     async def create_partitioned(
         self, topic: TopicName, partitions: int, properties: dict[str, str] | None = None
     ) -> None:
-        """Raises ResourceExists, and BrokerError NotAllowedError above the limit,
-        InvalidTopicName if the partitions' names would be too long.
+        """Raises ResourceExists, AboveLimit if the namespace has no room for them, and BrokerError
+        NotAllowedError for too many partitions, InvalidTopicName if their names would be too long.
         """
         check_partitioned(topic)
         limit = self.partitions_max
         if partitions > limit:
             text = f"Number of partitions should be less than or equal to {limit}"
             raise BrokerError(ServerError.NotAllowedError, text)
+        await self.check_room(topic, partitions)
         record: JsonObject = {"partitions": partitions, "deleted": False}
         if properties:
             record["properties"] = properties
         await self._records.create(_record_name(topic), record)
+
+    async def check_room(self, topic: TopicName, more: int) -> None:
+        """Raises AboveLimit unless the topic's namespace may have so many topics more. Those that
+        are not persistent aren't counted, as at Apache's broker.
+        """
+        per_broker = self._config.topics_per_namespace_max
+        limit = await self._namespaces.topics_max(topic.namespace, per_broker)
+        if not limit or is_system_topic(topic):
+            return
+        if topic.is_persistent:
+            more += len(without_system(await self.persistent(topic.namespace)))
+        if more > limit:
+            raise AboveLimit("Exceed maximum number of topics in namespace.")
 
     async def grow_partitioned(self, topic: TopicName, partitions: int) -> None:
         """Raises ResourceMissing."""

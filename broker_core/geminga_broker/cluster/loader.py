@@ -15,8 +15,6 @@ from geminga_broker.cluster.bundle_index import BundleIndex
 from geminga_broker.cluster.catalog import (
     TopicCatalog,
     is_policies_topic,
-    is_system_topic,
-    without_system,
 )
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.policy_applier import PolicyApplier
@@ -306,12 +304,8 @@ class TopicLoader:
         if not by_hand and await self._catalog.auto_partitions(name) is None:
             text = f"Topic {name} does not exist and auto creation is disabled"
             raise BrokerError(ServerError.TopicNotFound, text)
-        if is_system_topic(name):
-            return False
-        limit = await self._namespaces.topics_max(name.namespace, topics.topics_per_namespace_max)
-        if limit and len(without_system(await self._catalog.persistent(name.namespace))) >= limit:
-            text = f"Exceed maximum number of topics in namespace {name.namespace}"
-            raise BrokerError(ServerError.NotAllowedError, text)
+        if name.is_persistent:
+            await self._catalog.check_room(name, 1)
         return False
 
     async def leave(self, key: str, end: Callable[[Topic], Awaitable[None]]) -> bool:

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 import trio
 
-from geminga_broker.errors import BrokerError
+from geminga_broker.errors import AboveLimit, BrokerError
 from geminga_broker.log.api import LogError
 from geminga_broker.log.reserved_cursors import RESERVED_CURSORS
 from geminga_broker.metrics.rates import Rates
@@ -181,11 +181,11 @@ class TopicBase(ABC, Generic[S]):
             raise BrokerError(ServerError.NotAllowedError, text)
 
     def check_subscriptions_limit(self, durable: int) -> None:
-        """Raises BrokerError NotAllowedError if no more may be created."""
+        """Raises AboveLimit if no more may be created."""
         limit = self.options.subscriptions_max
         if limit and durable >= limit:
             text = "Exceed the maximum number of subscriptions of the topic: " + self.name
-            raise BrokerError(ServerError.NotAllowedError, text)
+            raise AboveLimit(text)
 
     @abstractmethod
     def stats_steps(self) -> StatsSteps:

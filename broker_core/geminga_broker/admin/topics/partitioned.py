@@ -16,8 +16,9 @@ from geminga_broker.admin.topics.routes import (
     require_writable_namespace,
 )
 from geminga_broker.cluster.records import ResourceExists, ResourceMissing
+from geminga_broker.errors import AboveLimit
 from geminga_broker.service import BrokerService
-from geminga_protocol.topic_name import TopicName
+from geminga_protocol.topic_name import PARTITION_SUFFIX, TopicName
 
 
 class PartitionedTopicMetadata(msgspec.Struct):
@@ -43,6 +44,15 @@ async def _wanted(request: Request) -> tuple[int, dict[str, str] | None]:
     return body, None
 
 
+def _partitioned_name(request: Request, domain: str) -> TopicName:
+    """The topic of the path. Raises RestError 412 for the name of a partition."""
+    name = rest.topic_of(request, domain)
+    if name.is_persistent and PARTITION_SUFFIX in name.local_name:
+        text = f"Partitioned Topic Name should not contain '{PARTITION_SUFFIX}'"
+        raise rest.RestError(412, text)
+    return name
+
+
 async def _require_partitioned(service: BrokerService, name: TopicName, text: str) -> int:
     count = await service.catalog.partitions(name)
     if not count:
@@ -61,7 +71,7 @@ def routes(service: BrokerService, calls: Calls, domain: str) -> list[Route]:
         return rest.ok(listed(request, await catalog.partitioned(namespace, domain)), list[str])
 
     async def create(request: Request) -> Response:
-        name = rest.topic_of(request, domain)
+        name = _partitioned_name(request, domain)
         count, properties = await _wanted(request)
         if count <= 0:
             raise rest.RestError(406, "Number of partitions should be more than 0")
@@ -75,12 +85,14 @@ def routes(service: BrokerService, calls: Calls, domain: str) -> list[Route]:
             await catalog.create_partitioned(name, count, properties)
         except ResourceExists:
             raise rest.RestError(409, "This topic already exists") from None
+        except AboveLimit as error:
+            raise rest.RestError(412, str(error)) from None
         if name.is_persistent and not rest.flag(request, "createLocalTopicOnly"):
             await catalog.create_partitions(name, range(count))
         return rest.no_content()
 
     async def grow(request: Request) -> Response:
-        name = rest.topic_of(request, domain)
+        name = _partitioned_name(request, domain)
         count, _properties = await _wanted(request)
         current = await catalog.partitions(name)
         if not current:
@@ -124,7 +136,7 @@ def _routes_of_existing(
         return rest.ok(partitioned_json(count, properties), dict[str, object])
 
     async def delete(request: Request) -> Response:
-        name = rest.topic_of(request, domain)
+        name = _partitioned_name(request, domain)
         if not await catalog.partitions(name):
             if await service.topics.exists(name):
                 raise rest.RestError(409, f"{name} is a non-partitioned topic. {_DELETE_ALONE}")
@@ -150,7 +162,7 @@ def _routes_of_existing(
         )
 
     async def create_missed(request: Request) -> Response:
-        name = rest.topic_of(request, domain)
+        name = _partitioned_name(request, domain)
         count = await _require_partitioned(service, name, f"Topic {name} does not exist")
         if name.is_persistent:
             await catalog.create_partitions(name, range(count))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from starlette.requests import Request
@@ -17,7 +18,7 @@ from geminga_broker.service import BrokerService
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_broker.topic.topic import Topic
 from geminga_protocol.ids import Position
-from geminga_protocol.topic_name import TopicName
+from geminga_protocol.topic_name import PARTITION_SUFFIX, TopicName
 
 
 async def require_topic(service: BrokerService, name: TopicName, text: str | None = None) -> Topic:
@@ -51,9 +52,9 @@ def partitioned_json(partitions: int, properties: Mapping[str, str] | None) -> d
 
 
 async def terminate(service: BrokerService, name: TopicName) -> dict[str, int]:
-    """Terminate one topic. Raises RestError 404, 405."""
+    """Terminate one topic. Raises RestError 404, 405, 406."""
     if not name.is_persistent:
-        raise rest.RestError(405, "Termination of a non-persistent topic is not allowed")
+        raise rest.RestError(406, rest.NEED_PERSISTENT)
     if await service.catalog.partitions(name):
         raise rest.RestError(405, "Termination of a partitioned topic is not allowed")
     topic = await require_topic(service, name)
@@ -93,9 +94,31 @@ def listed(request: Request, names: list[str]) -> list[str]:
 
 
 ALREADY_THERE = "This topic already exists"
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+
+
+async def _check_partition(service: BrokerService, name: TopicName) -> None:
+    """Raises RestError 412 for a name that only a partition has, of a topic that lacks it (Apache's
+    `validateNonPartitionTopicName`).
+    """
+    base, suffix, number = name.local_name.partition(PARTITION_SUFFIX)
+    if not suffix or not _WHOLE_NUMBER.fullmatch(number):
+        return
+    count = 0
+    if base:
+        whole = TopicName.parse(f"{name.domain}://{name.namespace}/{base}")
+        count = await service.catalog.partitions(whole)
+    what = f'Can\'t create topic {name.local_name} with "{PARTITION_SUFFIX}" followed by'
+    if not count:
+        text = f"numeric value if there isn't a partitioned topic {base} created."
+        raise rest.RestError(412, f"{what} {text}")
+    if int(number) >= count:
+        text = f"a number smaller than number of partition of partitioned topic {base}"
+        raise rest.RestError(412, f"{what} {text}")
 
 
 async def _create(service: BrokerService, name: TopicName, properties: dict[str, str]) -> None:
+    await _check_partition(service, name)
     if await service.catalog.partitions(name) or await service.topics.exists(name):
         raise rest.RestError(409, ALREADY_THERE)
     topic = await service.topics.create(name, properties)
@@ -153,6 +176,8 @@ def routes(service: BrokerService, calls: Calls, domain: str) -> list[Route]:
         if await service.catalog.partitions(name):
             raise rest.RestError(405, "GetLastMessageId on a partitioned-topic is not allowed")
         topic = await require_topic(service, name)
+        if not topic.persistent:
+            raise rest.RestError(405, "GetLastMessageId on a non-persistent topic is not allowed")
         last = await topic.last_message()
         return rest.ok(message_id_json(name, last.position), dict[str, object])
 

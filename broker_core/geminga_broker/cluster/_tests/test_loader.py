@@ -194,7 +194,7 @@ async def test_a_load_without_creation_does_not_refuse_a_creating_request() -> N
         (NP, {"enable_non_persistent": False}, ServerError.NotAllowedError),
         ("x/y/z", {}, ServerError.TopicNotFound),
         ("p-partition-3", {}, ServerError.NotAllowedError),
-        ("b", {"topics_per_namespace_max": 1}, ServerError.NotAllowedError),
+        ("b", {"topics_per_namespace_max": 3}, ServerError.NotAllowedError),
     ],
 )  # fmt: skip
 async def test_refusals(name: str, settings: dict[str, object], code: ServerError) -> None:
@@ -202,7 +202,9 @@ async def test_refusals(name: str, settings: dict[str, object], code: ServerErro
         logs.gate.set()
         catalog = topics._catalog
         await catalog.create_partitioned(TopicName.parse("p"), 3)
-        await catalog._store.put("/managed-ledgers/public/default/persistent/stored", b"x")
+        for number in range(3):
+            path = f"/managed-ledgers/public/default/persistent/stored{number}"
+            await catalog._store.put(path, b"x")
         with pytest.raises(BrokerError) as caught:
             await topics.get(TopicName.parse(name), create=True)
         assert caught.value.code == code
