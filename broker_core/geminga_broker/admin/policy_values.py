@@ -190,6 +190,28 @@ def not_negative(reason: str) -> Check:
     return check
 
 
+ZERO_RETENTION = (
+    "Setting a single time or size limit to 0 is invalid when one of the limits has a non-zero "
+    "value. Use the value of -1 instead of 0 to ignore a specific limit. To disable retention both "
+    "limits must be set to 0."
+)
+
+
+def check_retention(value: object) -> None:
+    """Raises RestError 400 for limits below -1, and for one of 0 beside another
+    (AdminResource.validateRetentionPolicies).
+    """
+    assert isinstance(value, RetentionPolicies)
+    time, size = value.retention_time_in_minutes, value.retention_size_in_m_b
+    text = None
+    if (time == 0) != (size == 0):
+        text = ZERO_RETENTION
+    elif time < -1 or size < -1:
+        text = f"{'time' if time < -1 else 'size'} limit must be >= -1"
+    if text is not None:
+        raise RestError(400, f"Invalid retention policy: {text}")
+
+
 NO_PERSISTENCE = "persistence policies should not be null"
 
 

@@ -63,6 +63,44 @@ FIELDS = (
 """The members of Apache's `Policies`, as its broker writes them."""
 
 
+LONG = frozenset(
+    (
+        "compaction_threshold",
+        *("offload_threshold", "offload_threshold_in_seconds", "offload_deletion_lag_ms"),
+        *("publishThrottlingRateInByte", "dispatchThrottlingRateInByte"),
+        *("retentionSizeInMB", "limit", "limitSize"),
+        *("tickTime", "maxDeliveryDelayInMillis"),
+    )
+)
+"""The numbers among them, and within them, that are Java's `long`; others are `int`."""
+NUMBER_MAX = (1 << 31) - 1
+_OTHERS = ("auth_policies", "properties", "offload_policies")
+
+
+def check_numbers(policies: JsonObject) -> None:
+    """Raises the error for a bad body if Apache's broker couldn't read a number: nor could it read
+    the record then, and load topics of the namespace.
+    """
+    for name, value in policies.items():
+        if name not in _OTHERS:
+            _check_number(name, name, value)
+
+
+def _check_number(place: str, name: str, value: object) -> None:
+    if isinstance(value, dict):
+        for member, each in value.items():
+            _check_number(f"{place}.{member}", str(member), each)
+    elif isinstance(value, int) and name not in LONG and not -NUMBER_MAX - 1 <= value <= NUMBER_MAX:
+        raise rest.bad_body(f"{place}: number {value} is out of range")
+
+
+def checked_change(old: JsonObject, change: Callable[[JsonObject], JsonObject]) -> JsonObject:
+    """The changed record. Raises as `check_numbers` for what has changed."""
+    new = change(dict(old))
+    check_numbers({name: value for name, value in new.items() if old.get(name) != value})
+    return new
+
+
 def in_class_order(record: JsonObject) -> JsonObject:
     """The same record with its members in the order of Apache's; unknown ones come last."""
     return {name: record[name] for name in FIELDS if name in record} | record
@@ -93,7 +131,7 @@ async def change_policies(
         raise rest.RestError(404, missing)
     try:
         await service.namespaces.tenants.update(
-            namespace, lambda old: in_class_order(change(dict(old)))
+            namespace, lambda old: in_class_order(checked_change(old, change))
         )
     except ResourceMissing:
         raise rest.RestError(404, missing) from None

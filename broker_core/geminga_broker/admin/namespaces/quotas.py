@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from geminga_broker.admin import policy_values as values
 from geminga_broker.admin import rest
+from geminga_broker.admin.namespaces.changing import checked_change
 from geminga_broker.admin.namespaces.routes import require_namespace
 from geminga_broker.admin.topics.policies import change_topic, topic_record
 from geminga_broker.cluster.records import JsonObject
@@ -23,11 +24,6 @@ RETENTION_TOO_SMALL = "Retention Quota must exceed configured backlog quota for 
 QUOTA_TOO_LARGE = (
     "Backlog Quota exceeds configured retention quota for {}. Please increase retention quota and "
     "retry"
-)
-INVALID_RETENTION = (
-    "Invalid retention policy: Setting a single time or size limit to 0 is invalid when one of the "
-    "limits has a non-zero value. Use the value of -1 instead of 0 to ignore a specific limit. To "
-    "disable retention both limits must be set to 0."
 )
 
 Change = Callable[[JsonObject], JsonObject]
@@ -87,7 +83,7 @@ def _namespace_level(service: BrokerService) -> Level:
 
     async def change(request: Request, how: Change) -> Response:
         namespace = rest.namespace_of(request)
-        await service.namespaces.tenants.update(namespace, how)
+        await service.namespaces.tenants.update(namespace, lambda old: checked_change(old, how))
         await service.topics.namespace_policies_changed(namespace)
         return rest.no_content()
 
@@ -160,9 +156,7 @@ def _retention_routes(level: Level, one: str) -> list[Route]:
             if level.word == "topic":
                 return rest.no_content()
             return await forget(request)
-        time, size = retention.retention_time_in_minutes, retention.retention_size_in_m_b
-        if time < -1 or size < -1 or (time == 0) != (size == 0):
-            raise rest.RestError(400, INVALID_RETENTION)
+        values.check_retention(retention)
         told = msgspec.to_builtins(retention)
         _check_quotas(level, record, told)
         return await level.change(request, lambda old: old | {level.retention: told})
