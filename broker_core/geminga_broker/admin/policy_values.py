@@ -126,6 +126,14 @@ class BundlesData(Struct, rename="camel"):
     boundaries: list[str] | None = None
 
 
+class AuthPolicies(Struct):
+    """What roles may do, in a new namespace."""
+
+    namespace_auth: dict[str, list[str]] = {}
+    destination_auth: dict[str, dict[str, list[str]]] = {}
+    subscription_auth_roles: dict[str, list[str]] = {}
+
+
 _Rates = dict[str, DispatchRate]
 _NAMESPACE_KINDS: dict[str, object] = {
     "bundles": BundlesData,
@@ -163,11 +171,24 @@ _NAMESPACE_KINDS: dict[str, object] = {
     "encryption_required": bool,
     "retention_policies": RetentionPolicies,
     "entryFilters": EntryFilters,
+    "is_allow_auto_update_schema": bool | None,
+    "schema_validation_enforced": bool,
+    "migrated": bool,
+}
+_KEPT_AS_GIVEN: dict[str, object] = {
+    "auth_policies": AuthPolicies,
+    "backlog_quota_map": dict[str, QuotaBody],
+    "clusterDispatchRate": _Rates,
+    "latency_stats_sample_rate": dict[str, int],
 }
 
 
 def namespace_policies(given: JsonObject) -> JsonObject:
-    """A new namespace's policies, without null ones. Raises jackson.Unbindable."""
+    """A new namespace's policies, without null ones. Raises jackson.Unbindable for one that isn't
+    of its type: no broker could read the record.
+    """
+    for name, kind in _KEPT_AS_GIVEN.items():
+        jackson.bind(given.get(name), kind, name)
     found = {
         name: as_record(jackson.bind(value, _NAMESPACE_KINDS.get(name, object), name))
         for name, value in given.items()

@@ -100,3 +100,54 @@ async def test_limits_of_retention_have_apaches_sentences() -> None:
             assert await rest.ask("POST", f"{path}/retention", retention(5, 0)) == (400, ZERO)
             assert await rest.ask("POST", f"{path}/retention", retention(-2, 5)) == limit("time")
             assert await rest.ask("POST", f"{path}/retention", retention(5, -2)) == limit("size")
+
+
+@pytest.mark.parametrize(
+    ("policies", "text"),
+    [
+        ({"auth_policies": "x"}, "auth_policies: 'x' is not an object"),
+        (
+            {"auth_policies": {"namespace_auth": {"r": "produce"}}},
+            "auth_policies.namespace_auth.r: 'produce' is not an array",
+        ),
+        ({"backlog_quota_map": 5}, "backlog_quota_map: a number where an object should be"),
+        ({"latency_stats_sample_rate": "x"}, "latency_stats_sample_rate: 'x' is not an object"),
+        ({"clusterDispatchRate": "x"}, "clusterDispatchRate: 'x' is not an object"),
+        ({"is_allow_auto_update_schema": "x"}, "is_allow_auto_update_schema: 'x' is not true or"),
+        ({"schema_validation_enforced": "x"}, "schema_validation_enforced: 'x' is not true or"),
+        ({"migrated": "x"}, "migrated: 'x' is not true or"),
+    ],
+)
+async def test_a_new_namespace_has_policies_of_their_types(
+    policies: dict[str, object], text: str
+) -> None:
+    """No broker could read its record otherwise."""
+    async with admin() as rest:
+        answer = await rest.ask("PUT", "/admin/v2/namespaces/public/new", policies)
+        assert isinstance(answer, tuple)
+        assert answer[0] == 400
+        assert str(answer[1]).startswith(text)
+        assert await rest.ask("GET", "/admin/v2/namespaces/public") == (200, ["public/default"])
+
+
+async def test_policies_of_a_new_namespace_are_kept_as_they_are() -> None:
+    grants = {"namespace_auth": {"r": ["produce"]}, "destination_auth": {}}
+    policies = {
+        "auth_policies": grants,
+        "backlog_quota_map": {
+            "destination_storage": {"limitSize": 5, "policy": "producer_exception"}
+        },
+        "is_allow_auto_update_schema": "false",
+        "schema_validation_enforced": True,
+    }
+    async with admin() as rest:
+        path = "/admin/v2/namespaces/public/new"
+        assert await rest.ask("PUT", path, policies) == (204, None)
+        assert await rest.ask("GET", f"{path}/permissions") == (200, {"r": ["produce"]})
+        quota = {"limit": 5, "limitSize": 5, "limitTime": 0, "policy": "producer_exception"}
+        told = await rest.ask("GET", f"{path}/backlogQuotaMap")
+        assert isinstance(told, tuple)
+        assert told[1].keys() == {"destination_storage"}
+        assert told[1]["destination_storage"].items() <= quota.items()
+        assert await rest.ask("GET", f"{path}/isAllowAutoUpdateSchema") == (200, False)
+        assert await rest.ask("GET", f"{path}/schemaValidationEnforced") == (200, True)
