@@ -271,6 +271,8 @@ def _lookup_routes(service: BrokerService) -> list[Route]:
         topic = topic_of(request, parameter(request, "domain"))
         if not await service.namespaces.exists(topic.namespace):
             raise RestError(404, "Namespace not found")
+        if not await service.catalog.is_there_or_made(topic):
+            raise RestError(404, f"Topic not found {topic}")
         listener = request.query_params.get("listenerName", "")
         try:
             found = await service.lookup.locate(

@@ -173,6 +173,17 @@ class TopicCatalog:
         """Whether a persistent topic of exactly this name has a managed ledger."""
         return await self._store.exists(f"{MANAGED_LEDGERS}/{topic.persistence_naming_encoding}")
 
+    async def is_there_or_made(self, topic: TopicName) -> bool:
+        """Whether there is the topic, or a client's use makes it; one that isn't persistent counts
+        as there.
+        """
+        if not topic.is_persistent or await self.is_stored(topic):
+            return True
+        count = await self.partitions(topic.partitioned_base if topic.is_partition else topic)
+        if count:
+            return topic.partition_index < count
+        return await self.auto_partitions(topic) is not None
+
     async def persistent(self, namespace: str) -> list[str]:
         """Sorted full names of a namespace's stored topics, with all partitions."""
         path = f"{MANAGED_LEDGERS}/{namespace}/persistent"

@@ -97,3 +97,27 @@ async def test_a_topic_that_is_not_persistent_has_neither_last_message_nor_end()
         assert await rest.ask("PUT", f"{PASSING}/n") == DONE
         text = "GetLastMessageId on a non-persistent topic is not allowed"
         assert await rest.ask("GET", f"{PASSING}/n/lastMessageId") == (405, {"reason": text})
+
+
+async def test_a_lookup_tells_of_topics_that_are_not_there_nor_made() -> None:
+    async with admin() as rest:
+
+        async def found(name: str, domain: str = "persistent") -> object:
+            answer = await rest.ask("GET", f"/lookup/v2/topic/{domain}/public/default/{name}")
+            assert isinstance(answer, tuple)
+            return answer if answer[0] != 200 else 200
+
+        def missing(name: str) -> object:
+            return 404, {"reason": f"Topic not found persistent://public/default/{name}"}
+
+        assert await rest.ask("PUT", f"{TOPICS}/p/partitions", 2) == DONE
+        assert await rest.ask("PUT", f"{TOPICS}/t") == DONE
+        assert await found("absent") == 200
+        assert await found("p-partition-7") == missing("p-partition-7")
+        policy = {"allowAutoTopicCreation": False}
+        assert await rest.ask("POST", f"{SPACE}/autoTopicCreation", policy) == DONE
+        assert await found("absent") == missing("absent")
+        assert await found("absent-partition-0") == missing("absent-partition-0")
+        for name in ("t", "p", "p-partition-1"):
+            assert await found(name) == 200
+        assert await found("absent", "non-persistent") == 200
