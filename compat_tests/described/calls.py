@@ -137,7 +137,9 @@ class Described:
             yield f"{response.status_code} of type {kind!r} {text!r}"
         if "traceback" in response.text.lower() or "Internal error" in response.text:
             yield f"{response.status_code} {text!r}"
-        if response.content and "schema" in content.get("application/json", {}):
+        # What is no JSON, though Apache's server calls it so, has its own type in the schema.
+        schema = content.get("application/json", {}).get("schema", {})
+        if response.content and schema and "contentMediaType" not in schema:
             try:
                 case.validate_response(response, checks=[response_schema_conformance])
             except BaseExceptionGroup as error:

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from geminga_broker.admin import rest
+from geminga_broker.admin import answers, rest
 from geminga_broker.bookies_config import BookiesConfig
 from geminga_broker.cluster.bookie_affinity import GROUPS
 from geminga_broker.cluster.records import BadName, JsonObject, ResourceMissing, check_name
@@ -48,23 +48,11 @@ class AffinityGroups(msgspec.Struct):
 
 def routes(service: BrokerService) -> list[Route]:
     """All routes of the family."""
-    return [*_rack_routes(service), *_affinity_routes(service)]
+    return [*_bookie_routes(service), *_rack_routes(service), *_affinity_routes(service)]
 
 
 def _rack_routes(service: BrokerService) -> list[Route]:
     racks, placement = service.racks, _placement(service.config)
-
-    async def every_bookie(_request: Request) -> Response:
-        return rest.ok({"bookies": [{"bookieId": each} for each in await service.bookies()]})
-
-    async def space(_request: Request) -> Response:
-        """Geminga's own; Apache has no such path."""
-        return rest.ok(
-            {
-                bookie: None if found is None else {"freeBytes": found[0], "totalBytes": found[1]}
-                for bookie, found in (await service.bookie_space()).items()
-            }
-        )
 
     async def every_rack(_request: Request) -> Response:
         groups = await racks.groups()
@@ -72,13 +60,14 @@ def _rack_routes(service: BrokerService) -> list[Route]:
             {
                 group: {bookie: _shown(info) for bookie, info in members.items()}
                 for group, members in groups.items()
-            }
+            },
+            dict[str, dict[str, BookieInfo]],
         )
 
     async def get(request: Request) -> Response:
         bookie_id = rest.parameter(request, "bookie")
         try:
-            return rest.ok(_shown(await racks.bookie(bookie_id)))
+            return rest.ok(_shown(await racks.bookie(bookie_id)), BookieInfo)
         except ResourceMissing:
             raise rest.RestError(404, NO_RACK + bookie_id) from None
 
@@ -105,10 +94,31 @@ def _rack_routes(service: BrokerService) -> list[Route]:
 
     base = "/admin/v2/bookies"
     return [
-        rest.route("GET", base + "/all", every_bookie),
-        rest.route("GET", base + "/space", space),
         rest.route("GET", base + "/racks-info", every_rack),
         *rest.at(base + "/racks-info/{bookie}", get=get, post=post, delete=delete),
+    ]
+
+
+def _bookie_routes(service: BrokerService) -> list[Route]:
+    async def every_bookie(_request: Request) -> Response:
+        return rest.ok(
+            {"bookies": [{"bookieId": each} for each in await service.bookies()]}, answers.Bookies
+        )
+
+    async def space(_request: Request) -> Response:
+        """Geminga's own; Apache has no such path."""
+        return rest.ok(
+            {
+                bookie: None if found is None else {"freeBytes": found[0], "totalBytes": found[1]}
+                for bookie, found in (await service.bookie_space()).items()
+            },
+            dict[str, answers.Space | None],
+        )
+
+    base = "/admin/v2/bookies"
+    return [
+        rest.route("GET", base + "/all", every_bookie),
+        rest.route("GET", base + "/space", space),
     ]
 
 
@@ -138,7 +148,9 @@ def _affinity_routes(service: BrokerService) -> list[Route]:
         groups = record.get(GROUPS) if record else None
         if not isinstance(groups, dict):
             return rest.no_content()
-        return rest.ok({name: value for name, value in groups.items() if value is not None})
+        return rest.ok(
+            {name: value for name, value in groups.items() if value is not None}, AffinityGroups
+        )
 
     async def post(request: Request) -> Response:
         groups = await rest.read_body(request, AffinityGroups)

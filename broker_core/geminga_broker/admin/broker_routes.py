@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Literal, cast
 
 import trio
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from geminga_broker.admin.answers import (
+    BrokerInfo,
+    InternalConfiguration,
+    LookupData,
+    OwnershipStatus,
+)
 from geminga_broker.admin.isolation_policies import isolation_policies
 from geminga_broker.admin.owners import redirect
 from geminga_broker.admin.rest import (
@@ -23,7 +29,7 @@ from geminga_broker.admin.rest import (
 )
 from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.cluster.lookup import NoSuchListener
-from geminga_broker.cluster.records import JsonObject, is_name
+from geminga_broker.cluster.records import is_name
 from geminga_broker.config import ClusterBrokerConfig
 from geminga_broker.dynamic_config import KEYS, NotDynamic
 from geminga_broker.health import check_health
@@ -51,7 +57,7 @@ def routes(service: BrokerService) -> list[Route]:
         found = await service.election.leader()
         if found is None:
             raise RestError(404, "Couldn't find leader broker")
-        return ok({"serviceUrl": found.service_url, "brokerId": found.broker_id}, dict[str, str])
+        return ok({"serviceUrl": found.service_url, "brokerId": found.broker_id}, BrokerInfo)
 
     async def all_brokers(_request: Request) -> Response:
         return ok(await service.brokers.ids(), list[str])
@@ -68,7 +74,8 @@ def routes(service: BrokerService) -> list[Route]:
             {
                 str(bundle): _ownership_status(service, policies, bundle)
                 for bundle in service.ownership.owned()
-            }
+            },
+            dict[str, OwnershipStatus],
         )
 
     return [
@@ -123,10 +130,10 @@ async def _require_own_cluster(service: BrokerService, request: Request, cluster
 
 def _ownership_status(
     service: BrokerService, policies: IsolationPolicies, bundle: BundleId
-) -> JsonObject:
+) -> OwnershipStatus:
     policy = policies.of(bundle.namespace)
     host = host_of(service.addresses.broker_id)
-    assignment = "shared"
+    assignment: Literal["primary", "secondary", "shared"] = "shared"
     if policy is not None and policy.is_primary(host):
         assignment = "primary"
     elif policy is not None and policy.is_secondary(host):
@@ -186,7 +193,7 @@ def _configuration_routes(service: BrokerService) -> list[Route]:
         return Response(status_code=200)
 
     async def internal(_request: Request) -> Response:
-        return ok(_stores(service), dict[str, str])
+        return ok(_stores(service), InternalConfiguration)
 
     base = _BASE + "/configuration"
     return [
@@ -199,23 +206,24 @@ def _configuration_routes(service: BrokerService) -> list[Route]:
     ]
 
 
-def _stores(service: BrokerService) -> Mapping[str, str]:
+def _stores(service: BrokerService) -> InternalConfiguration:
     """Apache's `InternalConfigurationData`: where the metadata is; an embedded store has no URL."""
     config = service.config
-    own = shared = ""
-    found = {"ledgersRootPath": "/ledgers"}
+    own = shared = uri = ""
     if isinstance(config, ClusterBrokerConfig):
         own = config.cluster.metadata_store_url
         shared = config.cluster.configuration_store_url or own
-        if config.cluster.ledgers_uri:
-            found["bookkeeperMetadataServiceUri"] = config.cluster.ledgers_uri
-    return {
+        uri = config.cluster.ledgers_uri or ""
+    found: InternalConfiguration = {
         "zookeeperServers": own,
         "configurationStoreServers": shared,
         "metadataStoreUrl": own,
         "configurationMetadataStoreUrl": shared,
-        **found,
+        "ledgersRootPath": "/ledgers",
     }
+    if uri:
+        found["bookkeeperMetadataServiceUri"] = uri
+    return found
 
 
 def _upkeep_routes(service: BrokerService) -> list[Route]:
@@ -254,7 +262,7 @@ async def _unload_all(service: BrokerService, per_second: int) -> None:
             continue
 
 
-def _lookup_data(addresses: Addresses) -> dict[str, str]:
+def _lookup_data(addresses: Addresses) -> LookupData:
     """As Apache's LookupData: without missing addresses, but with the always empty name."""
     found = {
         "brokerUrl": addresses.broker_url,
@@ -263,7 +271,8 @@ def _lookup_data(addresses: Addresses) -> dict[str, str]:
         "httpUrlTls": addresses.web_url_tls,
         "nativeUrl": addresses.broker_url,
     }
-    return {name: url for name, url in found.items() if url} | {"brokerUrlSsl": ""}
+    urls = {name: url for name, url in found.items() if url}
+    return cast(LookupData, urls | {"brokerUrlSsl": ""})
 
 
 def _lookup_routes(service: BrokerService) -> list[Route]:
@@ -284,7 +293,7 @@ def _lookup_routes(service: BrokerService) -> list[Route]:
             raise RestError(500, str(error)) from None  # Apache's status for it
         if found.redirect:
             raise redirect(request, found.addresses, authoritative=found.authoritative)
-        return ok(_lookup_data(found.addresses), dict[str, str])
+        return ok(_lookup_data(found.addresses), LookupData)
 
     async def bundle(request: Request) -> Response:
         topic = topic_of(request, parameter(request, "domain"))

@@ -14,14 +14,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from geminga_broker.admin import rest
+from geminga_broker.admin import answers, rest
 from geminga_broker.cluster.records import JsonObject
+from geminga_broker.loadbalance.reports import LocalBrokerData
 from geminga_broker.loadbalance.settings import MODULAR
 from geminga_broker.log.state import LogState
 from geminga_broker.log.topic_log import TopicLog
 from geminga_broker.service import BrokerService
 from geminga_broker.topic.persistent import PersistentTopic
-from geminga_broker.topic.stats import json_in_turns
+from geminga_broker.topic.stats import TopicStats, json_in_turns
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.background import Turns
 from geminga_runtime.clock import wall_clock_ms
@@ -61,33 +62,53 @@ _SUBSCRIPTION_FIELDS = [
 _WRAPPER = "org.apache.pulsar.broker.loadbalance.impl.ModularLoadManagerWrapper"
 
 
+class _BriefStats(TopicStats, rename="camel"):
+    """A topic, with a part of its statistics."""
+
+    producer_count: int = 0
+    msg_in_count: int = 0
+    bytes_in_count: int = 0
+    msg_out_count: int = 0
+    bytes_out_count: int = 0
+
+
+_Topics = dict[str, dict[str, dict[str, dict[str, _BriefStats]]]]
+"""By namespace, bundle, domain and name."""
+
+
+class _ShownReport(LocalBrokerData, tag_field="loadReportType", tag="LocalBrokerData"):
+    """A broker's report with what Apache's class derives."""
+
+    max_resource_usage: float = 0.0
+
+
 def routes(service: BrokerService) -> list[Route]:
     """All routes of the family."""
 
     async def topics(_request: Request) -> Response:
-        return rest.ok(await topics_by_bundle(service), dict[str, object])
+        return rest.ok(await topics_by_bundle(service), _Topics)
 
     async def metrics(_request: Request) -> Response:
-        return rest.ok(await metrics_by_namespace(service))
+        return rest.ok(await metrics_by_namespace(service), list[answers.Figures])
 
     async def load_report(_request: Request) -> Response:
         report = await service.load_manager.reporter.refresh()
         found: JsonObject = msgspec.to_builtins(report)
         shown = {name: value for name, value in found.items() if value is not None}
-        return rest.ok(shown | {"maxResourceUsage": report.max_usage()})
+        return rest.ok(shown | {"maxResourceUsage": report.max_usage()}, _ShownReport)
 
     async def allocator(request: Request) -> Response:
         name = rest.parameter(request, "allocator")
         if name not in ("default", "ml-cache"):
             raise rest.RestError(406, f"Invalid allocator name : {name}")
         used = service.log_cache.size_bytes if name == "ml-cache" else _resident_bytes()
-        return rest.ok(_allocator_stats(used))
+        return rest.ok(_allocator_stats(used), answers.AllocatorStats)
 
     async def bookie_operations(_request: Request) -> Response:
-        return rest.ok(await pending_operations(service))
+        return rest.ok(await pending_operations(service), answers.PendingOperations)
 
     async def beans(_request: Request) -> Response:
-        return rest.ok(process_figures())
+        return rest.ok(process_figures(), list[answers.Figures])
 
     async def availability(_request: Request) -> Response:
         manager = service.config.load_balance.load_manager
@@ -115,7 +136,7 @@ _OPERATIONS = [
 ]
 
 
-async def pending_operations(service: BrokerService) -> JsonObject:
+async def pending_operations(service: BrokerService) -> answers.PendingOperations:
     """Calls to bookies that the logs of loaded topics wait for, by namespace and topic (Apache's
     `PendingBookieOpsStats`). Those of cursors aren't told: 0.
     """
@@ -134,14 +155,14 @@ async def pending_operations(service: BrokerService) -> JsonObject:
     return {name: found[name] for name in sorted(found)}
 
 
-def process_figures() -> list[JsonObject]:
+def process_figures() -> list[answers.Figures]:
     """What this process can tell of the beans that a Java machine has, under their names (Apache's
     `MBeanStatsGenerator`).
     """
     used = resource.getrusage(resource.RUSAGE_SELF)
     uptime_ms = int(process_age_s() * 1000)
     files_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    beans: dict[str, JsonObject] = {
+    beans: dict[str, dict[str, float | str]] = {
         "OperatingSystem": {
             "AvailableProcessors": os.cpu_count() or 1,
             "MaxFileDescriptorCount": files_max,
@@ -175,7 +196,7 @@ def _resident_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _allocator_stats(used_bytes: int) -> JsonObject:
+def _allocator_stats(used_bytes: int) -> answers.AllocatorStats:
     """Apache's `AllocatorStats`: Python's memory has no arenas."""
     return {
         "numDirectArenas": 0,
@@ -222,7 +243,7 @@ def _of_topic(stats: JsonObject) -> JsonObject:
     }
 
 
-async def metrics_by_namespace(service: BrokerService) -> list[JsonObject]:
+async def metrics_by_namespace(service: BrokerService) -> list[answers.Figures]:
     """Sums of the loaded topics of each namespace (Apache's `NamespaceStats`)."""
     sums: dict[str, dict[str, float]] = {}
     turns = Turns()

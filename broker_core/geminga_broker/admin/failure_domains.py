@@ -49,7 +49,7 @@ def routes(service: BrokerService) -> list[Route]:
             for name in await clusters.names(f"{cluster}/{_DOMAINS}"):
                 if (record := await clusters.get(f"{cluster}/{_DOMAINS}/{name}")) is not None:
                     found[name] = record
-        return rest.ok(found, dict[str, object])
+        return rest.ok(found, dict[str, _Domain])
 
     async def get(request: Request) -> Response:
         cluster = await require_cluster(service, request)
@@ -58,7 +58,7 @@ def routes(service: BrokerService) -> list[Route]:
         if record is None:
             text = f"Domain {domain} for cluster {cluster} does not exist"
             raise rest.RestError(404, text)
-        return rest.ok(record, dict[str, object])
+        return rest.ok(record, _Domain)
 
     async def post(request: Request) -> Response:
         cluster = await require_cluster(service, request)

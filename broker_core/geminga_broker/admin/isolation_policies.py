@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin import rest
+from geminga_broker.admin.answers import BrokerIsolation
 from geminga_broker.admin.calls import Calls, each_of
 from geminga_broker.admin.namespaces.bundles import unload_namespace
 from geminga_broker.cluster.records import (
@@ -123,7 +124,7 @@ def routes(service: BrokerService, calls: Calls) -> list[Route]:
     async def list_all(request: Request) -> Response:
         return rest.ok(
             await _policies(service, await require_cluster(service, request, 404)),
-            dict[str, object],
+            dict[str, _Policy],
         )
 
     async def get(request: Request) -> Response:
@@ -132,7 +133,7 @@ def routes(service: BrokerService, calls: Calls) -> list[Route]:
         if name not in policies:
             text = f"Cannot find NamespaceIsolationPolicy {name} for cluster {cluster}"
             raise rest.RestError(404, text)
-        return rest.ok(policies[name])
+        return rest.ok(policies[name], _Policy)
 
     async def post(request: Request) -> Response:
         cluster, name = await require_cluster(service, request), rest.parameter(request, "policy")
@@ -157,11 +158,11 @@ def routes(service: BrokerService, calls: Calls) -> list[Route]:
         cluster = await require_cluster(service, request)
         policies = await _policies(service, cluster)
         ids = await service.brokers.ids()
-        return rest.ok([_of_broker(each, policies) for each in ids])
+        return rest.ok([_of_broker(each, policies) for each in ids], list[BrokerIsolation])
 
     async def broker(request: Request) -> Response:
         policies = await _policies(service, await require_cluster(service, request))
-        return rest.ok(_of_broker(rest.parameter(request, "broker"), policies))
+        return rest.ok(_of_broker(rest.parameter(request, "broker"), policies), BrokerIsolation)
 
     return [
         rest.route("GET", base, list_all),
@@ -206,21 +207,19 @@ async def _change(
             return before
 
 
-def _of_broker(broker: str, policies: Mapping[str, object]) -> JsonObject:
+def _of_broker(broker: str, policies: Mapping[str, object]) -> BrokerIsolation:
     """Apache's `BrokerNamespaceIsolationData`: of several policies the last one's name."""
-    found: JsonObject = {"brokerName": broker}
-    namespaces: list[str] = []
-    is_primary = False
+    found: BrokerIsolation = {"brokerName": broker, "namespaceRegex": [], "primary": False}
     for name, record in policies.items():
         try:
             policy = msgspec.convert(record, NamespaceIsolationData)
         except msgspec.ValidationError:
             continue
         if (primary := policy.is_primary(broker)) or policy.is_secondary(broker):
-            namespaces += policy.namespaces
-            is_primary = primary
+            found["namespaceRegex"] += policy.namespaces
+            found["primary"] = primary
             found["policyName"] = name
-    return found | {"namespaceRegex": namespaces, "primary": is_primary}
+    return found
 
 
 async def _unload_concerned(

@@ -135,7 +135,7 @@ class AuthPolicies(Struct):
 
 
 _Rates = dict[str, DispatchRate]
-_NAMESPACE_KINDS: dict[str, object] = {
+NAMESPACE_KINDS: dict[str, object] = {
     "bundles": BundlesData,
     "replication_clusters": list[str],
     "deduplicationEnabled": bool | None,
@@ -181,6 +181,7 @@ _KEPT_AS_GIVEN: dict[str, object] = {
     "clusterDispatchRate": _Rates,
     "latency_stats_sample_rate": dict[str, int],
 }
+"""Of the members of a namespace's record that requests set."""
 
 
 def namespace_policies(given: JsonObject) -> JsonObject:
@@ -190,7 +191,7 @@ def namespace_policies(given: JsonObject) -> JsonObject:
     for name, kind in _KEPT_AS_GIVEN.items():
         jackson.bind(given.get(name), kind, name)
     found = {
-        name: as_record(jackson.bind(value, _NAMESPACE_KINDS.get(name, object), name))
+        name: as_record(jackson.bind(value, NAMESPACE_KINDS.get(name, object), name))
         for name, value in given.items()
     }
     return {name: value for name, value in found.items() if value is not None}

@@ -60,13 +60,13 @@ def routes(service: BrokerService) -> list[Route]:
         return quota_path(str(bundle))
 
     async def get_default(_request: Request) -> Response:
-        return rest.ok(await default())
+        return rest.ok(await default(), ResourceQuota)
 
     async def post_default(request: Request) -> Response:
         return await change(request, DEFAULT_QUOTA_PATH)
 
     async def get(request: Request) -> Response:
-        return rest.ok(await stored(await path_of(request)) or await default())
+        return rest.ok(await stored(await path_of(request)) or await default(), ResourceQuota)
 
     async def post(request: Request) -> Response:
         return await change(request, await path_of(request))

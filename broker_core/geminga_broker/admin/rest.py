@@ -106,6 +106,19 @@ def ok(value: object, kind: object = object) -> Response:
     return Response(msgspec.json.encode(value), media_type="application/json")
 
 
+def accepted(value: object, kind: object = object) -> Response:
+    """202 with a JSON body."""
+    del kind
+    body = msgspec.json.encode(value)
+    return Response(body, status_code=202, media_type="application/json")
+
+
+def encoded(body: bytes, kind: object = object) -> Response:
+    """The same of a body that is JSON already."""
+    del kind
+    return Response(body, media_type="application/json")
+
+
 def ok_or_empty(value: object, kind: object = object) -> Response:
     """The same, or without a body for None."""
     del kind
@@ -177,7 +190,7 @@ def _bound(body: bytes, kinds: tuple[type, ...]) -> object:
     raise _BadBody(refusal)
 
 
-async def raw_body(request: Request) -> bytes:
+async def raw_body(request: Request, kind: object = object) -> bytes:
     """The bytes of the body, to be read once. Raises RestError 413, 408 for a body that takes
     longer than `BODY_S`, and 400 for one that breaks off.
     """
@@ -192,6 +205,7 @@ async def raw_body(request: Request) -> bytes:
         raise RestError(408, f"The request's body did not come within {BODY_S:g} s") from None
     except ClientDisconnect:
         raise RestError(400, "The request's body broke off") from None
+    del kind  # for the description
     return bytes(body)
 
 

@@ -8,9 +8,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin import rest
+from geminga_broker.admin.answers import (
+    Compatibility,
+    PostedSchema,
+    SchemaAnswer,
+    SchemaAnswers,
+    SchemaMetadata,
+    SchemaPlace,
+    SchemaVersion,
+)
 from geminga_broker.admin.namespaces.routes import require_namespace
 from geminga_broker.cluster.namespaces import Namespaces
-from geminga_broker.cluster.records import JsonObject
 from geminga_broker.schema.key_value import key_value_from_text, key_value_to_text
 from geminga_broker.schema.model import (
     IncompatibleSchema,
@@ -42,7 +50,7 @@ def routes(schemas: TopicSchemas, namespaces: Namespaces) -> list[Route]:
 
 def _reading(registry: SchemaRegistry) -> list[Route]:
     async def latest(request: Request) -> Response:
-        return rest.ok(_json_of(await registry.latest(_schema_id(request))))
+        return rest.ok(_json_of(await registry.latest(_schema_id(request))), SchemaAnswer)
 
     async def version(request: Request) -> Response:
         text = rest.parameter(request, "version")
@@ -50,18 +58,18 @@ def _reading(registry: SchemaRegistry) -> list[Route]:
             number = int(text)
         except ValueError:
             raise rest.RestError(400, f"version is not a number: {text}") from None
-        return rest.ok(_json_of(await registry.get(_schema_id(request), number)))
+        return rest.ok(_json_of(await registry.get(_schema_id(request), number)), SchemaAnswer)
 
     async def versions(request: Request) -> Response:
         found = await registry.versions(_schema_id(request))
-        return rest.ok({"getSchemaResponses": [_json_of(each) for each in found]})
+        return rest.ok({"getSchemaResponses": [_json_of(each) for each in found]}, SchemaAnswers)
 
     async def metadata(request: Request) -> Response:
         locator = await registry.storage.locate(_schema_id(request))
         if locator is None:
             return Response()
         index = [_place(entry) for entry in locator.value.index]
-        return rest.ok({"info": _place(locator.value.info), "index": index})
+        return rest.ok({"info": _place(locator.value.info), "index": index}, SchemaMetadata)
 
     return [
         rest.route("GET", f"{_BASE}/schema", latest),
@@ -83,7 +91,7 @@ def _writing(schemas: TopicSchemas, namespaces: Namespaces) -> list[Route]:
             raise rest.RestError(409, str(error)) from None
         except InvalidSchemaData as error:
             raise rest.RestError(422, str(error)) from None
-        return rest.ok({"version": {"version": number}}, dict[str, dict[str, int]])
+        return rest.ok({"version": {"version": number}}, PostedSchema)
 
     async def compatibility(request: Request) -> Response:
         schema = await _payload(request)
@@ -97,22 +105,25 @@ def _writing(schemas: TopicSchemas, namespaces: Namespaces) -> list[Route]:
         except IncompatibleSchema as error:
             # As in Apache.
             raise rest.RestError(500, str(error)) from None
-        answer = rest.ok({"schemaCompatibilityStrategy": strategy.name, "compatibility": True})
-        answer.status_code = 202
-        return answer
+        told: Compatibility = {
+            "schemaCompatibilityStrategy": strategy.name,
+            "compatibility": True,
+        }
+        return rest.accepted(told, Compatibility)
 
     async def find(request: Request) -> Response:
         schema = await _payload(request)
         found = await schemas.registry.number_of(_schema_id(request), schema)
-        return rest.ok({"version": -1 if found is None else found}, dict[str, int])
+        return rest.ok({"version": -1 if found is None else found}, SchemaVersion)
 
     async def delete(request: Request) -> Response:
         schema_id = _schema_id(request)
         if rest.flag(request, "force"):
             await schemas.registry.delete(schema_id)
-            return rest.ok({"version": -1})
+            return rest.ok({"version": -1}, SchemaVersion)
         await require_namespace(namespaces, rest.topic_of(request, "persistent").namespace)
-        return rest.ok({"version": await schemas.registry.mark_deleted(schema_id, _user(request))})
+        number = await schemas.registry.mark_deleted(schema_id, _user(request))
+        return rest.ok({"version": number}, SchemaVersion)
 
     return [
         rest.route("POST", f"{_BASE}/schema", post),
@@ -148,7 +159,7 @@ async def _payload(request: Request) -> SchemaData:
     return SchemaData(kind, data, rest.without_nulls(payload.properties) or {}, _user(request))
 
 
-def _json_of(found: VersionedSchema | None) -> JsonObject:
+def _json_of(found: VersionedSchema | None) -> SchemaAnswer:
     """Raises RestError 404 if there is none."""
     if found is None:
         raise rest.RestError(404, NOT_FOUND)
@@ -163,7 +174,7 @@ def _json_of(found: VersionedSchema | None) -> JsonObject:
     }
 
 
-def _place(entry: IndexEntry) -> JsonObject:
+def _place(entry: IndexEntry) -> SchemaPlace:
     position = entry.position
     return {
         "ledgerId": position.ledgerId,

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin import rest
+from geminga_broker.admin.answers import BARE_TEXT
 from geminga_broker.admin.namespaces.routes import require_namespace
 from geminga_broker.cluster.records import JsonObject, is_name
 from geminga_broker.limits import is_longer
@@ -51,7 +52,7 @@ def routes(service: BrokerService) -> list[Route]:
 
     async def post(request: Request) -> Response:
         namespace = rest.namespace_of(request)
-        group = (await rest.raw_body(request)).decode("utf-8", "replace")
+        group = (await rest.raw_body(request, BARE_TEXT)).decode("utf-8", "replace")
         if not group.strip():
             raise rest.RestError(412, "antiAffinityGroup can't be empty")
         if is_longer(group, GROUP_BYTES_MAX):

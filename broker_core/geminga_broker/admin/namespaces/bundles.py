@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from geminga_broker.admin import rest
+from geminga_broker.admin import answers, rest
 from geminga_broker.admin.bundle_rules import bundle_in, destination_of
 from geminga_broker.admin.calls import Call, Calls, each_of, raise_first
 from geminga_broker.admin.owners import bundles_of
@@ -58,7 +58,7 @@ def routes(service: BrokerService, calls: Calls) -> list[Route]:
 
     async def bundles(request: Request) -> Response:
         return rest.ok(
-            (await bundles_of(service, rest.namespace_of(request))).to_json(), dict[str, object]
+            (await bundles_of(service, rest.namespace_of(request))).to_json(), answers.Bundles
         )
 
     async def unload(request: Request) -> Response:
@@ -110,7 +110,8 @@ def _bundle_routes(service: BrokerService, one: str) -> list[Route]:
                 "namespace": bundle.namespace,
                 "bundle": bundle.range,
                 "topicHashPositions": {name: bundle_hash(name) for name in names},
-            }
+            },
+            answers.HashPositions,
         )
 
     return [

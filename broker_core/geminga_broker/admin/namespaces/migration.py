@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin import rest
+from geminga_broker.admin.answers import Migration
 from geminga_broker.admin.clusters import NO_CLUSTER
 from geminga_broker.admin.failure_domains import MIGRATION
 from geminga_broker.admin.namespaces.changing import policies_of
@@ -52,7 +53,7 @@ def routes(service: BrokerService) -> list[Route]:
         record = await clusters.get(f"{name}/{MIGRATION}") if is_name(name) else None
         if record is None:
             raise rest.RestError(404, NO_CLUSTER)
-        return rest.ok(record, dict[str, object])
+        return rest.ok(record, Migration)
 
     async def post(request: Request) -> Response:
         name = rest.parameter(request, "cluster")

@@ -96,6 +96,14 @@ class OffloadPolicies(Struct, rename="camel"):
         }
 
 
+class ShownOffload(OffloadPolicies, rename="camel"):
+    """As they are answered: with what Apache's getters say of the driver."""
+
+    s3_driver: bool = False
+    gcs_driver: bool = False
+    file_system_driver: bool = False
+
+
 def check_offload(policies: OffloadPolicies | None) -> OffloadPolicies:
     """The policies of a body. Raises RestError 412."""
     if policies is None:
@@ -140,7 +148,7 @@ def routes(service: BrokerService) -> list[Route]:
 
     async def get(request: Request) -> Response:
         record = await policies_of(service, rest.namespace_of(request))
-        return rest.ok_or_empty(stored_offload(record))
+        return rest.ok_or_empty(stored_offload(record), ShownOffload)
 
     async def post(request: Request) -> Response:
         wanted = check_offload(await rest.read_body(request, OffloadPolicies))
@@ -199,7 +207,7 @@ def _number_routes(
         found = policies.get(member) if policies is not None else None
         if found is None and (policies is None or not removable):
             found = record.get(older, unset)
-        return rest.ok_or_empty(found)
+        return rest.ok_or_empty(found, int)
 
     async def put(request: Request) -> Response:
         return await change(request, await rest.required_body(request, int))

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin import rest
+from geminga_broker.admin.answers import Actions
 from geminga_broker.admin.guard import require
 from geminga_broker.authz import granting
 from geminga_broker.authz.needs import Need, Place, Scope
@@ -85,7 +86,8 @@ def routes(service: BrokerService) -> list[Route]:
 
     async def get(request: Request) -> Response:
         return rest.ok(
-            granting.namespace_grants(await _policies(service, rest.namespace_of(request)))
+            granting.namespace_grants(await _policies(service, rest.namespace_of(request))),
+            Actions,
         )
 
     async def grant(request: Request) -> Response:
@@ -114,7 +116,8 @@ def routes(service: BrokerService) -> list[Route]:
 def _subscription_routes(service: BrokerService, base: str) -> list[Route]:
     async def get(request: Request) -> Response:
         return rest.ok(
-            granting.subscription_roles(await _policies(service, rest.namespace_of(request)))
+            granting.subscription_roles(await _policies(service, rest.namespace_of(request))),
+            dict[str, list[str]],
         )
 
     async def grant(request: Request) -> Response:
@@ -154,7 +157,7 @@ def _subscription_mode_routes(service: BrokerService) -> list[Route]:
 
     async def get(request: Request) -> Response:
         policies = await _policies(service, rest.namespace_of(request))
-        return rest.ok(policies.get("subscription_auth_mode") or "None")
+        return rest.ok(policies.get("subscription_auth_mode") or "None", SubscriptionMode)
 
     async def post(request: Request) -> Response:
         mode = await rest.read_body(request, cast(type[str], SubscriptionMode)) or "None"
@@ -228,7 +231,7 @@ def topic_routes(service: BrokerService, domain: str) -> list[Route]:
         every = dict(granting.namespace_grants(policies))
         for role, actions in granting.topic_grants(policies, str(topic)).items():
             every[role] = sorted({*every.get(role, ()), *actions})
-        return rest.ok(every)
+        return rest.ok(every, Actions)
 
     async def grant(request: Request) -> Response:
         topic, role = rest.topic_of(request, domain), rest.parameter(request, "role")

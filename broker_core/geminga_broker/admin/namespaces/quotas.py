@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from geminga_broker.admin import policy_values as values
 from geminga_broker.admin import rest
+from geminga_broker.admin.answers import Quota
 from geminga_broker.admin.namespaces.changing import checked_change
 from geminga_broker.admin.namespaces.routes import require_namespace
 from geminga_broker.admin.topics.policies import change_topic, topic_record
@@ -49,7 +50,7 @@ def routes(service: BrokerService, domains: tuple[str, ...]) -> list[Route]:
 
     async def told(request: Request) -> Response:
         record = await namespaces.read(request)
-        return rest.ok(values.quotas_json(record.get(namespaces.quotas)), dict[str, object])
+        return rest.ok(values.quotas_json(record.get(namespaces.quotas)), dict[str, Quota])
 
     found.append(rest.route("GET", one + "/backlogQuotaMap", told))
     for domain in domains:
@@ -70,7 +71,7 @@ def _topic_quotas(service: BrokerService, level: Level, one: str) -> Route:
             namespace = await service.namespaces.policies(rest.namespace_of(request))
             found = values.quotas_json(namespace.get("backlog_quota_map"))
             found = found or {kind.value: default for kind in QuotaType}
-        return rest.ok(found)
+        return rest.ok(found, dict[str, Quota])
 
     return rest.route("GET", one + "/backlogQuotaMap", told)
 

@@ -55,7 +55,7 @@ def routes(service: BrokerService) -> list[Route]:
         record = await groups.get(name) if is_name(name) else None
         if record is None:
             raise rest.RestError(404, NO_GROUP)
-        return rest.ok(record, dict[str, object])
+        return rest.ok(record, ResourceGroup)
 
     async def put(request: Request) -> Response:
         """Make a group, or change the rates that are given."""

@@ -15,6 +15,7 @@ from geminga_broker.admin.calls import Answer, Call, Calls, each_of, raise_first
 from geminga_broker.admin.namespaces.changing import in_class_order
 from geminga_broker.admin.namespaces.checks import check_policies
 from geminga_broker.admin.namespaces.clusters import check_new
+from geminga_broker.admin.namespaces.told import Policies
 from geminga_broker.admin.policy_values import namespace_policies
 from geminga_broker.admin.topics.partitioned import delete_partitioned
 from geminga_broker.admin.topics.routes import listed, topic_names
@@ -185,7 +186,7 @@ def routes(service: BrokerService, calls: Calls) -> list[Route]:
             raise rest.RestError(404, "Namespace does not exist") from None
         # As Apache's broker tells it, since this was once never absent.
         shown = {"is_allow_auto_update_schema": service.config.schemas.allow_auto_update}
-        return rest.ok(in_class_order(shown | record), dict[str, object])
+        return rest.ok(in_class_order(shown | record), Policies)
 
     async def create(request: Request) -> Response:
         await create_namespace(service, rest.namespace_of(request), await _policies_given(request))

@@ -20,29 +20,37 @@ _NAMESPACE = "/admin/v2/namespaces/{tenant}/{namespace}"
 _STRATEGIES = tuple(Strategy.__members__)
 
 
+def _one_of(names: Collection[str]) -> type[str]:
+    return cast(type[str], Literal[tuple(names)])
+
+
+_STRATEGY = _one_of(_STRATEGIES)
+"""The kind of a strategy's name."""
+
+
 def routes(service: BrokerService) -> list[Route]:
     """Routes of namespaces."""
     found: list[Route] = []
-    for path, field, names in (
-        ("schemaCompatibilityStrategy", "schema_compatibility_strategy", _STRATEGIES),
+    for path, field, kind in (
+        ("schemaCompatibilityStrategy", "schema_compatibility_strategy", _STRATEGY),
         (
             "schemaAutoUpdateCompatibilityStrategy",
             "schema_auto_update_compatibility_strategy",
-            AUTO_UPDATE_STRATEGIES,
+            _one_of(AUTO_UPDATE_STRATEGIES),
         ),
     ):
-        found.append(rest.route("GET", f"{_NAMESPACE}/{path}", _getter(service, field, path)))
-        found.append(rest.route("PUT", f"{_NAMESPACE}/{path}", _name_setter(service, field, names)))
+        found.append(rest.route("GET", f"{_NAMESPACE}/{path}", _getter(service, field, path, kind)))
+        found.append(rest.route("PUT", f"{_NAMESPACE}/{path}", _name_setter(service, field, kind)))
     for path, field in (
         ("isAllowAutoUpdateSchema", "is_allow_auto_update_schema"),
         ("schemaValidationEnforced", "schema_validation_enforced"),
     ):
-        found.append(rest.route("GET", f"{_NAMESPACE}/{path}", _getter(service, field, path)))
+        found.append(rest.route("GET", f"{_NAMESPACE}/{path}", _getter(service, field, path, bool)))
         found.append(rest.route("POST", f"{_NAMESPACE}/{path}", _flag_setter(service, field)))
     return found
 
 
-def _getter(service: BrokerService, field: str, path: str) -> rest.Handler:
+def _getter(service: BrokerService, field: str, path: str, kind: object) -> rest.Handler:
     broker = service.config.schemas
     unset: dict[str, object] = {
         "schemaCompatibilityStrategy": Strategy.UNDEFINED.name,
@@ -57,14 +65,14 @@ def _getter(service: BrokerService, field: str, path: str) -> rest.Handler:
         if field == "schema_validation_enforced" and rest.flag(request, "applied"):
             found = broker.validation_enforced or found
         found = unset.get(path) if found is None else found
-        return rest.no_content() if found is None else rest.ok(found)
+        return rest.no_content() if found is None else rest.ok(found, kind)
 
     return get
 
 
-def _name_setter(service: BrokerService, field: str, names: Collection[str]) -> rest.Handler:
+def _name_setter(service: BrokerService, field: str, kind: type[str]) -> rest.Handler:
     async def put(request: Request) -> Response:
-        return await _change(service, request, field, await _name(request, names))
+        return await _change(service, request, field, await rest.read_body(request, kind))
 
     return put
 
@@ -86,11 +94,6 @@ async def _change(
     return rest.no_content()
 
 
-async def _name(request: Request, names: Collection[str]) -> str | None:
-    """One of these names; None if there is no body."""
-    return await rest.read_body(request, cast(type[str], Literal[tuple(names)]))
-
-
 def topic_routes(service: BrokerService, domain: str) -> list[Route]:
     """Routes of topics of one domain."""
     base = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}/{{topic}}"
@@ -100,10 +103,10 @@ def topic_routes(service: BrokerService, domain: str) -> list[Route]:
         found = (await topic_record(service, request, domain)).get(strategy_field)
         if found is None and rest.flag(request, "applied"):
             found = (await service.schemas.policies(rest.topic_of(request, domain))).strategy.name
-        return Response() if found is None else rest.ok(found)
+        return Response() if found is None else rest.ok(found, _STRATEGY)
 
     async def put_strategy(request: Request) -> Response:
-        name = await _name(request, _STRATEGIES)
+        name = await rest.read_body(request, _STRATEGY)
         value = None if name == Strategy.UNDEFINED.name else name
 
         return await change_topic(

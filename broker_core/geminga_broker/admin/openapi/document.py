@@ -8,28 +8,24 @@ from functools import partial
 from http import HTTPStatus
 from inspect import getdoc
 from itertools import chain
-from typing import TypeAlias
 
-import msgspec
 from starlette.routing import Route
 
 from geminga_broker.admin import rest
+from geminga_broker.admin.openapi.schemas import Object, Schemas
 from geminga_broker.admin.openapi.source import bound
 from geminga_broker.admin.openapi.uses import JSON, PAGE, REASON, TEXT, Query, Reader, Uses
 from geminga_broker.authz.needs import Need, Scope
 from geminga_broker.authz.routes import need_of
 
-Object: TypeAlias = dict[str, object]
-
 _PART = re.compile(r"\{([^}]*)\}")
 _WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 _OF = ("subscription", "topic", "bundle", "namespace", "tenant", "cluster")
 """Names of a path's parameters, the narrowest one first."""
-_SCHEMAS = "#/components/schemas/{name}"
-_PROBLEM = "Problem"
 
 ANY_CALL = frozenset({401, 403, 404, 405, 412, 503, *rest.STATUS_BY_CODE.values(), 409}) - {500}
 """What any call may be refused with, as errors of other packages are, and missing rights."""
+NOT_SET = "the body is empty if nothing is set"
 OF_BODIES = {400: (JSON, TEXT, PAGE), 408: (JSON,), 413: (JSON,), 415: (PAGE,)}
 """What any body may be refused with, and the types of content."""
 
@@ -38,7 +34,8 @@ def document(routes: Iterable[Route], version: str) -> Object:
     """The whole document; takes a part of a second."""
     reader = Reader()
     described = [_Described(route, reader.uses(route.endpoint)) for route in routes]
-    schemas = _Schemas(described)
+    kinds = (chain(each.uses.bodies, *each.uses.kinds.values()) for each in described)
+    schemas = Schemas(chain.from_iterable(kinds))
     shared = _Shared()
     paths: dict[str, Object] = {}
     names: dict[str, str] = {}
@@ -60,7 +57,7 @@ def document(routes: Iterable[Route], version: str) -> Object:
         "tags": [{"name": name} for name in sorted({each.tag for each in described})],
         "paths": dict(sorted(paths.items())),
         "components": {
-            "schemas": schemas.components | {_PROBLEM: _PROBLEM_SCHEMA},
+            "schemas": schemas.components,
             **shared.components,
             "securitySchemes": {
                 "token": {
@@ -74,14 +71,6 @@ def document(routes: Iterable[Route], version: str) -> Object:
     }
 
 
-_PROBLEM_SCHEMA: Object = {
-    "type": "object",
-    "description": "Why a call failed.",
-    "properties": {"reason": {"type": ["string", "null"]}},
-    "required": ["reason"],
-}
-
-
 class _Described:
     """A route with what its handler takes and answers."""
 
@@ -93,48 +82,6 @@ class _Described:
             uses.bodies.remove(object)
         parts = self.path.strip("/").split("/")
         self.tag = (parts[2] if parts[0] == "admin" else parts[0]).removesuffix(".json")
-
-
-class _Schemas:
-    """The JSON schemas of all kinds."""
-
-    def __init__(self, described: Iterable[_Described]) -> None:
-        found: list[object] = []
-        for each in described:
-            for kind in chain(each.uses.bodies, *each.uses.kinds.values()):
-                if kind not in found and kind not in (object, REASON) and _has_schema(kind):
-                    found.append(kind)
-        made, self.components = msgspec.json.schema_components(
-            found, schema_hook=_any, ref_template=_SCHEMAS
-        )
-        self._known = list(zip(found, made, strict=True))
-
-    def of(self, kinds: Iterable[object]) -> Object:
-        """That of a value of one of these kinds; empty if any will do."""
-        found: list[Object] = []
-        for kind in kinds:
-            schema: Object | None = {"$ref": _SCHEMAS.format(name=_PROBLEM)}
-            if kind is not REASON:
-                schema = next((each for known, each in self._known if known == kind), None)
-            if schema is None:
-                return {}
-            found.append(schema)
-        return found[0] if len(found) == 1 else {"anyOf": found} if found else {}
-
-
-def _has_schema(kind: object) -> bool:
-    try:
-        msgspec.json.schema(kind, schema_hook=_any)
-    except TypeError:
-        return False
-    return True
-
-
-def _any(kind: type) -> Object:
-    """The schema of `object`. Raises TypeError for another type."""
-    if kind is object:
-        return {"description": "Any value"}
-    raise TypeError(kind)
 
 
 class _Shared:
@@ -161,7 +108,7 @@ class _Shared:
         return {"$ref": f"#/components/{family}/{found}"}
 
 
-def _operation(each: _Described, path: str, schemas: _Schemas, shared: _Shared) -> Object:
+def _operation(each: _Described, path: str, schemas: Schemas, shared: _Shared) -> Object:
     uses = each.uses
     found: Object = {
         "operationId": _id_of(each),
@@ -236,7 +183,7 @@ def _parameters(path: str, each: _Described, shared: _Shared) -> Iterable[Object
         yield shared.parameter(name, "header", {"type": "string"})
 
 
-def _responses(each: _Described, schemas: _Schemas, shared: _Shared) -> Object:
+def _responses(each: _Described, schemas: Schemas, shared: _Shared) -> Object:
     uses = Uses()
     uses.add(each.uses)
     if each.need.scope is not Scope.PUBLIC:
@@ -250,13 +197,15 @@ def _responses(each: _Described, schemas: _Schemas, shared: _Shared) -> Object:
         schema = schemas.of(uses.kinds.get(status, []))
         found[str(status)] = shared.response(str(status), _response(status, contents, schema))
     # What goes wrong within the broker, its stores and bookies.
-    problem = {"$ref": _SCHEMAS.format(name=_PROBLEM)}
+    problem = schemas.of([REASON])
     failed: Object = {"description": "Failed", "content": {JSON: {"schema": problem}}}
     return found | {"default": shared.response("failed", failed)}
 
 
 def _response(status: int, types: set[str], schema: Object) -> Object:
     found: Object = {"description": HTTPStatus(status).phrase}
+    if "" in types and len(types) > 1:
+        found["description"] = f"{HTTPStatus(status).phrase}; {NOT_SET}"
     content: Object = {
         kind: {"schema": schema} if kind == JSON and schema else {} for kind in sorted(types - {""})
     }

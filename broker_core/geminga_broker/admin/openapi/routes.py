@@ -12,7 +12,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin import rest
-from geminga_broker.admin.openapi.document import Object, document
+from geminga_broker.admin.openapi.document import document
+from geminga_broker.admin.openapi.schemas import Object
 
 BASE = "/admin/v2"
 PARTS = {
@@ -47,7 +48,7 @@ class Description:
 
         async def answer(name: str, _request: Request) -> Response:
             """Describe the REST interface as OpenAPI."""
-            return Response(await self.part(name), media_type="application/json")
+            return rest.encoded(await self.part(name), dict[str, object])
 
         return [rest.route("GET", f"{BASE}/{name}", partial(answer, name)) for name in PARTS]
 

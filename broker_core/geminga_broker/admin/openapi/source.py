@@ -140,6 +140,9 @@ class Scope:
             return _made(operator.getitem, self.value(node.value), self._index(node.slice))
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
             return _made(operator.or_, self.value(node.left), self.value(node.right))
+        if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
+            found = [self.value(each) for each in node.values]
+            return UNKNOWN if UNKNOWN in found else next(filter(None, found), found[-1])
         if isinstance(node, ast.Call) and len(node.args) == 2:
             # What the program takes a value for is what it says.
             return self.value(node.args[1]) if self.value(node.func) is typing.cast else UNKNOWN

@@ -11,11 +11,12 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 from enum import Enum
-from types import FunctionType
+from types import FunctionType, UnionType
+from typing import Union, get_args, get_origin
 
 from starlette.responses import RedirectResponse, Response
 
-from geminga_broker.admin import rest, routing
+from geminga_broker.admin import answers, rest, routing
 from geminga_broker.admin.http.pages import error_page
 from geminga_broker.admin.openapi.source import (
     UNKNOWN,
@@ -195,15 +196,16 @@ class _Walk:
         elif function in _BODIES and self._scope.module == routing.__name__:
             return True  # what is passed on to partitions is read by the handler
         elif function in _BODIES:
-            kinds = values[1:] or [object]
+            kinds = [_without_none(each) for each in values[1:]] or [object]
             found.bodies += [each for each in kinds if each not in found.bodies]
             found.body_required |= function is rest.required_body
-        elif function in (rest.ok, rest.ok_or_empty):
-            found.answer(200, JSON, values[1] if len(values) > 1 else object)
+        elif function in _ANSWERS:
+            told = values[1] if len(values) > 1 else object
+            found.answer(202 if function is rest.accepted else 200, JSON, _without_none(told))
             if function is rest.ok_or_empty:
                 found.answer(200, "")
         elif function is rest.text_as_json:
-            found.answer(200, JSON)
+            found.answer(200, JSON, answers.BARE_TEXT)
         elif function is rest.no_content:
             found.answer(204, "")
         elif function is rest.bad_body:
@@ -233,6 +235,12 @@ class _Walk:
                 found.answer(status, _content(content))
 
 
+def _without_none(kind: object) -> object:
+    """Null is answered without a body, and taken as none."""
+    known = [each for each in get_args(kind) if each is not type(None)]
+    return known[0] if get_origin(kind) in (Union, UnionType) and len(known) == 1 else kind
+
+
 def _content(value: object) -> str:
     return value if isinstance(value, str) else JSON
 
@@ -244,6 +252,7 @@ class _Reason:
 REASON = _Reason
 """The kind of an error's JSON."""
 
+_ANSWERS = (rest.ok, rest.ok_or_empty, rest.accepted, rest.encoded)
 _BODIES = (rest.read_body, rest.read_union, rest.required_body, rest.json_body, rest.raw_body)
 _ENDS = (rest.answered, rest.decoded, rest.off_the_loop)
 """Functions that aren't followed: they answer for all."""

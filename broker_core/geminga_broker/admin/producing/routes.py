@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin import jackson, rest
+from geminga_broker.admin.answers import PublishResult, PublishResults
 from geminga_broker.admin.owners import require_topic_owner
 from geminga_broker.admin.producing.publishing import (
     PAUSE_S_MAX,
@@ -37,7 +38,7 @@ from geminga_broker.admin.producing.requests import (
     schema_of,
 )
 from geminga_broker.admin.topics.subscriptions import number_of
-from geminga_broker.cluster.records import JsonObject, ResourceMissing
+from geminga_broker.cluster.records import ResourceMissing
 from geminga_broker.errors import BrokerError
 from geminga_broker.schema.model import (
     IncompatibleSchema,
@@ -243,13 +244,13 @@ async def _produce(
         came = await _published(service, part, taken, wait_until_s)
         for at, outcome in zip(mine, came, strict=True):
             outcomes[at] = outcome
-    results: list[JsonObject] = []
+    results: list[PublishResult] = []
     for at, outcome in enumerate(outcomes):
         results.append(_result(outcome, parts[at % len(parts)].partition_index))
         if at % RUN_MAX == RUN_MAX - 1:
             await trio.lowlevel.checkpoint()
     number = version_number(version)
-    return rest.ok({"messagePublishResults": results, "schemaVersion": number}, dict[str, object])
+    return rest.ok({"messagePublishResults": results, "schemaVersion": number}, PublishResults)
 
 
 async def _published(
@@ -264,7 +265,7 @@ async def _published(
         return [Outcome(None, str(error))] * len(messages)
 
 
-def _result(outcome: Outcome, partition: int) -> JsonObject:
+def _result(outcome: Outcome, partition: int) -> PublishResult:
     # The version of all of them stands beside the list; here it is always 0, as in Apache.
     if outcome.position is None:
         return {

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin import rest
+from geminga_broker.admin.answers import Analysis
 from geminga_broker.admin.topics.messages import require_log_of, require_single
 from geminga_broker.admin.topics.subscriptions import (
     ResetCursorData,
@@ -51,7 +52,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
             entries_max=service.config.clients.backlog_scan_entries_max,
             time_max_s=service.config.clients.backlog_scan_time_max_ms / 1000,
         )
-        return rest.ok(_analysis(scan))
+        return rest.ok(_analysis(scan), Analysis)
 
     async def trim(request: Request) -> Response:
         name = rest.topic_of(request, domain)
@@ -71,9 +72,9 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
     ]
 
 
-def _analysis(scan: BacklogScan) -> dict[str, object]:
+def _analysis(scan: BacklogScan) -> Analysis:
     """Apache's `AnalyzeSubscriptionBacklogResult`."""
-    found: dict[str, object] = {
+    found: Analysis = {
         "entries": scan.entries,
         "messages": scan.messages,
         "filterRejectedEntries": scan.filter_rejected_entries,

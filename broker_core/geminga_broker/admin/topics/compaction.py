@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from geminga_broker.admin.answers import ProcessStatus
 from geminga_broker.admin.rest import RestError, at, no_content, ok, topic_of
 from geminga_broker.admin.topics.routes import require_topic, require_writable_namespace
 from geminga_broker.compaction.topic_compaction import CompactionRunning
@@ -40,7 +41,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
     async def status(request: Request) -> Response:
         topic = await _require(service, topic_of(request, domain))
         outcome = topic.compaction.outcome
-        return ok({"status": outcome.status.value, "lastError": outcome.last_error}, dict[str, str])
+        return ok({"status": outcome.status.value, "lastError": outcome.last_error}, ProcessStatus)
 
     path = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}/{{topic}}/compaction"
     return at(path, put=compact, get=status)

@@ -12,7 +12,8 @@ import msgspec
 import trio
 from starlette.responses import Response
 
-from geminga_broker.admin.rest import RestError
+from geminga_broker.admin.answers import BYTES
+from geminga_broker.admin.rest import RestError, encoded
 from geminga_broker.compaction.batches import UNCOMPRESSED_BYTES_MAX
 from geminga_broker.log.api import Entry
 from geminga_protocol import compression, payload
@@ -56,7 +57,7 @@ async def message_response(entry: Entry) -> Response:
         raise RestError(500, f"The entry {entry.position} can't be read: {error}") from None
     if sum(len(name) + len(value) + 4 for name, value in headers) > HEADERS_BYTES_MAX:
         raise _too_long(entry)
-    response = Response(body, media_type="application/json")
+    response = encoded(body, BYTES)
     # Java's admin client looks for names in this case.
     response.raw_headers += headers
     return response

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin import rest
+from geminga_broker.admin.answers import MessageId
 from geminga_broker.admin.topics.message_answer import message_response
 from geminga_broker.admin.topics.routes import message_id_json, require_topic
 from geminga_broker.admin.topics.subscriptions import ResetCursorData, number_of
@@ -162,9 +163,7 @@ def _routes_of_places(service: BrokerService, domain: str, one: str) -> list[Rou
         topic = await require_log_of(
             service, name, "Get message ID by timestamp on a non-persistent topic is not allowed"
         )
-        return rest.ok(
-            message_id_json(name, await topic.log.find_by_time(timestamp)), dict[str, object]
-        )
+        return rest.ok(message_id_json(name, await topic.log.find_by_time(timestamp)), MessageId)
 
     async def backlog_size(request: Request) -> Response:
         name = rest.topic_of(request, domain)

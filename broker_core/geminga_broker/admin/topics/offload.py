@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin import rest
+from geminga_broker.admin.answers import OffloadStatus
 from geminga_broker.admin.topics.routes import require_topic
 from geminga_broker.admin.topics.subscriptions import ResetCursorData
 from geminga_broker.service import BrokerService
@@ -37,7 +38,8 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         failed = await topic_of(request) in asked
         told = ("ERROR", NO_OFFLOADER) if failed else ("NOT_RUN", "")
         return rest.ok(
-            {"status": told[0], "lastError": told[1], "firstUnoffloadedMessage": _NOWHERE}
+            {"status": told[0], "lastError": told[1], "firstUnoffloadedMessage": _NOWHERE},
+            OffloadStatus,
         )
 
     async def offload(request: Request) -> Response:

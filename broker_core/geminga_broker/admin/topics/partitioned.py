@@ -8,6 +8,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin import rest
+from geminga_broker.admin.answers import MessageId, Partitioned
 from geminga_broker.admin.calls import Call, Calls, raise_first
 from geminga_broker.admin.topics.property_rules import checked
 from geminga_broker.admin.topics.routes import (
@@ -133,7 +134,7 @@ def _routes_of_existing(
             if not rest.flag(request, "checkAllowAutoCreation"):
                 raise rest.RestError(404, f"Topic {name} not found")
             count = await catalog.resolve_partitions(name, create=True, exists=False)
-        return rest.ok(partitioned_json(count, properties), dict[str, object])
+        return rest.ok(partitioned_json(count, properties), Partitioned)
 
     async def delete(request: Request) -> Response:
         name = _partitioned_name(request, domain)
@@ -157,9 +158,7 @@ def _routes_of_existing(
             raise rest.RestError(404, f"Topic {name} not found")
         raise_first(answers)
         ids = (answer.json(dict[str, int]) for answer in answers)
-        return rest.ok(
-            {str(index): found for index, found in enumerate(ids)}, dict[str, dict[str, int]]
-        )
+        return rest.ok({str(index): found for index, found in enumerate(ids)}, dict[str, MessageId])
 
     async def create_missed(request: Request) -> Response:
         name = _partitioned_name(request, domain)

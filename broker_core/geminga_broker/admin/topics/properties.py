@@ -48,7 +48,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         name = rest.persistent_topic_of(request, domain)
         count, found = (0, None) if name.is_partition else await service.catalog.metadata(name)
         if count:
-            return rest.ok_or_empty(found)
+            return rest.ok_or_empty(found, dict[str, str])
         shown = (await _log_of(service, name)).log.properties
         return rest.ok(
             {key: shown[key] for key in shown if not key.startswith(OWN_PREFIX)}, dict[str, str]

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin import rest
+from geminga_broker.admin.answers import MessageId, Partitioned
 from geminga_broker.admin.calls import Call, Calls, raise_first
 from geminga_broker.admin.topics.property_rules import checked, within_bounds
 from geminga_broker.cluster.catalog import without_system
@@ -34,7 +35,7 @@ async def require_writable_namespace(service: BrokerService, name: TopicName) ->
         raise rest.RestError(404, "Namespace not found")
 
 
-def message_id_json(name: TopicName, position: Position) -> dict[str, int]:
+def message_id_json(name: TopicName, position: Position) -> MessageId:
     """A position in the REST API's form of message ids."""
     return {
         "ledgerId": position.ledger_id,
@@ -45,13 +46,13 @@ def message_id_json(name: TopicName, position: Position) -> dict[str, int]:
     }
 
 
-def partitioned_json(partitions: int, properties: Mapping[str, str] | None) -> dict[str, object]:
+def partitioned_json(partitions: int, properties: Mapping[str, str] | None) -> Partitioned:
     """Apache's `PartitionedTopicMetadata`."""
-    found: dict[str, object] = {"partitions": partitions, "deleted": False}
+    found: Partitioned = {"partitions": partitions, "deleted": False}
     return found if properties is None else {**found, "properties": properties}
 
 
-async def terminate(service: BrokerService, name: TopicName) -> dict[str, int]:
+async def terminate(service: BrokerService, name: TopicName) -> MessageId:
     """Terminate one topic. Raises RestError 404, 405, 406."""
     if not name.is_persistent:
         raise rest.RestError(406, rest.NEED_PERSISTENT)
@@ -179,7 +180,7 @@ def routes(service: BrokerService, calls: Calls, domain: str) -> list[Route]:
         if not topic.persistent:
             raise rest.RestError(405, "GetLastMessageId on a non-persistent topic is not allowed")
         last = await topic.last_message()
-        return rest.ok(message_id_json(name, last.position), dict[str, object])
+        return rest.ok(message_id_json(name, last.position), MessageId)
 
     base = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}"
     one = base + "/{topic}"
@@ -208,7 +209,7 @@ def _ending_routes(service: BrokerService, domain: str, one: str) -> list[Route]
         return rest.no_content()
 
     async def stop_writes(request: Request) -> Response:
-        return rest.ok(await terminate(service, rest.topic_of(request, domain)))
+        return rest.ok(await terminate(service, rest.topic_of(request, domain)), MessageId)
 
     async def truncate(request: Request) -> Response:
         name = rest.topic_of(request, domain)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import cast
+from typing import TypedDict, cast
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from geminga_broker.admin import rest
+from geminga_broker.admin.answers import Partitioned
 from geminga_broker.admin.calls import Call, Calls
 from geminga_broker.admin.http.shared_answers import SharedAnswers
 from geminga_broker.admin.rest import RestError, flag, ok, route, topic_of
@@ -17,11 +19,33 @@ from geminga_broker.admin.topics.routes import partitioned_json, require_topic
 from geminga_broker.admin.topics.stats_options import stats_options, stats_steps
 from geminga_broker.service import BrokerService
 from geminga_broker.topic.persistent import PersistentTopic
-from geminga_broker.topic.stats import LedgerInfo, as_json, encoded, json_in_turns
+from geminga_broker.topic.stats import (
+    InternalStats,
+    LedgerInfo,
+    TopicStats,
+    as_json,
+    encoded,
+    json_in_turns,
+)
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.background import TURN_UNITS, Turns
 
 Json = dict[str, object]
+
+
+class PartitionedStats(TopicStats, rename="camel"):
+    """The sum of a topic's partitions, and each of them by its name if asked for."""
+
+    metadata: Partitioned | None = None
+    partitions: dict[str, TopicStats] = {}
+
+
+class PartitionedInternalStats(TypedDict):
+    """The logs of a topic's partitions, by their names."""
+
+    metadata: Partitioned
+    partitions: dict[str, InternalStats]
+
 
 NOT_SUMMED = frozenset(
     {
@@ -82,7 +106,7 @@ async def _internal_stats(service: BrokerService, name: TopicName) -> Json:
     return as_json(found)
 
 
-async def _metadata(service: BrokerService, name: TopicName) -> tuple[int, Json]:
+async def _metadata(service: BrokerService, name: TopicName) -> tuple[int, Partitioned]:
     """The number of partitions, and Apache's metadata. Raises RestError 404."""
     count, properties = await service.catalog.metadata(name)
     if not count:
@@ -132,10 +156,10 @@ def _routes(
 
         is_large = len(topic.subscriptions) + len(topic.producers) >= TURN_UNITS
         answer = await answers.of((topic, options), body) if is_large else await body()
-        return Response(answer, media_type="application/json")
+        return rest.encoded(answer, TopicStats)
 
     async def internal_stats(request: Request) -> Response:
-        return ok(await _internal_stats(service, topic_of(request, domain)), dict[str, object])
+        return ok(await _internal_stats(service, topic_of(request, domain)), InternalStats)
 
     async def partitioned_stats(request: Request) -> Response:
         name = topic_of(request, domain)
@@ -144,13 +168,13 @@ def _routes(
         answer = _summary(parts)
         answer["metadata"] = metadata
         answer["partitions"] = parts if flag(request, "perPartition", default=True) else {}
-        return ok(answer, dict[str, object])
+        return ok(answer, PartitionedStats)
 
     async def partitioned_internal_stats(request: Request) -> Response:
         name = topic_of(request, domain)
         count, metadata = await _metadata(service, name)
         parts = await _partitions(calls, name, count, "/internalStats")
-        return ok({"metadata": metadata, "partitions": parts}, dict[str, object])
+        return ok({"metadata": metadata, "partitions": parts}, PartitionedInternalStats)
 
     one = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}/{{topic}}"
     return [

@@ -4,6 +4,8 @@ Apache's `ManagedLedgerFactoryImpl.asyncGetManagedLedgerInfo`, `ManagedLedgerOff
 
 from __future__ import annotations
 
+from typing import cast
+
 import trio
 from starlette.requests import Request
 from starlette.responses import Response
@@ -11,8 +13,17 @@ from starlette.routing import Route
 
 from geminga_bookie.errors import BookkeeperError, NoSuchLedger
 from geminga_broker.admin import rest
+from geminga_broker.admin.answers import (
+    CursorBacklog,
+    Dates,
+    OfflineBacklog,
+    Place,
+    StoredCursor,
+    StoredLedger,
+    StoredLog,
+    StoredLogs,
+)
 from geminga_broker.admin.topics.property_rules import OWN_PREFIX
-from geminga_broker.cluster.records import JsonObject
 from geminga_broker.log.catalog import DELETED_PROPERTY, ROOT, chain_of
 from geminga_broker.log.chain import LedgerChain
 from geminga_broker.log.cursor_store import cursor_names
@@ -67,7 +78,7 @@ async def _cursors_of(
     return found
 
 
-def _dates(node: Node) -> JsonObject:
+def _dates(node: Node) -> Dates:
     return {
         "version": node.stat.version,
         "creationDate": iso_time(node.stat.ctime_ms),
@@ -75,20 +86,29 @@ def _dates(node: Node) -> JsonObject:
     }
 
 
-def _position(ledger_id: int, entry_id: int) -> JsonObject:
+def _position(ledger_id: int, entry_id: int) -> Place:
     return {"ledgerId": ledger_id, "entryId": entry_id}
 
 
-def _ledger_json(ledger: ManagedLedgerInfo.LedgerInfo) -> JsonObject:
-    found: JsonObject = {"ledgerId": ledger.ledgerId}
+def _ledger_json(ledger: ManagedLedgerInfo.LedgerInfo) -> StoredLedger:
+    found: dict[str, int] = {}
     for field in ("entries", "size", "timestamp"):
         if ledger.HasField(field):
             found[field] = getattr(ledger, field)
-    return {**found, "isOffloaded": ledger.offloadContext.complete}
+    return cast(
+        StoredLedger,
+        {"ledgerId": ledger.ledgerId, **found, "isOffloaded": ledger.offloadContext.complete},
+    )
 
 
-def _cursor_json(node: Node, cursor: ManagedCursorInfo) -> JsonObject:
-    found = {**_dates(node), "cursorsLedgerId": cursor.cursorsLedgerId}
+def _cursor_json(node: Node, cursor: ManagedCursorInfo) -> StoredCursor:
+    dates = _dates(node)
+    found: StoredCursor = {
+        "version": dates["version"],
+        "creationDate": dates["creationDate"],
+        "modificationDate": dates["modificationDate"],
+        "cursorsLedgerId": cursor.cursorsLedgerId,
+    }
     if cursor.HasField("markDeleteLedgerId"):
         found["markDelete"] = _position(cursor.markDeleteLedgerId, cursor.markDeleteEntryId)
     if cursor.individualDeletedMessages:
@@ -104,10 +124,13 @@ def _cursor_json(node: Node, cursor: ManagedCursorInfo) -> JsonObject:
     return found
 
 
-async def internal_info(service: BrokerService, name: TopicName) -> JsonObject:
+async def internal_info(service: BrokerService, name: TopicName) -> StoredLog:
     """Apache's `ManagedLedgerInfo` of a topic without partitions. Raises RestError 404."""
     node, info = await _node_of(service, name)
-    found = {**_dates(node), "ledgers": [_ledger_json(each) for each in info.ledgerInfo]}
+    found: dict[str, object] = {
+        **_dates(node),
+        "ledgers": [_ledger_json(each) for each in info.ledgerInfo],
+    }
     if info.HasField("terminatedPosition"):
         end = info.terminatedPosition
         found["terminatedPosition"] = _position(end.ledgerId, end.entryId)
@@ -118,7 +141,7 @@ async def internal_info(service: BrokerService, name: TopicName) -> JsonObject:
     shown = {
         entry.key: entry.value for entry in info.properties if not entry.key.startswith(OWN_PREFIX)
     }
-    return {**found, "properties": shown} if shown else found
+    return cast(StoredLog, {**found, "properties": shown} if shown else found)
 
 
 class _Backlogs:
@@ -162,7 +185,7 @@ class _Backlogs:
         return known if found is None else found.mark_delete
 
 
-async def offline_backlog(service: BrokerService, name: TopicName) -> JsonObject:
+async def offline_backlog(service: BrokerService, name: TopicName) -> OfflineBacklog:
     """Apache's `PersistentOfflineTopicStats`: entries between each cursor's stored place and the
     end; single acknowledgements beyond it are not counted. Without such a topic all is 0. Raises
     RestError 404 without its namespace, BookkeeperError.
@@ -171,7 +194,7 @@ async def offline_backlog(service: BrokerService, name: TopicName) -> JsonObject
     reading = _Backlogs(service)
     chain = await reading.chain(info)
     last = chain.last_position()
-    details: JsonObject = {}
+    details: dict[str, CursorBacklog] = {}
     backlog = 0
     for encoded, _, cursor in await _cursors_of(service, name) if len(chain) else ():
         mark = await reading.mark_of(f"{name} {url_decode(encoded)}", cursor)
@@ -199,13 +222,15 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
             raise rest.RestError(404, "Namespace not found")
         count = 0 if name.is_partition else await service.catalog.partitions(name)
         if not count:
-            return rest.ok(await internal_info(service, name))
+            return rest.ok(await internal_info(service, name), StoredLog)
         parts = [name.partition(index) for index in range(count)]
         found = {str(part): await internal_info(service, part) for part in parts}
-        return rest.ok({"version": 0, "partitions": found})
+        return rest.ok({"version": 0, "partitions": found}, StoredLogs)
 
     async def backlog(request: Request) -> Response:
-        return rest.ok(await offline_backlog(service, rest.topic_of(request, domain)))
+        return rest.ok(
+            await offline_backlog(service, rest.topic_of(request, domain)), OfflineBacklog
+        )
 
     one = f"/admin/v2/{domain}/{{tenant}}/{{namespace}}/{{topic}}"
     return [

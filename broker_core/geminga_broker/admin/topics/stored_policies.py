@@ -21,7 +21,12 @@ from geminga_broker.admin import policy_values as values
 from geminga_broker.admin import rest
 from geminga_broker.admin.namespaces.clusters import check_own
 from geminga_broker.admin.namespaces.offload import FIELD as OFFLOAD
-from geminga_broker.admin.namespaces.offload import OffloadPolicies, check_offload, stored_offload
+from geminga_broker.admin.namespaces.offload import (
+    OffloadPolicies,
+    ShownOffload,
+    check_offload,
+    stored_offload,
+)
 from geminga_broker.admin.topics.policies import change_topic, require_policies, topic_record
 from geminga_broker.cluster.records import JsonObject
 from geminga_broker.service import BrokerService
@@ -61,6 +66,8 @@ class StoredPolicy:
     """What is answered without a value; None is nothing."""
     shown: Callable[[object], object] = lambda value: value
     """A stored value as it is answered."""
+    told: type | None = None
+    """The kind of that, if it is another."""
 
 
 async def _anything(
@@ -211,6 +218,7 @@ POLICIES = (
         _check_offload,
         _offload,
         shown=_shown_offload,
+        told=ShownOffload,
     ),
 )
 
@@ -235,7 +243,9 @@ def _routes_of(service: BrokerService, domain: str, policy: StoredPolicy, one: s
         if found is None and policy.applied is not None and rest.flag(request, "applied"):
             found = await policy.applied(service, rest.topic_of(request, domain))
         found = policy.unset if found is None else found
-        return rest.ok_or_empty(policy.shown(values.in_order(found, policy.kind)))
+        return rest.ok_or_empty(
+            policy.shown(values.in_order(found, policy.kind)), policy.told or policy.kind
+        )
 
     async def put(request: Request) -> Response:
         value: object = policy.fixed

@@ -14,6 +14,7 @@ from geminga_broker._tests.wire import open_broker
 from geminga_broker.admin._tests.test_guard import call, secured
 from geminga_broker.admin.app import create_app, routes_of
 from geminga_broker.admin.openapi import routes as description_routes
+from geminga_broker.admin.openapi.document import NOT_SET
 from geminga_broker.admin.openapi.routes import PARTS
 
 TOPIC = "/admin/v2/persistent/{tenant}/{namespace}/{topic}"
@@ -77,6 +78,51 @@ async def test_an_operation_says_what_its_handler_does() -> None:
     assert count == {
         "name": "count", "in": "path", "required": True, "schema": {"type": "integer"}
     }  # fmt: skip
+
+
+async def test_every_answer_in_json_has_a_schema() -> None:
+    found = await described()
+    without, empty = [], 0
+    for path, verbs in found["paths"].items():
+        for verb, each in verbs.items():
+            for status, reference in each["responses"].items():
+                if status.startswith("2"):
+                    response = found["components"]["responses"][_last(reference)]
+                    media = response.get("content", {}).get("application/json")
+                    empty += response["description"].endswith(NOT_SET)
+                    if media is not None and not media.get("schema"):
+                        without.append(f"{verb} {path} {status}")
+    assert without == []
+    assert empty > 50
+
+
+async def test_schemas_have_the_form_that_generators_read() -> None:
+    found = await described()
+    for name, schema in found["components"]["schemas"].items():
+        assert name[0].isalpha()
+        for field, each in schema.get("properties", {}).items():
+            told = f"{name}.{field}: {each}"
+            assert each.get("default", 0) not in (None, {}, []), told
+            assert {"type": "null"} not in each.get("anyOf", ()) or "$ref" in str(each), told
+    bucket = found["components"]["schemas"]["OffloadPolicies"]["properties"]
+    assert bucket["managedLedgerOffloadBucket"] == {"type": ["string", "null"]}
+    priority = bucket["managedLedgerOffloadedReadPriority"]
+    assert priority == {"enum": ["BOOKKEEPER_FIRST", "TIERED_STORAGE_FIRST", None]}
+    assert bucket["managedLedgerExtraConfigurations"]["type"] == ["object", "null"]
+    ranges = found["components"]["schemas"]["ConsumerStats"]["properties"]["keyHashRangeArrays"]
+    assert ranges["items"]["items"] == {"type": "integer"}
+
+
+async def test_empty_answers_and_bare_texts_are_described() -> None:
+    found = await described()
+    namespace = found["paths"]["/admin/v2/namespaces/{tenant}/{namespace}/retention"]["get"]
+    unset = found["components"]["responses"][_last(namespace["responses"]["200"])]
+    assert unset["description"] == f"OK; {NOT_SET}"
+    group = found["paths"]["/admin/v2/namespaces/{tenant}/{namespace}/antiAffinity"]["get"]
+    assert group["responses"].keys() >= {"200", "204"}
+    bare = found["components"]["responses"][_last(group["responses"]["200"])]
+    schema = bare["content"]["application/json"]["schema"]
+    assert (schema["type"], schema["contentMediaType"]) == ("string", "text/plain")
 
 
 async def test_parts_have_apaches_names() -> None:
