@@ -23,6 +23,7 @@ from geminga.schema._info import SchemaInfo
 from geminga.schema._nesting import guard_of
 from geminga.schema._official import is_official
 from geminga.schema._plans import Plan
+from geminga.schema._sizes import Sizes
 from geminga.schema._types import Planner
 from geminga_protocol.schema_type import SchemaType
 
@@ -228,7 +229,7 @@ class Json(Described[T]):
         self._encoder = msgspec.json.Encoder()
         plan, kind = self._plan, self._kind
         exact = kind is not None and plan.is_exact
-        self._check = plan.out
+        self._check = Sizes(self._definition).checked if kind is None else plan.out
         self._changes = not exact
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind if exact else Any)
         self._back = None if exact else plan.back

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Generic, NamedTuple
 
+from msgspec import ValidationError
+
 from geminga.errors import InvalidArgumentError, UndecodableValueError
 from geminga.schema._info import SchemaInfo
 from geminga_protocol.schema_type import SchemaType
@@ -93,9 +95,22 @@ class Schema(ABC, Generic[T]):
         return None
 
 
+REASON_CHARS_MAX = 500
+"""Bound of what an error tells of a payload: a model's own checks may say anything."""
+
+
+class Unfit(ValueError):
+    """A payload can be read, and its value isn't what the class takes."""
+
+
 def undecodable(kind: str, error: object) -> UndecodableValueError:
     """The error for an invalid payload."""
-    return UndecodableValueError(f"the payload is no {kind}: {error}")
+    reason = str(error)
+    if len(reason) > REASON_CHARS_MAX:
+        reason = f"{reason[:REASON_CHARS_MAX]}..."
+    if isinstance(error, Unfit | ValidationError):
+        return UndecodableValueError(f"the payload's value doesn't fit: {reason}")
+    return UndecodableValueError(f"the payload is no {kind}: {reason}")
 
 
 def check_schema(schema: object) -> None:

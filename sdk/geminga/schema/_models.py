@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeGuard
 import msgspec
 
 from geminga.errors import InvalidSchemaError, InvalidValueError
+from geminga.schema._base import Unfit
 from geminga.schema._plans import Change, FieldSpec, Plan, RecordCodec
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ def is_model(kind: type) -> TypeGuard[type[BaseModel]]:
     if library is None:
         return False
     base: type = library.BaseModel
+    if kind is base:
+        raise InvalidSchemaError("BaseModel itself is no record: a model derived from it is needed")
     if hasattr(base, "model_fields") and issubclass(kind, base):
         return True
     for each in kind.__mro__:
@@ -201,11 +204,11 @@ class ModelCodec(RecordCodec):
                 try:
                     found = back(found)
                 except Exception as error:
-                    raise ValueError(f"{self.kind.__name__}.{spec.attribute}: {error}") from error
+                    raise Unfit(f"{self.kind.__name__}.{spec.attribute}: {error}") from error
             given[spec.attribute] = found
         for name in left.keys() - self._attributes:
             given[name] = left[name]  # ignored, kept or refused, as the model says
-        return self._validated(given, ValueError)
+        return self._validated(given, Unfit)
 
     def _validated(self, given: dict[str, Any], raised: Callable[[str], Exception]) -> BaseModel:
         try:

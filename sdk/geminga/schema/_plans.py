@@ -21,7 +21,6 @@ Change = Callable[[Any], Any]
 
 SIGNATURES_MAX = 256
 """Bound of cached valid combinations of a record's value types."""
-INT32_MAX = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -56,15 +55,23 @@ def leaf(schema: Json, *kinds: type, back: Change | None = None) -> Plan:
     return Plan(schema, kinds, None, back)
 
 
-def int32() -> Plan:
-    """A whole number with a check of its size."""
+def whole(bits: int) -> Change:
+    """Checks the size of a whole number."""
+    end = 1 << bits - 1
 
     def out(value: int) -> int:
-        if not -INT32_MAX - 1 <= value <= INT32_MAX:
-            raise InvalidValueError(f"{value} is not a whole number of 32 bits")
+        if not -end <= value < end:
+            # One of thousands of digits can't even be shown.
+            told = value if value.bit_length() <= 256 else f"a number of {value.bit_length()} bits"
+            raise InvalidValueError(f"{told} is not a whole number of {bits} bits")
         return value
 
-    return Plan("int", (int,), out)
+    return out
+
+
+def int32() -> Plan:
+    """A whole number with a check of its size."""
+    return Plan("int", (int,), whole(32))
 
 
 def enum_plan(kind: type[Enum], name: str, schema: Json) -> Plan:

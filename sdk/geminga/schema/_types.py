@@ -41,6 +41,7 @@ from geminga.schema._plans import (
     leaf,
     map_plan,
     union_plan,
+    whole,
 )
 
 
@@ -102,6 +103,9 @@ _TEXTS = frozenset(
 )
 """Types whose values are texts in JSON."""
 _ARRAYS: dict[object, type] = {list: list, Sequence: list, set: set, frozenset: frozenset}
+
+
+_LONG = whole(64)
 
 
 def _finite(value: float) -> float:
@@ -182,6 +186,8 @@ class Planner:
         kind = known.kinds[0]
         if self._json and kind is float:
             return dataclasses.replace(known, out=_finite)
+        if self._json and kind is int and known.out is None:
+            return dataclasses.replace(known, out=_LONG)  # of Avro's, fastavro looks
         if self._json and kind in _TEXTS:
             return dataclasses.replace(known, back=lambda text: msgspec.convert(text, kind))
         return known
