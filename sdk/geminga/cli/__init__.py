@@ -17,7 +17,24 @@ if TYPE_CHECKING:
 ENTRY_POINT_GROUP = "geminga.commands"
 
 
-class LazyGroup(click.Group):
+class GuessingGroup(click.Group):
+    """A group that names the command that was perhaps meant."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As of click. Raises UsageError, which names commands that are spelt alike."""
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and self.get_command(ctx, name) is None:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, self.list_commands(ctx), 3, 0.6)
+            hint = f" Did you mean {' or '.join(near)}?" if near else ""
+            ctx.fail(f"No such command {name!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+
+class LazyGroup(GuessingGroup):
     """A group whose commands are loaded from entry points by name."""
 
     def invoke(self, ctx: click.Context) -> object:

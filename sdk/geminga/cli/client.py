@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from geminga.cli import GuessingGroup
 from geminga.cli._access import Access, access_options
 from geminga.cli._messages import Broker, Display, decrypts, encrypts, shows
 from geminga.cli._run import place, properties, run
@@ -25,7 +26,7 @@ LINE_BYTES_MAX = 1 << 26
 """A longer line ends the command, as no message is that large."""
 
 
-@click.group()
+@click.group(cls=GuessingGroup)
 @access_options
 @click.option(
     "--listener-name", help="Listener that the brokers should name (advertisedListeners)."

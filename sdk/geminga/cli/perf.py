@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from geminga.cli import GuessingGroup
 from geminga.cli._access import Access, access_options
 from geminga.cli._figures import (
     AMOUNT,
@@ -36,7 +37,7 @@ RATE_STEP_S = 0.001
 """Interval of the rate control."""
 
 
-@click.group()
+@click.group(cls=GuessingGroup)
 def perf() -> None:
     """Measure throughput and latency, watch the brokers' load."""
 

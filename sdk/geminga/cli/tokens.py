@@ -17,6 +17,7 @@ import click
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
+from geminga.cli import GuessingGroup
 from geminga_protocol import tokens as jwts
 from geminga_runtime.auth.key_files import KeySourceError, read_key
 
@@ -32,7 +33,7 @@ _algorithm = click.option(
 _secret = click.option("-sk", "--secret-key", help="data: or file: URL, path or Base64.")
 
 
-@click.group()
+@click.group(cls=GuessingGroup)
 def tokens() -> None:
     """Create and show keys and tokens for authentication."""
 

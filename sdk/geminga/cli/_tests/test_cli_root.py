@@ -25,6 +25,16 @@ def test_wrong_usage_is_exit_code_2() -> None:
     assert "No such command 'nonsense'" in result.output
 
 
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [(["standalon"], "standalone"), (["client", "prodce"], "produce"), (["perf", "rea"], "read")],
+)
+def test_a_misspelt_command_is_told_what_was_meant(arguments: list[str], meant: str) -> None:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert f"No such command {arguments[-1]!r}. Did you mean {meant}" in result.output
+
+
 def test_version() -> None:
     result = CliRunner().invoke(main, ["--version"])
     assert result.output.startswith("geminga, version ")

@@ -5,31 +5,16 @@ The commands are rows of tables in `table/`; only the table of the family that i
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from pathlib import Path
 
 import click
 
+from geminga.cli import GuessingGroup
 from geminga.cli.admin.calls import REQUEST_TIMEOUT_S, URL_DEFAULT, Calls, Place
 from geminga.cli.admin.declare import FAMILIES, Family
 
 
-class _Guessing(click.Group):
-    """A group that names the command that was perhaps meant."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As of click. Raises UsageError, which names commands that are spelt alike."""
-        name = args[0] if args else ""
-        if name and not name.startswith("-") and self.get_command(ctx, name) is None:
-            near = get_close_matches(name, self.list_commands(ctx), 3, 0.6)
-            hint = f" Did you mean {' or '.join(near)}?" if near else ""
-            ctx.fail(f"No such command {name!r}.{hint}")
-        return super().resolve_command(ctx, args)
-
-
-class _FamilyGroup(_Guessing):
+class _FamilyGroup(GuessingGroup):
     """The commands of one family."""
 
     def __init__(self, name: str, family: Family) -> None:
@@ -57,7 +42,7 @@ class _FamilyGroup(_Guessing):
         return None
 
 
-class _Admin(_Guessing):
+class _Admin(GuessingGroup):
     """The families."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

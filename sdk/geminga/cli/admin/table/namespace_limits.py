@@ -62,7 +62,7 @@ def _rows() -> Iterator[Command]:
         "message-ttl",
         "the time after which messages expire",
         P.message_ttl.where,
-        (Option("-ttl --messageTTL", "time_s", "seconds", required=True, help="3h; 0: never."),),
+        (Option("-ttl --messageTTL -t --ttl", "time_s", "seconds", required=True, help=v.EXPIRY),),
         v.one("time_s"),
     )
     yield from namespace_rows(

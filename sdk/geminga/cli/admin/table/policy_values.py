@@ -26,6 +26,8 @@ SUBSCRIBE_RATE = (
            default=-1),
     number("-st --subscribe-rate-period", "period_s", "Seconds of a period.", default=30),
 )  # fmt: skip
+EXPIRY = "3h; 0: never."
+"""What is told of a time after which messages expire."""
 RETENTION = (
     Option("-t --time", "time_s", "seconds", required=True, help="3h; 0: none, -1: for ever."),
     Option("-s --size", "size_bytes", "size", required=True, help="10G; 0: none, -1: no bound."),

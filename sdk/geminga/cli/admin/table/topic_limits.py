@@ -1,4 +1,6 @@
-"""`geminga admin topicPolicies`: policies with one value."""
+"""`geminga admin topicPolicies`: policies with one value. Options have the names that pulsar-admin
+has for topics, and those that it has for namespaces.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +20,18 @@ _LIMITS = (
         "max_consumers_per_subscription", "consumers of a subscription",
     ),
     (
-        "max-subscriptions-per-topic", "-s --max-subscriptions-per-topic", "max_subscriptions",
+        "max-subscriptions-per-topic", "-s --max-subscriptions-per-topic -m", "max_subscriptions",
         "subscriptions",
     ),
     ("max-message-size", "-m --max-message-size", "max_message_size", "bytes of a message"),
     (
-        "max-unacked-messages-per-consumer", "-m --maxNum", "max_unacked_messages_on_consumer",
+        "max-unacked-messages-per-consumer",
+        "-m --maxNum -c --max-unacked-messages-per-topic", "max_unacked_messages_on_consumer",
         "unacknowledged messages of a consumer",
     ),
     (
-        "max-unacked-messages-per-subscription", "-m --maxNum",
+        "max-unacked-messages-per-subscription",
+        "-m --maxNum -c --max-unacked-messages-per-subscription",
         "max_unacked_messages_on_subscription", "unacknowledged messages of a subscription",
     ),
 )  # fmt: skip
@@ -47,7 +51,7 @@ def _rows() -> Iterator[Command]:
         "message-ttl",
         "the time after which messages expire",
         P.message_ttl.where,
-        (Option("-t --ttl", "time_s", "seconds", required=True, help="3h; 0: never."),),
+        (Option("-t --ttl -ttl --messageTTL", "time_s", "seconds", required=True, help=v.EXPIRY),),
         v.one("time_s"),
     )
     yield from topic_rows(
@@ -71,7 +75,14 @@ def _rows() -> Iterator[Command]:
         "schema-compatibility-strategy",
         "which schemas may be added",
         P.schema_compatibility_strategy.where,
-        (text("-s --strategy", "strategy", "FULL, BACKWARD, FORWARD, ...", required=True),),
+        (
+            text(
+                "-s --strategy -c --compatibility",
+                "strategy",
+                "FULL, BACKWARD, FORWARD, ...",
+                required=True,
+            ),
+        ),
         v.one("strategy"),
         is_global=False,
     )
