@@ -116,7 +116,10 @@ def test_bytes_that_are_no_text(server: ServerProcess) -> None:
 def test_other_protocols_are_named(server: ServerProcess) -> None:
     """The web port answers in HTTP what is no HTTP."""
     web = server.web_url.replace("http://", "pulsar://")
-    command = [*geminga_command(), "client", "--url", web, "produce", "t", "-m", "x"]
-    done = subprocess.run(command, capture_output=True, timeout=120)
-    assert done.returncode == 1
-    assert b"speaks HTTP" in done.stderr, done.stderr
+    binary = server.service_url.replace("pulsar://", "http://")
+    for url, told in ((web, b"speaks HTTP"), (binary, b"speaks Pulsar's binary protocol")):
+        command = [*geminga_command(), "client", "--url", url, "produce", "t", "-m", "x"]
+        done = subprocess.run(command, capture_output=True, timeout=120)
+        assert done.returncode == 2
+        assert told in done.stderr, done.stderr
+        assert b"trying again" not in done.stderr

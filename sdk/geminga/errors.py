@@ -132,8 +132,9 @@ class ConnectionFailedError(GemingaError, ConnectionError):
 
 
 class WrongProtocolError(ConnectionFailedError):
-    """The peer speaks HTTP or TLS, not Pulsar's binary protocol: the service URL has the wrong port
-    or scheme. Producers and consumers that were connected before keep retrying.
+    """The peer speaks HTTP or TLS, not Pulsar's binary protocol, or that instead of HTTP: the
+    service URL has the wrong port or scheme. Producers and consumers that were connected before
+    keep retrying.
     """
 
     retryable = False

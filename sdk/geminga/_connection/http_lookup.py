@@ -25,6 +25,7 @@ from geminga.errors import (
     TopicNotFoundError,
     UnknownBrokerError,
     UnsupportedVersionError,
+    WrongProtocolError,
 )
 from geminga.options import RegexSubscriptionMode
 from geminga_protocol.topic_name import TopicName
@@ -141,7 +142,24 @@ class HttpLookup(Lookup):
         try:
             return await get(stream, address.authority, target, headers)
         except (BadHttpAnswer, ConnectionLost) as error:
-            raise ConnectionFailedError(f"{address.url}: {error}") from error
+            told = f"{address.url}: {error}"
+            if await self._speaks_pulsar(address):
+                raise WrongProtocolError(f"{told}: it speaks Pulsar's binary protocol") from error
+            raise ConnectionFailedError(told) from error
+
+    async def _speaks_pulsar(self, address: Address) -> bool:
+        """Whether a port that gives no HTTP answer is a broker's other one; a web service that is
+        stopping isn't to be taken for that.
+        """
+        if not self._trusts(address):
+            return False
+        try:
+            await self._pool.get(self.endpoint(address._replace(http=False).url))
+        except (AuthenticationError, AuthorizationError):
+            return True
+        except GemingaError:
+            return False
+        return True
 
 
 def _redirected(answer: HttpAnswer, address: Address) -> tuple[Address, str]:

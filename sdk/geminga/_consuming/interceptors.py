@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from typing import cast
 
 from geminga._entries.entry import Entry
+from geminga._options.consumer_hooks import OwnInterceptor
 from geminga.errors import GemingaError
 from geminga.message import Message
 from geminga.options import ConsumerInterceptor
@@ -23,6 +25,9 @@ class ConsumerInterceptors:
 
     def __init__(self, interceptors: Sequence[ConsumerInterceptor]) -> None:
         self._interceptors = tuple(interceptors)
+        for each in self._interceptors:
+            if issubclass(type(each), OwnInterceptor):
+                cast(OwnInterceptor, each).begin()
 
     @classmethod
     def of(cls, interceptors: Sequence[ConsumerInterceptor]) -> ConsumerInterceptors | None:

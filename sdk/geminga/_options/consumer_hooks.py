@@ -69,6 +69,13 @@ class ConsumerInterceptor:
         """The consumer is closed."""
 
 
+class OwnInterceptor(ConsumerInterceptor):
+    """One that keeps something of its consumer; our own only."""
+
+    def begin(self) -> None:
+        """A consumer takes it. Raises InvalidArgumentError if another one has it."""
+
+
 @dataclass(frozen=True)
 class BatchReceivePolicy:
     """When `receive_batch` returns (BatchReceivePolicy): with `max_messages` or `max_bytes` of

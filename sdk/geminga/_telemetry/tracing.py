@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from geminga._options.consumer_hooks import ConsumerInterceptor
+from geminga._options.consumer_hooks import OwnInterceptor
 from geminga._options.producer_interceptors import ProducerInterceptor, ProducerMessage
 from geminga._telemetry.providers import NEEDED
-from geminga.errors import GemingaError
+from geminga.errors import GemingaError, InvalidArgumentError
 from geminga.message import Message
 from geminga_protocol.message_id import MessageId
 from geminga_protocol.topic_name import TopicName
@@ -70,6 +70,8 @@ class TracingProducerInterceptor(ProducerInterceptor):
     """A PRODUCER span for each message, from `send` to its receipt. Its parent is the caller's
     current span; without one, the context that the message's properties have already, as those of
     a retry or dead letter. The last of several interceptors, so that it sees what is sent.
+
+    It keeps nothing of a producer: several may share one.
     """
 
     def __init__(self, tracer_provider: TracerProvider | None = None) -> None:
@@ -105,12 +107,13 @@ class TracingProducerInterceptor(ProducerInterceptor):
         span.end()
 
 
-class TracingConsumerInterceptor(ConsumerInterceptor):
+class TracingConsumerInterceptor(OwnInterceptor):
     """A CONSUMER span for each message, from its delivery to its acknowledgement, negative
     acknowledgement or ack timeout; its parent is the context in the message's properties. The
     message that the program gets has the span's context there: see `context_of`.
 
-    One object for each consumer. Of messages that are never acknowledged, OPEN_MAX spans stay open.
+    One object for each consumer; that of one that is open is refused. Of messages that are never
+    acknowledged, OPEN_MAX spans stay open.
     """
 
     def __init__(
@@ -123,6 +126,16 @@ class TracingConsumerInterceptor(ConsumerInterceptor):
             self._more = {"messaging.destination.subscription.name": subscription_name}
         self._open: dict[str, dict[Place, dict[int, Span]]] = {}
         self._count = 0
+        self._is_taken = False
+
+    def begin(self) -> None:
+        """A consumer takes it. Raises InvalidArgumentError if another one has it."""
+        if self._is_taken:
+            raise InvalidArgumentError(
+                "interceptors: another consumer has this TracingConsumerInterceptor, which keeps "
+                "its spans: make one for each consumer"
+            )
+        self._is_taken = True
 
     def before_consume(self, topic: str, message: Message) -> Message:
         """The message with the span's context in its properties."""
@@ -203,6 +216,7 @@ class TracingConsumerInterceptor(ConsumerInterceptor):
 
     def close(self) -> None:
         """All spans end: what isn't acknowledged comes again elsewhere."""
+        self._is_taken = False
         for topic in list(self._open):
             for place in list(self._open[topic]):
                 self._end(topic, place, None, None)

@@ -27,14 +27,14 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
 
     import trio
 
-    from geminga.errors import GemingaError, InvalidArgumentError
+    from geminga.errors import GemingaError, InvalidArgumentError, WrongProtocolError
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
     try:
         trio.run(main)
     except (GemingaError, KeyboardInterrupt, BaseExceptionGroup) as error:
         cause = _first_cause(error)
-        if isinstance(cause, InvalidArgumentError):
+        if isinstance(cause, InvalidArgumentError | WrongProtocolError):
             raise click.UsageError(str(cause)) from error
         if isinstance(cause, GemingaError):
             raise click.ClickException(str(cause)) from error

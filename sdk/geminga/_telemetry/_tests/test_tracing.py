@@ -258,3 +258,32 @@ def test_what_is_no_provider() -> None:
         wrong: dict[str, Any] = {name: 5}
         with pytest.raises(geminga.InvalidArgumentError, match=f"{name} must be a"):
             geminga.connect("pulsar://127.0.0.1:1", **wrong)
+
+
+async def test_producers_share_an_interceptor(spans: Spans, autojump_clock: MockClock) -> None:
+    shared: Any = [tracing.TracingProducerInterceptor(spans.provider)]
+    async with fake_broker() as server, server.client() as client:
+        one = await client.create_producer("one", interceptors=shared)
+        two = await client.create_producer("two", interceptors=shared)
+        sent = {"one": await one.send(b"1"), "two": await two.send(b"2")}
+        await one.aclose()
+        await two.send(b"3")
+    for topic, message_id in sent.items():
+        first, *more = spans.named(f"send persistent://public/default/{topic}")
+        assert (first.attributes or {})["messaging.message.id"] == repr(message_id)
+        assert len(more) == (topic == "two")
+
+
+async def test_consumers_do_not_share_one(spans: Spans, autojump_clock: MockClock) -> None:
+    own: Any = [tracing.TracingConsumerInterceptor(spans.provider)]
+    async with fake_broker() as server, server.client() as client:
+        first = await client.subscribe("t", "s", interceptors=own)
+        with pytest.raises(geminga.InvalidArgumentError, match="make one for each consumer"):
+            await client.subscribe("t", "other", interceptors=own)
+        await first.aclose()
+        again = await client.subscribe("t", "s", interceptors=own)
+        producer = await client.create_producer("t")
+        await producer.send(b"x")
+        await again.acknowledge(await again.receive())
+        await trio.testing.wait_all_tasks_blocked()
+    assert len(spans.named(f"process {TOPIC}")) == 1
