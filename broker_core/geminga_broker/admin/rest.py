@@ -271,7 +271,10 @@ def topic_of(request: Request, domain: str) -> TopicName:
     full = f"{domain}://{namespace_of(request)}/{parameter(request, 'topic')}"
     try:
         check_topic(full)
-        return TopicName.parse(full)
+        name = TopicName.parse(full)
+        if name.is_partition:
+            _ = name.partitioned_base  # which `-partition-1` has none of
+        return name
     except (BrokerError, LocalProtocolError) as error:
         raise RestError(412, f"Topic name is not valid: {error}") from None
 

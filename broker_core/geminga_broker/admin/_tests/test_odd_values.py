@@ -55,3 +55,21 @@ async def test_members_of_a_new_namespace_that_nobody_knows() -> None:
         await at.done("PUT", "/admin/v2/namespaces/public/odd", body)
         told = await at.ask("GET", "/admin/v2/namespaces/public/odd/maxProducersPerTopic")
         assert told == (200, 3)
+
+
+@pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
+async def test_a_partition_of_a_topic_without_a_name(domain: str) -> None:
+    """Apache's broker answers 500 with a stack trace, or an empty 500."""
+    odd = f"/admin/v2/{domain}/public/default/-partition-1"
+    async with admin() as at:
+        for method, tail in (
+            ("PUT", ""), ("DELETE", ""), ("PUT", "/unload"), ("GET", "/stats"),
+            ("GET", "/partitions"), ("PUT", "/partitions"), ("GET", "/retention"),
+            ("PUT", "/subscription/s"), ("DELETE", "/policies"), ("PUT", "/backlogSize"),
+        ):  # fmt: skip
+            status, told = await at.ask(method, odd + tail)
+            assert status == 412, (method, tail)
+            assert "Topic name is not valid" in str(told), (method, tail)
+        missing = f"/admin/v2/{domain}/public/default/nope-partition-1"
+        assert (await at.ask("GET", missing + "/stats"))[0] == 404
+        assert (await at.ask("DELETE", missing))[0] == 404

@@ -8,12 +8,17 @@ import pytest
 from geminga._admin import declared
 from geminga._admin.declared import Declaration, declaration_of
 from geminga._admin.errors import AdminError
+from geminga._admin.families.clusters import IsolationPolicies
 from geminga._admin.families.namespaces import Bundles, Namespaces
 from geminga._admin.families.subscriptions import Subscriptions
 from geminga._admin.families.tenants import Tenants
 from geminga._admin.families.topics import Stats, Topics
 from geminga._admin.messages import messages_of
-from geminga._admin.model.cluster import NamespaceIsolationData, TenantInfo
+from geminga._admin.model.cluster import (
+    BrokerNamespaceIsolationData,
+    NamespaceIsolationData,
+    TenantInfo,
+)
 from geminga._admin.model.policies import DispatchRate, Policies, RetentionPolicies
 from geminga._admin.model.stats import TopicStats
 from geminga._admin.model.topics import EARLIEST, LATEST
@@ -118,6 +123,14 @@ def test_what_is_not_set_is_not_sent_but_all_else_is() -> None:
 def test_wrong_arguments(args: tuple[object, ...], kwargs: dict[str, object]) -> None:
     with pytest.raises(TypeError):
         declaration_of(Topics.delete).request(args, kwargs)
+
+
+def test_what_isolation_policies_say_of_a_broker() -> None:
+    told = '{"brokerName": "b", "namespaceRegex": [], "primary": true}'
+    found = declaration_of(IsolationPolicies.broker).result(answer(told))
+    assert found == BrokerNamespaceIsolationData(
+        broker_name="b", namespace_regex=[], is_primary=True
+    )
 
 
 def test_answers() -> None:

@@ -94,7 +94,7 @@ class BrokerNamespaceIsolationData(Model):
 
     broker_name: str = ""
     policy_name: str | None = None
-    is_primary: bool = False
+    is_primary: bool = field(default=False, name="primary")
     namespace_regex: list[str] | None = None
 
 
