@@ -14,17 +14,21 @@ from kazoo.exceptions import (
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
+    RolledBackError,
+    RuntimeInconsistency,
     SessionExpiredError,
     SessionMovedError,
     ZookeeperError,
 )
 from kazoo.protocol.serialization import (
+    Create,
     Create2,
     Delete,
     Exists,
     GetChildren,
     GetData,
     SetData,
+    Transaction,
 )
 
 from geminga_runtime.metadata.api import (
@@ -36,6 +40,7 @@ from geminga_runtime.metadata.api import (
     Notification,
 )
 from geminga_runtime.metadata.memory import MemoryMetadataStore
+from geminga_runtime.metadata.paths import parent_path
 from geminga_runtime.metadata.tree import PERSISTENT, Put, Row, apply_delete, apply_put
 from geminga_runtime.metadata.zookeeper_link import AddWatch, RemoveWatches
 
@@ -172,10 +177,38 @@ class Keeper:
         if isinstance(content, RemoveWatches):
             session.prefixes.pop(content.path, None)
             return None
+        if isinstance(content, Transaction):
+            return self._change_all(session, content.operations)
+        return self._changed(session, content)
+
+    def _change_all(self, session: KeeperSession, operations: Sequence[object]) -> list[object]:
+        """All or none, of different nodes: an outcome for each."""
+        outcomes = [self._refusal(each) for each in operations]
+        refused = next((each for each in outcomes if each is not None), None)
+        if refused is not None:
+            at = outcomes.index(refused)
+            return [
+                RolledBackError() if place < at else refused if place == at else RuntimeInconsistency()
+                for place in range(len(operations))
+            ]
+        return [self._changed(session, each) for each in operations]
+
+    def _refusal(self, operation: object) -> Exception | None:
+        assert isinstance(operation, Create | SetData)
+        row = self.rows.read(operation.path)
+        if isinstance(operation, Create):
+            if self.rows.read(parent_path(operation.path)) is None:
+                return NoNodeError()
+            return None if row is None else NodeExistsError()
+        if row is None:
+            return NoNodeError()
+        return None if operation.version in (-1, row.version) else BadVersionError()
+
+    def _changed(self, session: KeeperSession, content: object) -> object:
         try:
             return self._change(session, content)
         except BadVersion:
-            exists = isinstance(content, Create2)
+            exists = isinstance(content, Create | Create2)
             raise (NodeExistsError if exists else BadVersionError) from None
         except NoNode:
             raise NoNodeError from None
@@ -184,7 +217,7 @@ class Keeper:
 
     def _change(self, session: KeeperSession, content: object) -> object:
         log, now_ms = self.network.log, int(trio.current_time() * 1000)
-        if isinstance(content, Create2):
+        if isinstance(content, Create | Create2):
             owner = session.number if content.flags & _EPHEMERAL else PERSISTENT
             sequential = bool(content.flags & _SEQUENTIAL)
             version = None if sequential else MUST_NOT_EXIST
