@@ -183,13 +183,14 @@ class Keeper:
 
     def _change_all(self, session: KeeperSession, operations: Sequence[object]) -> list[object]:
         """All or none, of different nodes: an outcome for each."""
-        outcomes = [self._refusal(each) for each in operations]
-        refused = next((each for each in outcomes if each is not None), None)
-        if refused is not None:
-            at = outcomes.index(refused)
+        refusals = [self._refusal(each) for each in operations]
+        at = next((at for at, refused in enumerate(refusals) if refused is not None), None)
+        if at is not None:
+            behind = len(operations) - at - 1
             return [
-                RolledBackError() if place < at else refused if place == at else RuntimeInconsistency()
-                for place in range(len(operations))
+                *(RolledBackError() for _ in range(at)),
+                refusals[at],
+                *(RuntimeInconsistency() for _ in range(behind)),
             ]
         return [self._changed(session, each) for each in operations]
 
