@@ -150,8 +150,7 @@ class TopicLoader:
         key = str(name)
         wanted = Creation.BY_HAND if by_hand else Creation(create)
         while True:
-            topic = self.topics.get(key)
-            if topic is not None and key not in self._leaving:
+            if (topic := self.loaded_now(key)) is not None:
                 return topic
             if self.closed:
                 raise BrokerError(ServerError.ServiceNotReady, "the broker is shutting down")
@@ -169,6 +168,10 @@ class TopicLoader:
             except BrokerError as error:
                 if error.code != ServerError.TopicNotFound:
                     raise
+
+    def loaded_now(self, key: str) -> Topic | None:
+        """The topic of this full name, if it is loaded and nothing is about to close it."""
+        return None if key in self._leaving else self.topics.get(key)
 
     async def wait_load(self, name: TopicName) -> None:
         """Until a running load of the topic is over, whatever comes of it."""

@@ -52,6 +52,10 @@ class Topics:
         """The topic, created `by_hand` with these properties if missing. See `TopicLoader.get`."""
         return await self._loader.get(name, create=True, by_hand=True, properties=properties)
 
+    def loaded_now(self, name: TopicName) -> Topic | None:
+        """The topic, if it is loaded and nothing is about to close it."""
+        return self._loader.loaded_now(str(name))
+
     async def exists(self, name: TopicName) -> bool:
         """Whether a topic of exactly this name exists; not for partitioned topics."""
         if name.is_persistent:

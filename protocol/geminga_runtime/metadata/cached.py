@@ -43,6 +43,9 @@ BYTES_MAX = 16 * 1024 * 1024
 EVENTS_MAX = 4096
 """Changes that no answer has looked at yet; with more of them everything is forgotten."""
 
+ANSWERS_A_TURN = 16
+"""Remembered answers after which others have a turn."""
+
 EXPIRE_S = 300.0
 """An answer is asked for again after that, as by Apache's cache: should a server refuse the watch
 of a later connection, nothing is told any more.
@@ -117,6 +120,7 @@ class CachedMetadataStore(SessionBeneath):
         self._size_bytes = 0
         self._loads: dict[_Key, Promise[_Answer | None]] = {}
         """Under way, unless what they ask for has changed since: one of each. None: cancelled."""
+        self._since_turn = 0
         self._hit_count = 0
         self._load_count = 0
 
@@ -220,7 +224,13 @@ class CachedMetadataStore(SessionBeneath):
         check_path(path)
         if not self._covers(path):
             return await self._request(kind, path)
-        await trio.lowlevel.checkpoint()
+        # A turn of the loop costs more than an answer that is remembered: one for many of them.
+        self._since_turn += 1
+        if self._since_turn < ANSWERS_A_TURN:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        else:
+            self._since_turn = 0
+            await trio.lowlevel.checkpoint()
         while self._follow():
             found = self._remembered(kind, path)
             if found is None:
