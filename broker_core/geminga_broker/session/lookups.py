@@ -79,6 +79,13 @@ def _answer_lookup(session: Session, command: CommandLookupTopic, found: Located
     session.write(answer)
 
 
+LISTED_AT_ONCE_MAX = 1000
+"""Names that are matched in one turn of the loop, 10 ms."""
+
+_long_lists = trio.CapacityLimiter(2)
+"""Threads that go through many names."""
+
+
 async def topics_of_namespace(session: Session, command: CommandGetTopicsOfNamespace) -> None:
     """The namespace's topics, filtered here if the pattern allows that.
 
@@ -94,14 +101,12 @@ async def topics_of_namespace(session: Session, command: CommandGetTopicsOfNames
 async def _list_topics(session: Session, command: CommandGetTopicsOfNamespace) -> None:
     config = session.service.config.topics
     names = await session.service.topics.names(command.namespace)
-    names = without_system(by_mode(names, command.mode))
+    names = by_mode(names, command.mode)
     pattern = None
     text = command.topics_pattern
     if text and config.pattern_filtering and len(text) <= config.pattern_length_max:
         pattern = compile_pattern(text)
-    if pattern is not None:
-        names = matching(names, pattern)
-    digest = list_hash(names)
+    names, digest = await _listed(names, pattern)
     changed = not command.HasField("topics_hash") or command.topics_hash != digest
     session.write(
         lookup.get_topics_of_namespace_response(
@@ -139,8 +144,7 @@ async def _watch(session: Session, command: CommandWatchTopicList, pattern: Topi
     """After each change, send the difference to the client's list."""
     prefix = f"{MANAGED_LEDGERS}/{command.namespace}/persistent"
     async with session.service.store.watch(prefix) as changes:
-        known = await _persistent_matching(session, command.namespace, pattern)
-        digest = list_hash(known)
+        known, digest = await _persistent_matching(session, command.namespace, pattern)
         session.write(
             lookup.watch_topic_list_success(
                 command.request_id,
@@ -156,10 +160,10 @@ async def _watch(session: Session, command: CommandWatchTopicList, pattern: Topi
                 await authorize(session, BaseCommand.Type.WATCH_TOPIC_LIST, command)
             except BrokerError:
                 return  # end the updates without an error: opening the watcher was allowed
-            now = await _persistent_matching(session, command.namespace, pattern)
+            now, digest = await _persistent_matching(session, command.namespace, pattern)
             if now != known:
                 new, gone = sorted(now - known), sorted(known - now)
-                update = lookup.watch_topic_update(command.watcher_id, new, gone, list_hash(now))
+                update = lookup.watch_topic_update(command.watcher_id, new, gone, digest)
                 session.write(update)
                 known = now
 
@@ -178,9 +182,25 @@ async def _topics_changed(changes: trio.MemoryReceiveChannel[Notification]) -> b
     return False
 
 
-async def _persistent_matching(session: Session, namespace: str, pattern: TopicPattern) -> set[str]:
-    names = await session.service.catalog.persistent(namespace)
-    return set(matching(without_system(names), pattern))
+async def _persistent_matching(
+    session: Session, namespace: str, pattern: TopicPattern
+) -> tuple[set[str], str]:
+    names, digest = await _listed(await session.service.catalog.persistent(namespace), pattern)
+    return set(names), digest
+
+
+async def _listed(names: list[str], pattern: TopicPattern | None) -> tuple[list[str], str]:
+    """What a client may see of these names, and its hash."""
+
+    def found() -> tuple[list[str], str]:
+        seen = without_system(names)
+        kept = seen if pattern is None else matching(seen, pattern)
+        return kept, list_hash(kept)
+
+    if len(names) <= LISTED_AT_ONCE_MAX:
+        return found()
+    # A thread gives way to the loop each few milliseconds.
+    return await trio.to_thread.run_sync(found, limiter=_long_lists)
 
 
 def close_watcher(session: Session, command: CommandWatchTopicListClose) -> None:
