@@ -99,9 +99,7 @@ class _BadBody(Exception):
 
 
 def ok(value: object, kind: object = object) -> Response:
-    """200 with a JSON body, `null` included; `kind` is what the description of the interface says
-    of it, and is read from the call (`openapi.uses`).
-    """
+    """200 with a JSON body, `null` included; the description of REST reads `kind` from the call."""
     del kind
     return Response(msgspec.json.encode(value), media_type="application/json")
 
