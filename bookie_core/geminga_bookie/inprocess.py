@@ -40,13 +40,15 @@ async def open_bookie(
     *,
     metadata: MetadataStore | None = None,
     check_ids: LedgerIdCheck | None = None,
+    adopts_unknown: bool = False,
     disk: Disk | None = None,
     host: Host | None = None,
 ) -> AsyncIterator[BookiePort]:
     """Recover the directories' data and serve; the exit makes a last checkpoint.
 
     `live_ledgers` enables garbage collection. `metadata` is the store of the cookie to compare
-    with; `check_ids` compares the ledgers' ids with it. `disk` replaces the operating system's
+    with, or with `adopts_unknown` to get it if there is none; `check_ids` compares the ledgers' ids
+    with it. `disk` replaces the operating system's
     files, `host` also its threads and RocksDB. Raises DataDirError, and what `check_ids` raises.
     """
     if options.in_memory:
@@ -60,7 +62,9 @@ async def open_bookie(
 
     async def check(instance_id: str, is_new: bool, _in_doubt: bool) -> None:
         assert metadata is not None
-        await check_metadata_cookie(metadata, options.bookie_id, instance_id, is_new)
+        await check_metadata_cookie(
+            metadata, options.bookie_id, instance_id, is_new, adopts_unknown=adopts_unknown
+        )
 
     async with open_on_disk(
         options,

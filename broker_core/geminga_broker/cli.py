@@ -109,7 +109,7 @@ def accept(options: StandaloneOptions) -> None:
 
     from geminga_bookie.errors import DataDirError
     from geminga_broker.data_dir import DataDirUnusable
-    from geminga_broker.standalone import accept_metadata_loss
+    from geminga_broker.metadata_loss import accept_metadata_loss
     from geminga_runtime.metadata.api import MetadataError
 
     if options.data_dir is None:
@@ -130,7 +130,7 @@ def run(options: StandaloneOptions) -> None:
     """Serve until SIGINT or SIGTERM. Raises StartFailed."""
     from geminga_bookie.errors import DataDirError
     from geminga_broker.data_dir import DataDirUnusable
-    from geminga_runtime.metadata.sqlite_file import StoreOpenError
+    from geminga_runtime.metadata.integrity.check import StoreOpenError
 
     data = "memory" if options.data_dir is None else str(options.data_dir)
     refusals = DataDirUnusable, DataDirError, StoreOpenError

@@ -13,6 +13,7 @@ _log = logging.getLogger(__name__)
 
 METADATA_FILE = "metadata.sqlite"
 BOOKIE_DIRECTORY = "bookie"
+_ENTRY_LOGS = "ledgers/*.log"
 _OTHERS = 0o077
 
 
@@ -33,6 +34,19 @@ def prepare_data_dir(path: Path) -> None:
     ours = {name for name in names if name.startswith(METADATA_FILE)} | (names & {BOOKIE_DIRECTORY})
     for one in [path / name for name in sorted(ours)] + ([path] if ours == names else []):
         _close_to_others(one)
+
+
+def missing_metadata(data_dir: Path) -> str:
+    """What is to be said if the metadata are gone while the bookie's data are there; empty if that
+    isn't so. Raises OSError.
+    """
+    file = data_dir / METADATA_FILE
+    if file.exists() and (not file.is_file() or file.stat().st_size):
+        return ""
+    if not any((data_dir / BOOKIE_DIRECTORY).glob(_ENTRY_LOGS)):
+        return ""
+    what = "empty" if file.exists() else "gone"
+    return f"{file} is {what}, while the bookie's data are there; all topics and policies are lost"
 
 
 def _close_to_others(path: Path) -> None:

@@ -10,11 +10,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import trio
+
+from geminga_bookie.client.metadata_store import LedgerMetadataStore
+from geminga_bookie.inprocess import open_bookie
 from geminga_bookie.options import LedgerIdCheck
-from geminga_broker.data_dir import METADATA_FILE, DataDirUnusable
-from geminga_broker.standalone_parts import METADATA_LOSS_ADVICE
+from geminga_broker.data_dir import METADATA_FILE, DataDirUnusable, missing_metadata
+from geminga_broker.standalone_parts import (
+    METADATA_LOSS_ADVICE,
+    StandaloneOptions,
+    bookie_options,
+)
 from geminga_protocol.bookkeeper import paths
 from geminga_runtime.metadata.embedded import EmbeddedStore
+from geminga_runtime.metadata.integrity.aside import set_aside
+from geminga_runtime.metadata.integrity.check import StoreDamaged
+from geminga_runtime.metadata.sqlite import SqliteMetadataStore
 
 
 def _parent() -> str:
@@ -36,6 +47,34 @@ def ledger_id_check(store: EmbeddedStore, data_dir: Path | None) -> LedgerIdChec
     return check
 
 
+async def accept_metadata_loss(options: StandaloneOptions) -> list[str]:
+    """Let a standalone that isn't running start with the metadata that are there, or with what can
+    be saved of them. Returns what was accepted, as sentences. Killed in between, it can be
+    repeated. Raises DataDirUnusable, StoreOpenError, DataDirError, MetadataError.
+    """
+    assert options.data_dir is not None
+    file = options.data_dir / METADATA_FILE
+    said: list[str] = []
+    if missing := missing_metadata(options.data_dir):
+        said.append(missing)
+    elif not file.exists() and not any(options.data_dir.glob(f"{METADATA_FILE}[-.]*")):
+        raise DataDirUnusable(f"{file} is not there")  # nothing is made here
+    try:
+        store = await SqliteMetadataStore.open(file)
+    except StoreDamaged as error:
+        said.append(str(error))
+        said += await trio.to_thread.run_sync(set_aside, file)
+        store = await SqliteMetadataStore.open(file)
+    ids = SkippedIds(store)
+    try:
+        # Without a list of ledgers it collects nothing.
+        bookie = bookie_options(options)
+        async with open_bookie(bookie, metadata=store, check_ids=ids.skip, adopts_unknown=True):
+            return said + ids.said
+    finally:
+        await store.aclose()
+
+
 class SkippedIds:
     """Lets the ids of ledgers that the metadata don't know be skipped for ever."""
 
@@ -47,9 +86,12 @@ class SkippedIds:
     async def skip(self, highest: int) -> None:
         """In the place of the check. Raises MetadataError."""
         given = await self._store.next_number(_parent())
-        if highest >= given:
-            await self._store.skip_numbers(_parent(), highest + 1)
+        # Those of ledgers too that the bookie has nothing of: the number itself may be lost.
+        named = {each async for each in LedgerMetadataStore(self._store).ids()}
+        await self._store.skip_numbers(_parent(), max(highest, *named, -1) + 1)
+        first = next((each for each in range(given, highest + 1) if each not in named), None)
+        if first is not None:
             self.said.append(
-                f"ledgers {given} to {highest} are unknown to the metadata: their ids are not used "
+                f"ledgers {first} to {highest} are unknown to the metadata: their ids are not used "
                 "again, and what the bookie has of them is deleted at its next collection"
             )

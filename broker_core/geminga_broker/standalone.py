@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -13,21 +12,16 @@ from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.inprocess import open_bookie
 from geminga_bookie.options import LedgerIdCheck
 from geminga_broker.cluster.records import RECORDS
-from geminga_broker.data_dir import METADATA_FILE, DataDirUnusable
 from geminga_broker.log.factory import ManagedLedgerFactory
-from geminga_broker.metadata_loss import SkippedIds, ledger_id_check
+from geminga_broker.metadata_loss import ledger_id_check
 from geminga_broker.process import Running, log_options, serving, web_sockets
 from geminga_broker.service import BrokerService, open_service
 from geminga_broker.standalone_parts import StandaloneOptions, bookie_options, open_store
 from geminga_runtime.metadata.api import MetadataStore
 from geminga_runtime.metadata.cached import CachedMetadataStore
-from geminga_runtime.metadata.sqlite import SqliteMetadataStore
-from geminga_runtime.metadata.sqlite_file import StoreDamaged
 from geminga_runtime.metadata.timed import TimedMetadataStore
 from geminga_runtime.metrics.store_times import OWN_STORE
 from geminga_runtime.tls_settings import NO_PORT
-
-_log = logging.getLogger(__name__)
 
 
 async def run_standalone(
@@ -81,30 +75,3 @@ async def open_ledgers(
     async with open_bookie(settings, client.ledgers, metadata=store, check_ids=check_ids) as bookie:
         bookies.join(bookie)
         yield client
-
-
-async def accept_metadata_loss(options: StandaloneOptions) -> list[str]:
-    """Let a standalone that isn't running start with the metadata that are there. Returns what was
-    accepted, as sentences. Killed in between, it can be repeated. Raises DataDirUnusable,
-    StoreOpenError, DataDirError, MetadataError.
-    """
-    assert options.data_dir is not None
-    file = options.data_dir / METADATA_FILE
-    if not file.is_file():  # nothing is made here
-        raise DataDirUnusable(f"{file} is not there")
-    said: list[str] = []
-    try:
-        store = await SqliteMetadataStore.open(file)
-    except StoreDamaged as error:
-        said.append(str(error))
-        store = await SqliteMetadataStore.open(file, accept_damage=True)
-    ids = SkippedIds(store)
-    try:
-        # Without a list of ledgers it collects nothing.
-        async with open_bookie(bookie_options(options), metadata=store, check_ids=ids.skip):
-            said += ids.said
-    finally:
-        await store.aclose()
-    for sentence in said:
-        _log.warning("%s", sentence)
-    return said

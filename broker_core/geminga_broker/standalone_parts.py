@@ -14,12 +14,13 @@ from geminga_broker.data_dir import (
     BOOKIE_DIRECTORY,
     METADATA_FILE,
     DataDirUnusable,
+    missing_metadata,
     prepare_data_dir,
 )
 from geminga_runtime.metadata.embedded import EmbeddedStore
+from geminga_runtime.metadata.integrity.check import StoreDamaged
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 from geminga_runtime.metadata.sqlite import SqliteMetadataStore
-from geminga_runtime.metadata.sqlite_file import StoreDamaged
 
 BOOKIE_ID = "127.0.0.1:3181"
 
@@ -28,6 +29,12 @@ METADATA_LOSS_ADVICE = (
     "--accept-metadata-loss"
 )
 """Behind a sentence that says that metadata are lost."""
+
+METADATA_DAMAGE_ADVICE = (
+    "put the whole data directory back from one backup, or go on with what can be saved with "
+    "--accept-metadata-loss, which keeps the damaged file under another name"
+)
+"""Behind one that says that their file is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +77,12 @@ async def open_store(options: StandaloneOptions) -> EmbeddedStore:
     if options.data_dir is None:
         return MemoryMetadataStore()
     prepare_data_dir(options.data_dir)
+    if missing := missing_metadata(options.data_dir):
+        raise DataDirUnusable(f"{missing}; {METADATA_LOSS_ADVICE}")
     try:
         return await SqliteMetadataStore.open(options.data_dir / METADATA_FILE)
     except StoreDamaged as error:
-        raise DataDirUnusable(f"{error}; {METADATA_LOSS_ADVICE}") from error
+        raise DataDirUnusable(f"{error}; {METADATA_DAMAGE_ADVICE}") from error
 
 
 def bookie_options(options: StandaloneOptions) -> BookieOptions:

@@ -9,10 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
+import trio
 
 from compat_tests.faults.conftest import TOPIC, Starter
 from compat_tests.processes import standalone_command
 from compat_tests.wire.raw import RawClient, read_all
+from geminga_runtime.metadata.sqlite import SqliteMetadataStore
 
 
 def refused(command: list[str]) -> str:
@@ -28,6 +30,16 @@ def refused(command: list[str]) -> str:
     ]
     assert len(lines) == 1, f"one sentence is enough:\n{done.stderr}"
     return lines[0]
+
+
+def accepted(data_dir: Path) -> list[str]:
+    """The sentences of `--accept-metadata-loss`; each is said once."""
+    command = standalone_command(data_dir, options=["--accept-metadata-loss"])
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    said = done.stdout.splitlines()
+    assert said
+    assert not [line for line in said if line in done.stderr], done.stderr
+    return said
 
 
 @pytest.mark.alone
@@ -66,7 +78,8 @@ def test_a_bookie_without_its_metadata_is_refused(data_dir: Path, start: Starter
     for path in data_dir.glob("metadata.sqlite*"):
         path.unlink()
     said = refused(standalone_command(data_dir))
-    assert "put the metadata back" in said
+    assert "metadata.sqlite is gone, while the bookie's data are there" in said
+    assert not list(data_dir.glob("metadata.sqlite")), "a refused start makes none"
 
 
 def test_metadata_of_before_are_refused(data_dir: Path, start: Starter) -> None:
@@ -92,14 +105,42 @@ def test_metadata_of_before_are_refused(data_dir: Path, start: Starter) -> None:
     for brokers in ("1", "2"):
         said = refused(standalone_command(data_dir, options=["--brokers", brokers]))
         assert f"have ledger {first[0]}, " in said
-    accept = standalone_command(data_dir, options=["--accept-metadata-loss"])
-    done = subprocess.run(accept, capture_output=True, text=True, timeout=120, check=True)
-    assert f" to {first[0]} are unknown to the metadata" in done.stdout
+    (said,) = accepted(data_dir)
+    assert f" to {first[0]} are unknown to the metadata" in said
     server = start()
     with RawClient(server.address) as client:
         client.producer(TOPIC)
         assert client.publish(0, b"in a ledger of its own")[0] > first[0]
     server.stop()
+
+
+async def _fill(data_dir: Path) -> None:
+    store = await SqliteMetadataStore.open(data_dir / "metadata.sqlite")
+    for number in range(3000):  # the log begins anew
+        await store.put(f"/n/{number:04}", b"%04d" % number * 50)
+    await store.aclose()
+
+
+def test_damaged_metadata_are_refused(data_dir: Path, start: Starter) -> None:
+    """Until what can be saved is accepted: here all but a few nodes that the test has made."""
+    server = start()
+    with RawClient(server.address) as client:
+        client.producer(TOPIC)
+        client.publish(0, b"kept")
+    server.stop()
+    trio.run(_fill, data_dir)
+    file = data_dir / "metadata.sqlite"
+    data = bytearray(file.read_bytes())
+    data[data.index(b"1234" * 50) + 7] ^= 0x10
+    file.write_bytes(data)
+    for brokers in ("1", "2"):
+        said = refused(standalone_command(data_dir, options=["--brokers", brokers]))
+        assert f"{file.resolve()} was changed by something else: 1 of its " in said
+        assert "--accept-metadata-loss" in said
+    assert file.read_bytes() == data
+    assert accepted(data_dir)[-1].endswith("metadata.sqlite.damaged-1")
+    assert (data_dir / "metadata.sqlite.damaged-1").read_bytes() == data
+    assert [body for _, body in read_all(start().address, TOPIC)] == [b"kept"]
 
 
 def test_port_taken(data_dir: Path) -> None:

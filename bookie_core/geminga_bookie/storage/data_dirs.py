@@ -218,16 +218,24 @@ def lost_disks(disk: Disk, options: BookieOptions) -> str:
 
 
 async def check_metadata_cookie(
-    store: MetadataStore, bookie_id: str, instance_id: str, is_new: bool
+    store: MetadataStore,
+    bookie_id: str,
+    instance_id: str,
+    is_new: bool,
+    *,
+    adopts_unknown: bool = False,
 ) -> None:
-    """Compare with the cookie in the metadata store; write a new bookie's. Raises DataDirError."""
+    """Compare with the cookie in the metadata store; write a new bookie's, with `adopts_unknown` an
+    old one's too. Raises DataDirError.
+    """
     path = f"{COOKIES_PATH}/{bookie_id}"
     node = await store.get(path)
     if node is None:
-        if not is_new:
+        if not is_new and not adopts_unknown:
             raise DataDirError(
                 f"bookie {bookie_id} has stored before, but the metadata store doesn't know it: "
-                "put the metadata back that belongs to these directories"
+                "put the metadata back that belongs to these directories, or give up all that they "
+                "have with --accept-metadata-loss"
             )
         text = f'5\nbookieHost: "{bookie_id}"\ninstanceId: "{instance_id}"\n'
         await store.put(path, text.encode(), MUST_NOT_EXIST)

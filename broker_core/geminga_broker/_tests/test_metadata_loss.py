@@ -19,8 +19,8 @@ from geminga_bookie.client.metadata_store import LedgerMetadataStore
 from geminga_bookie.errors import DataDirError
 from geminga_broker.config import BookieConfig, BrokerConfig
 from geminga_broker.data_dir import BOOKIE_DIRECTORY, METADATA_FILE, DataDirUnusable
-from geminga_broker.metadata_loss import ledger_id_check
-from geminga_broker.standalone import accept_metadata_loss, open_ledgers
+from geminga_broker.metadata_loss import accept_metadata_loss, ledger_id_check
+from geminga_broker.standalone import open_ledgers
 from geminga_broker.standalone_parts import StandaloneOptions, open_store
 from geminga_protocol._tests.rounds import rounds
 
@@ -133,7 +133,7 @@ async def test_a_changed_log_is_refused_or_no_ledger_is_lost(tmp_path: Path) -> 
     assert refused > 10
 
 
-async def test_a_loss_that_is_accepted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_loss_that_is_accepted(tmp_path: Path) -> None:
     """The ids of what is given up are never used again, and the bookie collects it."""
     data_dir = tmp_path / "data"
     options = StandaloneOptions(CONFIG, data_dir)
@@ -142,7 +142,6 @@ async def test_a_loss_that_is_accepted(tmp_path: Path, caplog: pytest.LogCapture
     put_back(data_dir, moments[2].files)
     (said,) = await accept_metadata_loss(options)
     assert said.startswith(f"ledgers 3 to {LEDGERS - 1} are unknown to the metadata: ")
-    assert said in caplog.text
     assert await accept_metadata_loss(options) == []
     async with served(data_dir) as client:
         assert await make_ledger(client) == LEDGERS
@@ -160,11 +159,97 @@ async def test_a_damaged_log_that_is_accepted(tmp_path: Path) -> None:
     said = await known(data_dir)
     assert f"{METADATA_FILE}-wal has " in said
     assert "--accept-metadata-loss" in said
-    damage, skipped = await accept_metadata_loss(options)
+    damage, saved, kept, skipped = await accept_metadata_loss(options)
     assert f"{METADATA_FILE}-wal has " in damage
+    assert saved.endswith(" nodes of the metadata were saved")
+    assert kept.endswith(f"{METADATA_FILE}.damaged-1")
     assert f" to {LEDGERS - 1} are unknown" in skipped
     async with served(data_dir) as client:
         assert await make_ledger(client) == LEDGERS
+        assert 0 in [each async for each in client.ledgers()]
+
+
+def in_the_place(data_dir: Path, what: bytes | str | None) -> None:
+    """Of the metadata's file; a text is a directory with a file of that name."""
+    put_back(data_dir, {} if isinstance(what, str | None) else {"": what})
+    if isinstance(what, str):
+        (data_dir / METADATA_FILE).mkdir()
+        (data_dir / METADATA_FILE / what).touch()
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        (b"", "is empty, while the bookie's data are there"),
+        (None, "is gone, while the bookie's data are there"),
+        (b"no database at all" * 1000, "is not a database"),
+        ("a directory", "is a directory, not a file"),
+    ],
+)
+async def test_metadata_that_are_no_database(
+    tmp_path: Path, what: bytes | str | None, said: str
+) -> None:
+    """Refused without a change; accepted, nothing is known, and no id is used again."""
+    data_dir = tmp_path / "data"
+    await lived(data_dir)
+    in_the_place(data_dir, what)
+    for _ in range(2):
+        refusal = await known(data_dir)
+        assert isinstance(refusal, str)
+        assert said in refusal
+        assert str(data_dir / METADATA_FILE) in refusal
+        assert "--accept-metadata-loss" in refusal
+        assert "from one backup" in refusal
+        assert refusal.count("\n") == 0
+        assert not (data_dir / f"{METADATA_FILE}-wal").exists()
+    accepted = await accept_metadata_loss(StandaloneOptions(CONFIG, data_dir))
+    assert said in accepted[0]
+    assert accepted[-1].startswith(f"ledgers 0 to {LEDGERS - 1} are unknown")
+    assert (data_dir / f"{METADATA_FILE}.damaged-1").exists() == (what is not None and what != b"")
+    assert await accept_metadata_loss(StandaloneOptions(CONFIG, data_dir)) == []
+    async with served(data_dir) as client:
+        assert await make_ledger(client) == LEDGERS
+        assert [each async for each in client.ledgers()] == [LEDGERS]
+
+
+async def test_damage_within_the_file(tmp_path: Path) -> None:
+    """What stands on other pages is saved, and the ids of what doesn't are not used again."""
+    data_dir = tmp_path / "data"
+    await lived(data_dir)
+    store = await open_store(StandaloneOptions(CONFIG, data_dir))
+    for number in range(3000):  # the log begins anew
+        await store.put(f"/n/{number:04}", b"%04d" % number * 50)
+    await store.aclose()
+    file = data_dir / METADATA_FILE
+    data = bytearray(file.read_bytes())
+    data[data.index(b"0123" * 50)] ^= 1
+    file.write_bytes(data)
+    refusal = await known(data_dir)
+    assert isinstance(refusal, str)
+    assert f"{file} was changed by something else: 1 of its " in refusal
+    assert "; put the whole data directory back from one backup, or go on with what " in refusal
+    said = await accept_metadata_loss(StandaloneOptions(CONFIG, data_dir))
+    assert said[0] in refusal
+    assert len(said) == 3, "no ledger is unknown"
+    assert await known(data_dir) == list(range(LEDGERS))
+    store = await open_store(StandaloneOptions(CONFIG, data_dir))
+    assert 2970 < len(await store.children("/n")) < 3000
+    await store.aclose()
+
+
+async def test_the_counter_of_ids_is_lost(tmp_path: Path) -> None:
+    """Ids of ledgers that the bookie has nothing of aren't given out again either."""
+    data_dir = tmp_path / "data"
+    await lived(data_dir)
+    options = StandaloneOptions(CONFIG, data_dir)
+    store = await open_store(options)
+    assert await LedgerMetadataStore(store).next_ledger_id() == LEDGERS
+    await store.put("/ledgers/00/0000/L0009", b"")
+    await store.delete("/ledgers/idgen")
+    await store.aclose()
+    assert await accept_metadata_loss(options) == []
+    async with served(data_dir) as client:
+        assert await make_ledger(client) == 10
 
 
 async def test_acceptance_makes_nothing(tmp_path: Path) -> None:

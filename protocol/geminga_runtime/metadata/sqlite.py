@@ -123,15 +123,13 @@ class SqliteMetadataStore:
         path: str | PathLike[str],
         *,
         read_only: bool = False,
-        accept_damage: bool = False,
         clock_ms: Callable[[], int] = wall_clock_ms,
     ) -> SqliteMetadataStore:
         """The store in that file, created if absent (its directory must exist).
 
-        `read_only` works beside the process that writes. `accept_damage` opens a file whose log was
-        cut or changed with what is in front of the damage. Raises StoreOpenError, with one
-        sentence, if another process writes, or the file has another version, is damaged
-        (StoreDamaged: its log), absent (read only) or not writable.
+        `read_only` works beside the process that writes, and checks nothing. Raises StoreOpenError,
+        with one sentence, if another process writes, or the file has another version, is absent
+        (read only), not writable or damaged (StoreDamaged; `integrity.aside` is the way on).
         """
         await trio.lowlevel.checkpoint()
         file = Path(path)
@@ -140,9 +138,7 @@ class SqliteMetadataStore:
         lock = FileLock(file)
         ballast = Ballast(file.with_name(f"{file.name}.ballast"), BALLAST_BYTES)
         try:
-            writer = SqliteWriter(
-                open_writer(file, ballast, accept_damage=accept_damage), ballast, clock_ms
-            )
+            writer = SqliteWriter(open_writer(file, ballast), ballast, clock_ms)
             readers = open_reader(file), open_reader(file)
         except BaseException:
             lock.release()

@@ -19,7 +19,7 @@ from geminga_runtime.metadata.api import (
     SessionExpired,
     StoreUnavailable,
 )
-from geminga_runtime.metadata.sqlite_file import SqliteRows
+from geminga_runtime.metadata.sqlite_file import OpenedFile, SqliteRows
 from geminga_runtime.observing.slow import SlowOperations
 from geminga_runtime.waiters import Promise
 
@@ -53,10 +53,9 @@ class _Request:
 class SqliteWriter:
     """Owns the writing connection and its thread. Call all methods in the loop's thread."""
 
-    def __init__(
-        self, connection: sqlite3.Connection, ballast: Ballast, clock_ms: Callable[[], int]
-    ) -> None:
-        self._connection = connection
+    def __init__(self, file: OpenedFile, ballast: Ballast, clock_ms: Callable[[], int]) -> None:
+        connection = self._connection = file.connection
+        self._checkpoints = file.checkpoints
         self._ballast = ballast
         self._ballast_due_s: float | None = 0.0
         self._clock_ms = clock_ms
@@ -112,6 +111,7 @@ class SqliteWriter:
             open_for_more = request is not None
             if group:
                 self._commit(group)
+                self._checkpoints.run_if_due()
             if self._ballast_due_s is not None and time.monotonic() >= self._ballast_due_s:
                 due_s = time.monotonic() + BALLAST_INTERVAL_S
                 self._ballast_due_s = None if self._ballast.restore() else due_s
@@ -162,4 +162,5 @@ class SqliteWriter:
             self._connection.execute("DELETE FROM nodes WHERE owner != 0")
         except sqlite3.Error:  # the next open deletes them
             pass
+        self._checkpoints.close()
         self._connection.close()
