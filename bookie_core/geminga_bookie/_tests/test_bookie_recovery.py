@@ -37,6 +37,7 @@ from geminga_bookie.errors import (
 from geminga_bookie.inprocess import BookieOptions, InProcessBookie, open_bookie
 from geminga_bookie.options import JournalOptions
 from geminga_bookie.port import BookiePort, LacAnswer
+from geminga_bookie.storage.journal_format import crc32c
 
 
 def on_disk(port: BookiePort) -> InProcessBookie:
@@ -323,6 +324,25 @@ async def test_files_of_another_version_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataDirError, match="version 2"):
         async with open_bookie(options):
             raise AssertionError("it must not open")
+
+
+async def test_a_mark_of_another_version_is_refused(tmp_path: Path) -> None:
+    """And stays as it is. One whose version was changed by damage is a damaged one."""
+    options = small_options(tmp_path)
+    async with open_bookie(options) as bookie:
+        await add(bookie, 1, [0])
+    path = tmp_path / "journal" / "lastMark"
+    mark = path.read_bytes()
+    newer = mark[:4] + b"\2\0\0\0" + mark[8:-4] + b"more"
+    path.write_bytes(newer + crc32c(newer).to_bytes(4, "little"))
+    for _ in range(2):
+        with pytest.raises(DataDirError, match=r"lastMark is of version 2, .* reads version 1"):
+            async with open_bookie(options):
+                raise AssertionError("it must not open")
+        assert path.read_bytes()[:-4] == newer
+    path.write_bytes(mark[:4] + b"\2" + mark[5:])
+    async with open_bookie(options) as bookie:
+        assert await read_all(bookie, 1, 0, 0) == packets(1, [0])
 
 
 async def test_rotation_and_reuse_of_journals(tmp_path: Path) -> None:

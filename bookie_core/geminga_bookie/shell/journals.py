@@ -38,9 +38,12 @@ Say = Callable[[str], None]
 
 
 def last_marks(options: BookieOptions, disk: Disk, say: Say) -> None:
-    """Print up to where each journal is in entry logs."""
+    """Print up to where each journal is in entry logs. Raises ShellFailed."""
     for directory in options.journal_dirs:
-        mark = read_mark(disk, directory) or JournalPosition(0, 0)
+        try:
+            mark = read_mark(disk, directory) or JournalPosition(0, 0)
+        except DataDirError as error:
+            raise ShellFailed(str(error)) from None
         say(
             f"LastLogMark : Journal Id - {mark.journal_id}({journal_name(mark.journal_id)}), "
             f"Pos - {mark.offset}"

@@ -11,6 +11,7 @@ import threading
 import time
 from pathlib import Path
 
+from geminga_bookie.errors import DataDirError
 from geminga_bookie.metrics.storage import JournalMetrics
 from geminga_bookie.options import JournalOptions
 from geminga_bookie.storage.disk import Disk, DiskFile, read_file, replace_file
@@ -36,6 +37,7 @@ logger = logging.getLogger(__name__)
 SUFFIX = ".journal"
 MARK_NAME = "lastMark"
 _MARK = struct.Struct("<4sIQQI")
+_MARK_HEAD = struct.Struct("<4sI")
 _MARK_MAGIC = b"GMRK"
 _MARK_VERSION = 1
 _READ_BYTES = 256 * 1024
@@ -62,14 +64,28 @@ def journal_ids(disk: Disk, directory: Path) -> list[int]:
 
 
 def read_mark(disk: Disk, directory: Path) -> JournalPosition | None:
-    """The position up to which entries are in entry logs; None if there is no valid mark."""
+    """The position up to which entries are in entry logs; None if there is no valid mark. Raises
+    DataDirError for one of another version, OSError.
+    """
     data = read_file(disk, directory / MARK_NAME)
-    if data is None or len(data) != _MARK.size:
+    if data is None or len(data) < _MARK_HEAD.size or crc32c(data[:-4]) != _last_word(data):
         return None
-    magic, version, journal_id, offset, checksum = _MARK.unpack(data)
-    if magic != _MARK_MAGIC or version != _MARK_VERSION or crc32c(data[:-4]) != checksum:
+    magic, version = _MARK_HEAD.unpack_from(data)
+    if magic != _MARK_MAGIC:
         return None
+    if version != _MARK_VERSION:
+        raise DataDirError(
+            f"{directory / MARK_NAME} is of version {version}, this bookie reads version "
+            f"{_MARK_VERSION}"
+        )
+    if len(data) != _MARK.size:
+        return None
+    _, _, journal_id, offset, _ = _MARK.unpack(data)
     return JournalPosition(journal_id, offset)
+
+
+def _last_word(data: bytes) -> int:
+    return int.from_bytes(data[-4:], "little")
 
 
 def write_mark(disk: Disk, directory: Path, mark: JournalPosition) -> None:
