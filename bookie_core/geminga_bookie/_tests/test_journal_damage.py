@@ -13,6 +13,13 @@ from typing import cast
 
 import pytest
 
+from geminga_bookie._tests.journal_files import (
+    PAGE_BYTES,
+    errors,
+    last_record,
+    patch,
+    used_journal,
+)
 from geminga_bookie._tests.support import (
     KEY,
     OTHER_KEY,
@@ -43,7 +50,6 @@ from geminga_bookie.storage.disk import OsDisk
 from geminga_bookie.storage.journal import Journal
 from geminga_bookie.storage.journal_files import journal_ids, read_mark
 
-PAGE_BYTES = 4096
 RECYCLING = JournalOptions(segment_bytes=64 * 1024, first_segment_bytes=64 * 1024, backups_max=1)
 
 
@@ -51,41 +57,10 @@ def storage_of(port: object) -> InProcessBookie:
     return cast(InProcessBookie, port)
 
 
-def last_record(path: Path) -> int:
-    """Offset of the last record; an end mark, which has a header only, is none."""
-    data = path.read_bytes()
-    pages = [data[offset : offset + PAGE_BYTES] for offset in range(0, len(data), PAGE_BYTES)]
-    used = [n for n, page in enumerate(pages) if page[:4] == b"GREC" and page[48:].strip(b"\0")]
-    number = int.from_bytes(data[8:16], "little").to_bytes(8, "little")
-    return max(n for n in used if number in pages[n][16:32]) * PAGE_BYTES
-
-
-def used_journal(directory: Path) -> Path:
-    """The newest journal file that holds a record of its own."""
-
-    def holds_record(path: Path) -> bool:
-        try:
-            return last_record(path) > 0
-        except ValueError:
-            return False
-
-    return max(path for path in (directory / "journal").glob("*.journal") if holds_record(path))
-
-
-def patch(path: Path, offset: int, piece: bytes) -> None:
-    data = bytearray(path.read_bytes())
-    data[offset : offset + len(piece)] = piece
-    path.write_bytes(data)
-
-
 def fail_journal(disk: FaultyDisk) -> None:
     disk.fault = lambda step, path: (
         errno.EIO if step == "sync" and path.parent.name == "journal" else 0
     )
-
-
-def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 @pytest.fixture(autouse=True)

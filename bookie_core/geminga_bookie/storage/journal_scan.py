@@ -116,22 +116,27 @@ class _Scan:
         self._path = findings.path
         self._size = file.size()
         self._next_sequence = 0
+        self._knows_next = False
+        """Whether the record at the next place has that number; at the mark it isn't known."""
 
     def items(self, offset: int) -> Iterator[JournalItem]:
         """From the record at `offset` on."""
+        self._knows_next = offset == self._header.first_offset
         while offset < self._size:
             head = self._head_at(offset)
             if head is None or head.is_end_mark:
-                rest = self._look_behind(offset + PAGE_BYTES)
+                rest = self._look_behind(offset)
                 if rest.found is None:
                     self._judge_end(offset, head, rest)
                     return
                 self._findings.doubts.append(self._hole(offset, rest.found))
-                offset = rest.found[0]
+                offset, head = rest.found
+                self._next_sequence = head.sequence
                 continue
             # A record is begun after all before it are on disk.
             self._findings.prove(offset)
             self._next_sequence = head.sequence + 1
+            self._knows_next = True
             end = offset + head.total_bytes
             try:
                 items = self._read(offset, head)
@@ -150,17 +155,20 @@ class _Scan:
         self._check_size()
 
     def _head_at(self, offset: int) -> RecordHead | None:
-        return self._own_head(self._file.read(RECORD_HEADER_BYTES, offset))
+        return self._own_head(self._file.read(RECORD_HEADER_BYTES, offset), 0)
 
-    def _own_head(self, data: bytes) -> RecordHead | None:
-        """A record header of this file that may follow those read."""
+    def _own_head(self, data: bytes, pages_between: int) -> RecordHead | None:
+        """A record header of this file that may follow those read, so many pages behind them."""
         try:
             head = parse_record_head(data)
         except DamagedRecord:
             return None
         if (head.journal_id, head.salt) != (self._header.journal_id, self._header.salt):
             return None
-        return head if head.sequence >= self._next_sequence else None
+        between = head.sequence - self._next_sequence
+        # Each record takes a page at least: this one was copied here from further behind.
+        is_misplaced = self._knows_next and between > pages_between
+        return None if between < 0 or is_misplaced else head
 
     def _read(self, offset: int, head: RecordHead) -> list[JournalItem]:
         index = self._index(offset, head)
@@ -172,14 +180,16 @@ class _Scan:
         data = self._file.read(head.index_bytes, offset + RECORD_HEADER_BYTES)
         return checked_part(data, head.index_bytes, head.index_checksum, "index")
 
-    def _look_behind(self, offset: int) -> _Rest:
-        """Search the following pages for a header of this file."""
+    def _look_behind(self, bad: int) -> _Rest:
+        """Search the pages that follow a bad one for a header of this file."""
         is_written = False
+        offset = bad + PAGE_BYTES
         while offset < self._size:
             chunk = self._file.read(_SEARCH_BYTES, offset)
             for place in range(0, len(chunk), PAGE_BYTES):
                 if chunk[place : place + 4] == RECORD_MAGIC:
-                    head = self._own_head(chunk[place : place + RECORD_HEADER_BYTES])
+                    pages = (offset + place - bad) // PAGE_BYTES
+                    head = self._own_head(chunk[place : place + RECORD_HEADER_BYTES], pages)
                     if head is not None:
                         return _Rest((offset + place, head), is_written)
                 if not is_written:
