@@ -12,10 +12,10 @@ from geminga_bookie.errors import BookkeeperError, DataDirError
 from geminga_bookie.host import Host
 from geminga_bookie.memory import MemoryBookie
 from geminga_bookie.options import (
+    AgeCheck,
     BookieOptions,
     IdentityCheck,
     LedgerExists,
-    LedgerIdCheck,
     LiveLedgers,
 )
 from geminga_bookie.port import BookiePort
@@ -39,7 +39,7 @@ async def open_bookie(
     live_ledgers: LiveLedgers | None = None,
     *,
     metadata: MetadataStore | None = None,
-    check_ids: LedgerIdCheck | None = None,
+    age: AgeCheck | None = None,
     adopts_unknown: bool = False,
     disk: Disk | None = None,
     host: Host | None = None,
@@ -47,9 +47,9 @@ async def open_bookie(
     """Recover the directories' data and serve; the exit makes a last checkpoint.
 
     `live_ledgers` enables garbage collection. `metadata` is the store of the cookie to compare
-    with, or with `adopts_unknown` to get it if there is none; `check_ids` compares the ledgers' ids
-    with it. `disk` replaces the operating system's
-    files, `host` also its threads and RocksDB. Raises DataDirError, and what `check_ids` raises.
+    with, or with `adopts_unknown` to get it if there is none; `age` compares the age of both.
+    `disk` replaces the operating system's files, `host` also its threads and RocksDB. Raises
+    DataDirError, and what `age` raises.
     """
     if options.in_memory:
         bookie = MemoryBookie(options.bookie_id)
@@ -71,7 +71,7 @@ async def open_bookie(
         host or Host(disk or OsDisk()),
         live_ledgers=live_ledgers,
         check_identity=None if metadata is None else check,
-        check_ids=check_ids,
+        age=age,
     ) as on_disk:
         yield on_disk
 
@@ -84,7 +84,7 @@ async def open_on_disk(
     live_ledgers: LiveLedgers | None = None,
     ledger_exists: LedgerExists | None = None,
     check_identity: IdentityCheck | None = None,
-    check_ids: LedgerIdCheck | None = None,
+    age: AgeCheck | None = None,
 ) -> AsyncIterator[InProcessBookie]:
     """As `open_bookie`. `ledger_exists` is asked about each ledger that `live_ledgers` doesn't name
     before it is collected.
@@ -106,17 +106,12 @@ async def open_on_disk(
             is_new = storage.directories.is_new or await host.workers.run(storage.is_empty)
             in_doubt = storage.table.is_in_limbo
             await check_identity(storage.directories.instance_id, is_new, in_doubt)
-        if check_ids is not None:
-            await check_ids(storage.table.highest_id)
+        if age is not None:
+            await age.check(storage.table.highest_id, _newest_journal(storage))
         if live_ledgers is not None and storage.table.is_in_limbo:
             async for ledger_id in live_ledgers():
                 storage.table.doubtful_to = max(storage.table.doubtful_to, ledger_id)
-        # Not before: a start that is refused, again and again, must leave no files.
-        try:
-            with trio.CancelScope(shield=True):
-                await host.workers.run(storage.start)
-        except OSError as error:
-            raise DataDirError(f"bookie {options.bookie_id} can't start: {error}") from error
+        await _start(options, storage, age)
         bookie = InProcessBookie(options, storage)
         opened.append(bookie)
         if any(report.next_id > 1 for report in storage.reports):
@@ -139,6 +134,24 @@ async def open_on_disk(
     finally:
         with trio.CancelScope(shield=True):
             await _close(storage, opened)
+
+
+async def _start(options: BookieOptions, storage: Storage, age: AgeCheck | None) -> None:
+    """Not before all is checked: a start that is refused, again and again, must leave no files."""
+    try:
+        with trio.CancelScope(shield=True):
+            await storage.workers.run(storage.start)
+    except OSError as error:
+        raise DataDirError(f"bookie {options.bookie_id} can't start: {error}") from error
+    if age is not None:
+        await age.started(_newest_journal(storage) + 1)
+
+
+def _newest_journal(storage: Storage) -> int:
+    """The highest number of a journal of the lives before, by name or mark; 0 if there is none. One
+    of those that a start makes has the next number.
+    """
+    return max(report.next_id for report in storage.reports) - 1
 
 
 async def _close(storage: Storage, opened: list[InProcessBookie]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 CACHE_BUDGET_BYTES = 256 * 1024 * 1024
 """Memory of a small process for caches. BookKeeper takes a quarter of its direct memory for each of
@@ -23,9 +24,17 @@ IdentityCheck = Callable[[str, bool, bool], Awaitable[None]]
 """Called with the instance of the directories, whether they are without entries, and whether the
 bookie may have lost ledgers, before it serves. Raises DataDirError."""
 
-LedgerIdCheck = Callable[[int], Awaitable[None]]
-"""Called with the highest id of a ledger that the bookie holds, -1 if there is none, before it
-serves. Raises what refuses the start."""
+
+class AgeCheck(Protocol):
+    """Whether a bookie's data and the metadata are of one time."""
+
+    async def check(self, highest_ledger: int, journal: int) -> None:
+        """Before it serves, with the highest id of a ledger that it holds, -1 if there is none, and
+        the number of its newest journal, 0 if there is none. Raises what refuses the start.
+        """
+
+    async def started(self, journal: int) -> None:
+        """When the journals of that number, the first of this life, are on disk."""
 
 
 @dataclass(frozen=True, slots=True)

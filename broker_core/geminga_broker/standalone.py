@@ -10,10 +10,10 @@ import trio
 from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.inprocess import open_bookie
-from geminga_bookie.options import LedgerIdCheck
+from geminga_bookie.options import AgeCheck
 from geminga_broker.cluster.records import RECORDS
 from geminga_broker.log.factory import ManagedLedgerFactory
-from geminga_broker.metadata_loss import ledger_id_check
+from geminga_broker.metadata_loss import DataAge
 from geminga_broker.process import Running, log_options, serving, web_sockets
 from geminga_broker.service import BrokerService, open_service
 from geminga_broker.standalone_parts import StandaloneOptions, bookie_options, open_store
@@ -43,8 +43,8 @@ async def run_standalone(
         stack.push_async_callback(embedded.aclose)
         store = await CachedMetadataStore.open(TimedMetadataStore(embedded, OWN_STORE), RECORDS)
         stack.push_async_callback(store.aclose)
-        check_ids = ledger_id_check(embedded, options.data_dir)
-        service = await stack.enter_async_context(_open_broker(options, store, check_ids))
+        age = DataAge(embedded, options.data_dir)
+        service = await stack.enter_async_context(_open_broker(options, store, age))
         running = await stack.enter_async_context(serving(options.config, service, web))
         await stack.enter_async_context(service.load_manager.registered(running.addresses))
         task_status.started(running)
@@ -53,11 +53,11 @@ async def run_standalone(
 
 @asynccontextmanager
 async def _open_broker(
-    options: StandaloneOptions, store: MetadataStore, check_ids: LedgerIdCheck
+    options: StandaloneOptions, store: MetadataStore, age: AgeCheck
 ) -> AsyncIterator[BrokerService]:
     """Bookie, ledger client, managed ledgers and broker; closed in reverse order."""
     async with (
-        open_ledgers(options, store, check_ids) as client,
+        open_ledgers(options, store, age) as client,
         ManagedLedgerFactory(client, store, log_options(options.config)) as logs,
         open_service(options.config, store, logs) as service,
     ):
@@ -66,12 +66,12 @@ async def _open_broker(
 
 @asynccontextmanager
 async def open_ledgers(
-    options: StandaloneOptions, store: MetadataStore, check_ids: LedgerIdCheck
+    options: StandaloneOptions, store: MetadataStore, age: AgeCheck
 ) -> AsyncIterator[BookkeeperClient]:
     """Bookie and ledger client. Raises as `open_bookie`."""
     bookies = KnownBookies()
     client = BookkeeperClient(bookies, store)
     settings = bookie_options(options)
-    async with open_bookie(settings, client.ledgers, metadata=store, check_ids=check_ids) as bookie:
+    async with open_bookie(settings, client.ledgers, metadata=store, age=age) as bookie:
         bookies.join(bookie)
         yield client

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import pytest
 import trio
@@ -19,10 +19,12 @@ from geminga_bookie.client.metadata_store import LedgerMetadataStore
 from geminga_bookie.errors import DataDirError
 from geminga_broker.config import BookieConfig, BrokerConfig
 from geminga_broker.data_dir import BOOKIE_DIRECTORY, METADATA_FILE, DataDirUnusable
-from geminga_broker.metadata_loss import accept_metadata_loss, ledger_id_check
+from geminga_broker.metadata_loss import DataAge, accept_metadata_loss
 from geminga_broker.standalone import open_ledgers
 from geminga_broker.standalone_parts import StandaloneOptions, open_store
 from geminga_protocol._tests.rounds import rounds
+from geminga_runtime.metadata.api import StoreUnavailable
+from geminga_runtime.metadata.embedded import EmbeddedStore
 
 LEDGERS = 6
 CONFIG = BrokerConfig(bookie=BookieConfig(journal_file_mb=1))
@@ -42,7 +44,7 @@ async def served(data_dir: Path) -> AsyncIterator[BookkeeperClient]:
     options = StandaloneOptions(CONFIG, data_dir)
     store = await open_store(options)
     try:
-        check = ledger_id_check(store, data_dir)
+        check = DataAge(store, data_dir)
         async with open_ledgers(options, store, check) as client:
             yield client
     finally:
@@ -250,6 +252,53 @@ async def test_the_counter_of_ids_is_lost(tmp_path: Path) -> None:
     assert await accept_metadata_loss(options) == []
     async with served(data_dir) as client:
         assert await make_ledger(client) == 10
+
+
+async def test_a_bookie_of_before_is_refused(tmp_path: Path) -> None:
+    """If it was started since: the metadata know of a newer journal than it has."""
+    data_dir = tmp_path / "data"
+    bookie = data_dir / BOOKIE_DIRECTORY
+    copies = []
+    for life in range(4):
+        async with served(data_dir) as client:
+            assert await make_ledger(client) == life
+        copies.append(shutil.copytree(bookie, tmp_path / f"copy {life}"))
+    for life, copy in enumerate(copies):
+        shutil.rmtree(bookie)
+        shutil.copytree(copy, bookie)
+        said = await known(data_dir)
+        if life == len(copies) - 1:
+            assert said == [0, 1, 2, 3]
+            continue
+        assert isinstance(said, str)
+        assert f"{bookie} is older than {data_dir / METADATA_FILE}: its newest journal is" in said
+        assert "--accept-metadata-loss" in said
+        assert await known(data_dir) == said, "again and again"
+    shutil.rmtree(bookie)
+    shutil.copytree(copies[1], bookie)
+    options = StandaloneOptions(CONFIG, data_dir)
+    (said,) = await accept_metadata_loss(options)
+    assert said.startswith("the bookie's data are those of journal ")
+    assert await accept_metadata_loss(options) == []
+    async with served(data_dir) as client:
+        assert await make_ledger(client) == 4, "no id is used again"
+
+
+async def test_a_start_on_a_full_disk_notes_nothing(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    await lived(data_dir)
+    store = await open_store(StandaloneOptions(CONFIG, data_dir))
+
+    class Full:
+        def __getattr__(self, name: str) -> object:
+            return getattr(store, name)
+
+        async def put(self, *_: object) -> object:
+            raise StoreUnavailable("disk is full")
+
+    await DataAge(cast(EmbeddedStore, Full()), data_dir).started(1000)
+    await store.aclose()
+    assert await known(data_dir) == list(range(LEDGERS))
 
 
 async def test_acceptance_makes_nothing(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from geminga_bookie.local.server import serve_local
 from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.config import BrokerConfig
-from geminga_broker.metadata_loss import ledger_id_check
+from geminga_broker.metadata_loss import DataAge
 from geminga_broker.processes.sockets import Listeners, addresses, bind_service, own_ports
 from geminga_broker.processes.supervisor import BrokerPlan, BrokerProcess, Services
 from geminga_broker.standalone_parts import StandaloneOptions, bookie_options, open_store
@@ -85,7 +85,7 @@ async def run_brokers(
                 bookie_options(options),
                 ledgers,
                 metadata=store,
-                check_ids=ledger_id_check(store, options.data_dir),
+                age=DataAge(store, options.data_dir),
             )
         )
         services = Services(partial(serve_session, store), partial(serve_local, bookie))
