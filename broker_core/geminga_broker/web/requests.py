@@ -15,6 +15,7 @@ TARGET_BYTES_MAX = 16 * 1024
 _VERSIONS = ("1.0", "1.1")
 _HTTP_2 = b"PRI * HTTP/2"
 _TLS_HELLO = b"\x16\x03"
+_HEAD_AGAIN = b"POST / HTTP/1.1\r\nHost: again\r\n"
 _METHOD = re.compile(rb"\s*[!#$%&'*+.^_`|~0-9A-Za-z-]+ /")
 
 
@@ -31,8 +32,8 @@ class Request:
     """A head, and what has come of its body."""
 
     __slots__ = (
-        *("body", "headers", "is_complete", "is_last", "method", "target", "upgrade", "version"),
-        "waits_to_send",
+        *("body", "framing", "headers", "is_complete", "is_last", "method", "target", "upgrade"),
+        *("version", "waits_to_send"),
     )
 
     def __init__(self) -> None:
@@ -43,6 +44,8 @@ class Request:
         """Names in lower case, in the order in which they came."""
         self.body: list[bytes] = []
         """Pieces that nobody has taken yet."""
+        self.framing = b""
+        """The header that says how long the body is; empty if there is none."""
         self.is_complete = False
         self.is_last = False
         """Whether the client sends nothing more on this connection (RFC 9112, 9.6)."""
@@ -87,6 +90,12 @@ class RequestReader:
         self._stalled_bytes = 0
         """Fed since a head or a piece of a body was whole."""
         self._is_over = False
+        self._is_again = False
+        """Whether the parser reads a head of ours, for the body behind it.
+
+        It takes no body behind a head that asks for another protocol: what follows would be read as
+        the next request, which a client's body must never be.
+        """
 
     @property
     def is_over(self) -> bool:
@@ -128,6 +137,9 @@ class RequestReader:
                 return
             # Any other protocol is not spoken here: the connection goes on (RFC 9110, 7.8).
             self._parser = httptools.HttpRequestParser(self)
+            if self._current is not None:
+                data = _HEAD_AGAIN + self._current.framing + b"\r\n\r\n" + data
+                self._is_again = True
 
     def _malformed(self, data: bytes, error: Exception) -> BadRequest:
         if data.startswith(_HTTP_2):
@@ -156,6 +168,9 @@ class RequestReader:
 
     def on_headers_complete(self) -> None:
         """A head is whole. Raises BadRequest."""
+        if self._is_again:
+            self._is_again = False
+            return
         request = self._coming
         parser = self._parser
         request.method = parser.get_method().decode("ascii")
@@ -174,7 +189,10 @@ class RequestReader:
     def on_message_complete(self) -> None:
         """A request is whole."""
         self._stalled_bytes = 0
-        request, self._current = self._current, None
+        request = self._current
+        if request is not None and request.framing and self._parser.should_upgrade():
+            return  # only its head is: see `_is_again`
+        self._current = None
         if request is not None:
             request.is_complete = True
             self._is_over = request.is_last
@@ -195,10 +213,14 @@ def _check(request: Request) -> None:
             request.upgrade = value.strip().lower()
         elif name == b"expect":
             request.waits_to_send = value.strip().lower() == b"100-continue"
-        elif name == b"transfer-encoding" and value.strip().lower() != b"chunked":
-            raise BadRequest(
-                HTTPStatus.NOT_IMPLEMENTED, "Transfer-Encoding may be chunked, nothing else"
-            )
+        elif name == b"transfer-encoding":
+            if value.strip().lower() != b"chunked":
+                raise BadRequest(
+                    HTTPStatus.NOT_IMPLEMENTED, "Transfer-Encoding may be chunked, nothing else"
+                )
+            request.framing = b"transfer-encoding: chunked"
+        elif name == b"content-length" and value.strip(b"0"):
+            request.framing = b"content-length: " + value
     if hosts > 1 or (not hosts and request.version == "1.1"):
         raise BadRequest(HTTPStatus.BAD_REQUEST, "A request must have one Host header")
     if not request.target.isascii():
@@ -210,9 +232,9 @@ def _check(request: Request) -> None:
     else:
         request.is_last = b"close" in options
     request.is_last |= request.method == "CONNECT"
-    if request.upgrade and (
-        b"upgrade" not in options or request.method != "GET" or request.version == "1.0"
-    ):
+    if request.framing or b"upgrade" not in options or request.method != "GET":
+        request.upgrade = b""
+    elif request.version == "1.0":
         request.upgrade = b""
 
 

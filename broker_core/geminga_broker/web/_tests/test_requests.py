@@ -129,6 +129,35 @@ def test_a_websocket_is_the_last_request() -> None:
     assert [each.upgrade for each in plain.ready] == [b"", b""]
 
 
+UPGRADES = (b"h2c", b"websocket")
+BODIES = (
+    b"Content-Length: %d\r\n\r\n%b",
+    b"Transfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n",
+)
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("method", [b"PUT", b"GET"])
+@pytest.mark.parametrize("protocol", UPGRADES)
+def test_a_body_behind_a_wish_for_another_protocol_is_no_request(
+    protocol: bytes, method: bytes, body: bytes, size: int
+) -> None:
+    """Java's client wishes for HTTP/2 with its first request, whatever its body."""
+    inner = b"DELETE /x HTTP/1.1\r\nHost: p\r\n\r\n"
+    head = b"%b /a HTTP/1.1\r\nHost: p\r\nConnection: Upgrade\r\nUpgrade: %b\r\n"
+    data = head % (method, protocol) + body % (len(inner), inner)
+    data += b"GET /b HTTP/1.1\r\nHost: p\r\n\r\n"
+    reader = RequestReader()
+    for at in range(0, len(data), size):
+        reader.feed(data[at : at + size])
+    assert [each.target for each in reader.ready] == [b"/a", b"/b"]
+    assert [each.is_complete for each in reader.ready] == [True, True]
+    assert reader.ready[0].taken() == inner
+    assert reader.ready[0].upgrade == b""
+    assert (reader.failed, reader.upgraded) == (None, None)
+
+
 def test_many_small_requests_are_cut_quickly() -> None:
     """As many as one read brings."""
     data = b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" * 380
