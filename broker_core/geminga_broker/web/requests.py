@@ -232,9 +232,8 @@ def _check(request: Request) -> None:
     else:
         request.is_last = b"close" in options
     request.is_last |= request.method == "CONNECT"
-    if request.framing or b"upgrade" not in options or request.method != "GET":
-        request.upgrade = b""
-    elif request.version == "1.0":
+    is_plain = bool(request.framing) or request.method != "GET" or request.version == "1.0"
+    if is_plain or b"upgrade" not in options:
         request.upgrade = b""
 
 

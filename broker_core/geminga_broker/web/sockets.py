@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 from starlette.types import Message
 from wsproto.connection import Connection as Frames
-from wsproto.connection import ConnectionType
+from wsproto.connection import ConnectionState, ConnectionType
 from wsproto.events import (
     BytesMessage,
     CloseConnection,
@@ -86,6 +86,7 @@ class _Socket:
         self._denial = Exchange(wire, request, is_last=True)
         self._into, self._out = trio.open_memory_channel[Message](QUEUE_MAX)
         self._accepted = trio.Event()
+        self._all_read = trio.Event()
         self._has_connected = False
         self._pieces: list[Any] = []
         """Of the message that comes: texts or bytes."""
@@ -167,8 +168,14 @@ class _Socket:
             await self.close(_OUR_FAULT, "")
             return
         await self.close(1000, "")
+        self._out.close()
         with trio.move_on_after(CLOSE_S):
-            self._out.close()
+            await self._all_read.wait()
+            if self._frames.state is ConnectionState.CLOSED:
+                # Both have said so: a client waits for us to close (RFC 6455, 7.1.1).
+                if self._wire.stream.is_secure:
+                    return
+                self._wire.stream.end_sending()
             await self._wire.ended()
 
     async def ping_now_and_then(self) -> None:
@@ -181,7 +188,7 @@ class _Socket:
     # The client's side.
 
     async def read_all(self) -> None:
-        """Read until the client ends it."""
+        """Read until one side ends it."""
         with self._into:
             await self._accepted.wait()
             data = self._wire.reader.upgraded or b""
@@ -192,7 +199,8 @@ class _Socket:
                     data = b""
                 if not data:
                     self._wire.has_ended = True
-                    return
+                    break
+        self._all_read.set()
 
     async def _taken(self, data: bytes) -> bool:
         """Whether there may be more after this."""
@@ -239,8 +247,8 @@ class _Socket:
             message["bytes"] = b"".join(pieces)
         try:
             await self._into.send(message)
-        except trio.BrokenResourceError:  # the application has ended it
-            return False
+        except trio.BrokenResourceError:  # the application has ended; the client's end may come
+            pass
         return True
 
 

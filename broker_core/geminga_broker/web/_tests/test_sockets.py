@@ -17,6 +17,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from geminga_broker.web._tests.served import ask
 from geminga_broker.web._tests.test_sockets_hostile import ASK, CONTINUED, TEXT, frame
 from geminga_broker.web.server import bind_web, serve_web
+from geminga_broker.web.sockets import CLOSE_S
 from geminga_broker.websocket.settings import WebSocketSettings
 
 PING, PONG, CLOSE, BINARY = 9, 10, 8, 2
@@ -53,6 +54,11 @@ async def deny(websocket: WebSocket) -> None:
     await websocket.send_denial_response(PlainTextResponse("not you", 401))
 
 
+async def leave(websocket: WebSocket) -> None:
+    await websocket.accept()
+    await websocket.close(4002, "bye")
+
+
 async def fail(_: WebSocket) -> None:
     raise RuntimeError("planted")
 
@@ -68,7 +74,8 @@ async def served(told: Told, settings: WebSocketSettings) -> AsyncIterator[int]:
     port: int = sock.getsockname()[1]
     routes = [WebSocketRoute("/", partial(note, told))]
     routes += [
-        WebSocketRoute(f"/{each.__name__}", each) for each in (refuse, deny, fail, fail_later)
+        WebSocketRoute(f"/{each.__name__}", each)
+        for each in (refuse, deny, leave, fail, fail_later)
     ]
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
@@ -126,6 +133,35 @@ async def test_an_end_from_either_side() -> None:
         await stream.aclose()
         await told.ended.wait()
     assert told.found == [1006]
+
+
+async def test_an_end_by_the_application_waits_for_the_clients(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It ends while the client's frames are waited for; only one task may read."""
+    async with (
+        served(Told(), WebSocketSettings()) as port,
+        await trio.open_tcp_stream("127.0.0.1", port) as stream,
+    ):
+        await stream.send_all(ASK.replace(b"GET / ", b"GET /leave "))
+        found = b""
+        while not found.endswith(b"bye"):
+            found += await stream.receive_some()
+        await trio.sleep(0.1)
+        await stream.send_all(frame(TEXT, b"late"))
+        await stream.send_all(frame(CLOSE, struct.pack(">H", 4002)))
+        with trio.fail_after(CLOSE_S / 2):
+            assert await stream.receive_some() == b""
+    assert not caplog.records
+
+
+async def test_a_connection_is_closed_once_both_sides_have_ended_it() -> None:
+    """Clients wait for the server to close it."""
+    async with opened(Told()) as stream:
+        await stream.send_all(frame(CLOSE, b""))
+        with trio.fail_after(CLOSE_S / 2):
+            assert await stream.receive_some() == b"\x88\x00"
+            assert await stream.receive_some() == b""
 
 
 async def test_a_client_is_asked_whether_it_is_there() -> None:
