@@ -115,7 +115,7 @@ async def _check(service: BrokerService) -> None:
             except ResourceExists:
                 pass
         name = TopicName.parse(f"persistent://{namespace}/healthcheck")
-        topic = await service.topics.get(name, create=True)
+        topic = await service.topics.get(name, create=True, by_hand=True)
         probe = _Probe()
         producer_name = f"{_PRODUCER}-{service.producer_names.next()}"
         producer = await topic.add_producer(ProducerRequest(probe, 0, producer_name))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import trio
 
@@ -12,6 +14,7 @@ from geminga_broker._tests.wire import (
     open_client,
     with_network,
 )
+from geminga_broker.config import BrokerConfig, TopicConfig
 from geminga_broker.health import check_health
 from geminga_protocol.commands import (
     connection,
@@ -128,8 +131,11 @@ async def test_shutdown_tells_clients_and_ends_their_sessions() -> None:
         assert answer.error.error == ServerError.ServiceNotReady
 
 
-async def test_health() -> None:
-    async with open_broker() as broker:
+@pytest.mark.parametrize("makes_topics", [True, False])
+async def test_health(makes_topics: bool) -> None:
+    """Whether topics are made automatically is a matter of clients' topics."""
+    topics = TopicConfig(allow_auto_creation=makes_topics)
+    async with open_broker(replace(BrokerConfig(), topics=topics)) as broker:
         await check_health(broker.service)
         await check_health(broker.service)
         assert await broker.service.namespaces.exists("pulsar/here:2")
