@@ -41,7 +41,7 @@ class Connection:
         self._settings = settings
         self._wire = Wire(stream)
         self._stream = stream
-        self._is_stopping = False
+        self._stopping = trio.Event()
         self._idle: trio.CancelScope | None = None
         """Around the wait for a request."""
         host, _, port = stream.name.rpartition(":")
@@ -57,9 +57,13 @@ class Connection:
 
     def stop(self) -> None:
         """Close it if it is idle, else after the answer that is being made."""
-        self._is_stopping = True
+        self._stopping.set()
         if self._idle is not None:
             self._idle.cancel()
+
+    @property
+    def _is_stopping(self) -> bool:
+        return self._stopping.is_set()
 
     async def run(self) -> None:
         """Serve until one side ends it."""
@@ -79,7 +83,9 @@ class Connection:
             request = reader.ready.popleft()
             if reader.upgraded is not None and not reader.ready:
                 scope = self._scope(request, "websocket")
-                await serve_socket(self._app, scope, wire, request, self._settings)
+                await serve_socket(
+                    *(self._app, scope, wire, request, self._settings), stopping=self._stopping
+                )
                 return
             exchange = Exchange(wire, request, is_last=request.is_last or self._is_stopping)
             await self._answer(request, exchange)

@@ -41,14 +41,22 @@ QUEUE_MAX = 2
 """Messages that wait for the application."""
 
 _VERSION = b"13"
-_ABNORMAL, _NO_CODE, _TOO_LARGE, _OUR_FAULT = 1006, 1005, 1009, 1011
+_GOES_AWAY, _NO_CODE, _ABNORMAL, _TOO_LARGE, _OUR_FAULT = 1001, 1005, 1006, 1009, 1011
 _DENIAL = "websocket.http.response."
 
 
 async def serve_socket(
-    app: ASGIApp, scope: Scope, wire: Wire, request: Request, settings: WebSettings
+    app: ASGIApp,
+    scope: Scope,
+    wire: Wire,
+    request: Request,
+    settings: WebSettings,
+    *,
+    stopping: trio.Event,
 ) -> None:
-    """Hand a request for a WebSocket to the application, until one of the three ends it."""
+    """Hand a request for a WebSocket to the application, until one of the three ends it. When
+    `stopping` is set, the client is told to go.
+    """
     key = request.header(b"sec-websocket-key")
     if key is None or request.header(b"sec-websocket-version") != _VERSION:
         wanted = [(b"sec-websocket-version", _VERSION), (b"upgrade", b"websocket")]
@@ -61,6 +69,7 @@ async def serve_socket(
     socket = _Socket(wire, request, key, settings)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(socket.read_all)
+        nursery.start_soon(socket.go_away, stopping)
         if settings.ping_interval_s < math.inf:
             nursery.start_soon(socket.ping_now_and_then)
         try:
@@ -177,6 +186,12 @@ class _Socket:
                     return
                 self._wire.stream.end_sending()
             await self._wire.ended()
+
+    async def go_away(self, stopping: trio.Event) -> None:
+        """End it when the server stops; the client's answer ends the application."""
+        await stopping.wait()
+        await self._accepted.wait()
+        await self.close(_GOES_AWAY, "")
 
     async def ping_now_and_then(self) -> None:
         """So that whoever stands between keeps it open."""

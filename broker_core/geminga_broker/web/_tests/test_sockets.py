@@ -164,6 +164,32 @@ async def test_a_connection_is_closed_once_both_sides_have_ended_it() -> None:
             assert await stream.receive_some() == b""
 
 
+async def test_clients_are_told_that_the_server_stops() -> None:
+    """The application hears of the end as of any other."""
+    told = Told()
+    sock = bind_web("127.0.0.1", 0)
+    stop = trio.CancelScope()
+    app = Starlette(routes=[WebSocketRoute("/", partial(note, told))])
+
+    async def serve(task_status: trio.TaskStatus[None]) -> None:
+        with stop:
+            await serve_web(app, sock, task_status=task_status)
+
+    async with trio.open_nursery() as nursery:
+        port = sock.getsockname()[1]
+        await nursery.start(serve)
+        async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+            await stream.send_all(ASK)
+            assert (await stream.receive_some()).startswith(b"HTTP/1.1 101 ")
+            stop.cancel()
+            going = struct.pack(">H", 1001)
+            with trio.fail_after(5):
+                assert await stream.receive_some() == b"\x88\x02" + going
+                await stream.send_all(frame(CLOSE, going))
+                assert await stream.receive_some() == b""
+    assert told.found == [1001]
+
+
 async def test_a_client_is_asked_whether_it_is_there() -> None:
     async with opened(Told(), WebSocketSettings(ping_interval_s=1)) as stream:
         assert await stream.receive_some() == b"\x89\x00"
