@@ -33,7 +33,12 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 TURN_BYTES = 4 * 1024
-"""Bytes that are handled in one turn: some hundred small frames."""
+"""Bytes that are handled in one turn, after one with `TURN_FRAMES_FEW` frames or less."""
+SMALL_TURN_BYTES = 512
+"""The same at first, and after a turn with more than `TURN_FRAMES_MAX`: a frame of a few bytes
+takes as long as one of a thousand, and many clients may send such.
+"""
+TURN_FRAMES_FEW, TURN_FRAMES_MAX = 4, 64
 READ_BYTES = 64 * 1024
 CLOSE_S = 1.0
 """Time for a client to answer our end."""
@@ -100,6 +105,7 @@ class _Socket:
         self._pieces: list[Any] = []
         """Of the message that comes: texts or bytes."""
         self._size = 0
+        self._turn_bytes = SMALL_TURN_BYTES
         self._code = _ABNORMAL
         """With which the client has ended it."""
         self.is_closed = False
@@ -219,14 +225,23 @@ class _Socket:
 
     async def _taken(self, data: bytes) -> bool:
         """Whether there may be more after this."""
-        for at in range(0, len(data), TURN_BYTES):
+        at = 0
+        while at < len(data):
+            piece = data[at : at + self._turn_bytes]
+            at += len(piece)
+            frames = 0
             try:
-                self._frames.receive_data(data[at : at + TURN_BYTES])
+                self._frames.receive_data(piece)
                 for event in self._frames.events():
+                    frames += 1
                     if not await self._take(event):
                         return False
             except RemoteProtocolError:  # behind the client's end
                 return False
+            if frames > TURN_FRAMES_MAX:
+                self._turn_bytes = SMALL_TURN_BYTES
+            elif frames <= TURN_FRAMES_FEW:
+                self._turn_bytes = TURN_BYTES
             await trio.lowlevel.checkpoint()
         return True
 

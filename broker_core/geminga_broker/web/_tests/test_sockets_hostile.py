@@ -146,7 +146,7 @@ async def test_frames_of_a_few_bytes_do_not_hold_up_the_others() -> None:
                 await stream.send_all(frame(CONTINUED, b"de"))
                 assert await stream.receive_some() == b"\x81\x015"
             took_s += longest
-    assert min(took_s) < 0.05
+    assert min(took_s) < 0.006  # many clients may do so
 
 
 @pytest.mark.parametrize("pieces", [1, 10])
