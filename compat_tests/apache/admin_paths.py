@@ -24,12 +24,13 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "ADMIN.md"
 _BROKER = "org.apache.pulsar.broker"
 _V2 = (
     "Bookies", "BrokerStats", "Brokers", "Clusters", "ExtNonPersistentTopics",
-    "ExtPersistentTopics", "Namespaces", "NonPersistentTopics", "PersistentTopics",
-    "ResourceGroups", "ResourceQuotas", "SchemasResource", "Tenants",
+    "ExtPersistentTopics", "Functions", "Namespaces", "NonPersistentTopics", "PersistentTopics",
+    "ResourceGroups", "ResourceQuotas", "SchemasResource", "Tenants", "Worker", "WorkerStats",
 )  # fmt: skip
+_V3 = ("Functions", "Packages", "Sinks", "Sources", "Transactions")
 CLASSES = (
     *(f"{_BROKER}.admin.v2.{name}=/admin/v2" for name in _V2),
-    f"{_BROKER}.admin.v3.Transactions=/admin/v3",
+    *(f"{_BROKER}.admin.v3.{name}=/admin/v3" for name in _V3),
     f"{_BROKER}.lookup.v2.TopicLookup=/lookup",
     f"{_BROKER}.rest.Topics=/topics",
 )
@@ -46,9 +47,9 @@ _INTRODUCTION = """# The REST interface
 The paths of Apache Pulsar {version}'s broker, from the annotations of its classes, and what \
 Geminga's broker serves of them: {served} of {of} operations. The others answer 404 or 405. \
 A path under `/admin/v2/non-persistent/` has a line of its own where it differs from the \
-one under `/admin/v2/persistent/`. Functions, sinks, sources, packages and the paths of version 1 \
-are not listed. Who may call what: [SECURITY.md](SECURITY.md). Each policy, what is answered \
-without it and what it does: [POLICIES.md](POLICIES.md).
+one under `/admin/v2/persistent/`. The paths of version 1 are not listed. Who may call what: \
+[SECURITY.md](SECURITY.md). Each policy, what is answered without it and \
+what it does: [POLICIES.md](POLICIES.md).
 
 Of namespaces these are kept and told without an effect here, as at an Apache broker without the \
 feature: `offloadPolicies` and the other members of offloading (no tiered storage), \
@@ -63,11 +64,13 @@ in the policies of a new namespace, `migration` and `migrate` that begin one, \
 Of topics the same holds: `offloadPolicies`, `replicatorDispatchRate` and \
 `dispatcherPauseOnAckStatePersistent` are kept without an effect, `offload` fails as without an \
 offloader, `replication` to another cluster and `shadowTopics` are refused with 501. \
-`/admin/v3/transactions` answers as a broker without transactions. Over `/topics` a message whose \
-text isn't a value of its schema is told as failed (Apache's broker stores an empty one), \
-`deliverAt` needs no `eventTime`, and messages aren't deduplicated. Some calls that Apache's \
-broker never answers, or with a trace, have an answer: 404 for properties of a missing topic, 405 \
-for offloading and compaction of non-persistent ones.
+`/admin/v3/transactions` answers as a broker without transactions; `functions`, `sinks`, `sources` \
+and their workers as one without `functionsWorkerEnabled`, with 409 for every role, `packages` as \
+one without `enablePackagesManagement`, with 503 for roles that may use packages. Over `/topics` \
+a message whose text isn't a value of its schema is told as failed (Apache's broker stores an \
+empty one), `deliverAt` needs no `eventTime`, and messages aren't deduplicated. Some calls that \
+Apache's broker never answers, or with a trace, have an answer: 404 for properties of a missing \
+topic, 405 for offloading and compaction of non-persistent ones.
 
 Of our own, which Apache has not: `GET /admin/v2/bookies/space`, the room on the disks of bookies \
 that take entries, and `GET .../subscription/{{subName}}/why`, why a subscription gets nothing. \

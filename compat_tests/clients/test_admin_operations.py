@@ -33,6 +33,8 @@ _WIDE = {
 NOT_THERE = {
     # Transactions, and messages over REST.
     *("/admin/v3/", "/topics/"),
+    # Functions, which no broker of ours has.
+    *("/admin/v2/functions/", "/admin/v2/worker/", "/admin/v2/worker-stats/"),
     # Of one kind of topics only: the paths of persistent ones serve both.
     "/admin/v2/non-persistent/",
     "/admin/v2/broker-stats/broker-resource-availability/",

@@ -12,7 +12,7 @@ from typing import TypeVar, cast
 
 import httpx2 as httpx
 
-from compat_tests.clients import cluster_calls, namespace_calls, topic_calls
+from compat_tests.clients import cluster_calls, function_calls, namespace_calls, topic_calls
 from compat_tests.clients.rest_calls import ANY, CALLS, EMPTY, Keys, Members, Text
 from compat_tests.processes import ServerProcess
 from geminga_broker.admin.namespaces.changing import FIELDS
@@ -135,6 +135,23 @@ HTTP_ITSELF = (
     ),
 )
 """A method, a path, headers, and the status and `Allow` that come back."""
+
+
+def test_what_is_switched_off_is_told_as_by_apache(server: ServerProcess) -> None:
+    """Functions, connectors and packages: status, type and body."""
+    wrong = []
+    calls = function_calls.calls()
+    with httpx.Client(base_url=server.web_url, timeout=60) as client:
+        for call in calls:
+            body = None if call.sent_as is None else function_calls.TYPES[call.sent_as]
+            headers = {} if call.sent_as is None else {"content-type": call.sent_as}
+            told = client.request(call.method, call.path, content=body, headers=headers)
+            kind = told.headers.get("content-type", "").partition(";")[0] or None
+            found = (told.status_code, kind, told.json() if call.body is not None else None)
+            if found != (call.status, call.content, call.body):
+                wrong.append(f"{call}: {found}")
+    assert wrong == []
+    assert len(calls) > 150
 
 
 def test_http_itself_is_answered_as_apache_answers(server: ServerProcess) -> None:

@@ -18,6 +18,7 @@ from geminga_broker.admin import (
     broker_stats,
     clusters,
     failure_domains,
+    functions,
     isolation_policies,
     resource_quotas,
     schema_routes,
@@ -110,6 +111,7 @@ def routes_of(service: BrokerService) -> list[Route]:
         routes += permission_routes.topic_routes(service, domain)
         routes += schema_policy_routes.topic_routes(service, domain)
     routes += [*permission_routes.routes(service), *transaction_routes.routes(service)]
+    routes += functions.routes()
     routes += [
         *schema_routes.routes(service.schemas, service.namespaces),
         *schema_policy_routes.routes(service),

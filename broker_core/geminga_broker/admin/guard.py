@@ -21,7 +21,8 @@ from geminga_broker.admin.http.methods import Methods, unknown
 from geminga_broker.authz.authorizer import Caller, place_of
 from geminga_broker.authz.grants import SubscriptionRefused
 from geminga_broker.authz.needs import Need, Place, Scope
-from geminga_broker.authz.routes import need_of, refusal
+from geminga_broker.authz.refusals import refusal
+from geminga_broker.authz.routes import need_of
 from geminga_broker.service import BrokerService
 from geminga_broker.web.settings import TLS_PEER_CERTIFICATE
 from geminga_runtime.auth.api import AuthenticationFailed, HttpRequest, Identity, Peer

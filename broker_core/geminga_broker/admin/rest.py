@@ -107,8 +107,7 @@ def ok(value: object, kind: object = object) -> Response:
 def accepted(value: object, kind: object = object) -> Response:
     """202 with a JSON body."""
     del kind
-    body = msgspec.json.encode(value)
-    return Response(body, status_code=202, media_type="application/json")
+    return Response(msgspec.json.encode(value), 202, media_type="application/json")
 
 
 def encoded(body: bytes, kind: object = object) -> Response:

@@ -5,7 +5,7 @@ A route without a rule is for superusers; a test checks that there is none.
 
 from __future__ import annotations
 
-from geminga_broker.authz.needs import Need, Place, Scope
+from geminga_broker.authz.needs import Need, Scope
 
 _NAMESPACE = "/admin/v2/namespaces/{tenant}/{namespace}"
 _PRODUCE = "/topics/{0}/{{tenant}}/{{namespace}}/{{topic}}"
@@ -294,6 +294,13 @@ SCHEMAS: dict[str, Need] = {
 
 _TRANSACTIONS = "/admin/v3/transactions/"
 
+_FUNCTIONS = (
+    *(f"/admin/v2/{name}/" for name in ("functions", "worker", "worker-stats")),
+    *(f"/admin/v3/{name}/" for name in ("functions", "sinks", "sources")),
+)
+"""What is switched off is told to every role."""
+_PACKAGES = "/admin/v3/packages/"
+
 TRANSACTIONS: dict[str, Need] = {
     "GET transactionBufferInternalStats": Need(Scope.TOPIC, "GET_STATS"),
     "POST transactionCoordinator": Need(Scope.SUPER_USER),
@@ -314,6 +321,10 @@ def rule_of(method: str, path: str) -> Need | None:
     if (plain := PLAIN.get(f"{method} {path}")) is not None:
         return plain
     found = None
+    if path.startswith(_FUNCTIONS):
+        return Need(Scope.ROLE)
+    if path.startswith(_PACKAGES):
+        return Need(Scope.NAMESPACE, "PACKAGES")
     if path.startswith(_TRANSACTIONS):
         word = path.removeprefix(_TRANSACTIONS).partition("/")[0]
         return TRANSACTIONS.get(f"{method} {word}", Need(Scope.ROLE))
@@ -345,50 +356,3 @@ def _policy(scope: Scope, method: str, name: str) -> Need | None:
     # The path after the name is an index into the policy.
     policy = POLICIES.get(name.partition("/")[0])
     return Need(scope, "READ" if method == "GET" else "WRITE", policy) if policy else None
-
-
-def refusal(need: Need, place: Place, role: str | None, original: str | None) -> tuple[int, str]:
-    """Status and reason, with Apache's text."""
-    who = f"originalPrincipal [{original or 'null'}] and clientAppId [{role or 'null'}]"
-    operation = f"about operation [{need.operation}]"
-    if need.scope is Scope.CLUSTER:
-        of_policy = "Policy" if need.policy else ""
-        kind = f"validateBothSuperuserAndCluster{of_policy}Operation"
-        return 401, f"Unauthorized to {kind} for {who} {operation} on cluster [{place.name}]"
-    if need.scope is Scope.BROKER:
-        kind = "validateBothSuperuserAndBrokerOperation"
-        return 401, f"Unauthorized to {kind} for {who} {operation} on broker [{place.name}]"
-    if need.scope is Scope.TENANT:
-        return 401, _tenant_refusal(need, place, who)
-    if need.scope is Scope.NAMESPACE:
-        return 403, (
-            f"Unauthorized to validateNamespaceOperation for operation [{need.operation}] on "
-            f"namespace [{place.namespace}]"
-        )
-    if need.scope is Scope.NAMESPACE_POLICY:
-        return 403, (
-            f"Unauthorized to validateNamespacePolicyOperation for operation [{need.operation}] "
-            f"on namespace [{place.namespace}] on policy [{need.policy}]"
-        )
-    if need.scope is Scope.TOPIC:
-        return 401, (
-            f"Unauthorized to validateTopicOperation for operation [{need.operation}] on topic "
-            f"[{place.topic}]"
-        )
-    if need.scope is Scope.TOPIC_POLICY:
-        return 403, (
-            f"Unauthorized to validateTopicPolicyOperation for operation [{need.operation}] on "
-            f"topic [{place.topic}] on policy [{need.policy}]"
-        )
-    if need.scope is Scope.TENANT_ADMIN:
-        return 401, "Don't have permission to administrate resources on this tenant"
-    return 401, "This operation requires super-user access"
-
-
-def _tenant_refusal(need: Need, place: Place, who: str) -> str:
-    operation = f"about operation [{need.operation}]"
-    if need.operation.endswith(("_TENANT", "_TENANTS")):
-        return f"Unauthorized to validateBothTenantOperationAndSuperUser for {who} {operation} "
-    return (
-        f"Unauthorized to validateTenantOperation for {who} {operation} on tenant [{place.tenant}]"
-    )

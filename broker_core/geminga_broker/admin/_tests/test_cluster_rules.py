@@ -7,7 +7,8 @@ import trio
 
 from geminga_broker.admin._tests.several_brokers import Cluster, cluster_of
 from geminga_broker.authz.needs import Place, Scope
-from geminga_broker.authz.routes import need_of, refusal
+from geminga_broker.authz.refusals import refusal
+from geminga_broker.authz.routes import need_of
 from geminga_broker.errors import BrokerError
 from geminga_broker.ownership.bundle import BundleId
 
