@@ -24,6 +24,24 @@ _READS = ("GET", "HEAD", "OPTIONS")
 _PUBLISHES = "/topics/"
 """What is stored there is told by the topic's figures, not by a line for each message."""
 _REFUSALS = (401, 403)
+_CHANGING_GETS = ("/admin/v2/brokers/backlog-quota-check",)
+"""It drops what stands above the quotas of topics."""
+
+TOLD = frozenset({
+    "applied", "authoritative", "backlogQuotaType", "brokerId", "bundle",
+    "checkAllowAutoCreation", "coordinatorId", "createLocalTopicOnly", "destinationBroker",
+    "excludeConsumers", "excludePublishers", "force", "getEarliestTimeInBacklog", "group",
+    "includeSystemTopic", "initialPosition", "isGlobal", "key", "listenerName",
+    "maxConcurrentUnloadPerSec", "messagePosition", "messageTTL", "migrated", "mode",
+    "perPartition", "property", "replicated", "splitAlgorithmName", "subscriptionBacklogSize",
+    "tenant", "topicVersion", "topics", "unload", "withoutSchema",
+})  # fmt: skip
+"""Names of queries that are told, with their values; of others, which may be a secret that was sent
+to the wrong place and have no effect, only that there were some.
+"""
+
+QUERY_CHARACTERS_MAX = 2000
+"""More of a query isn't looked at."""
 
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -71,7 +89,7 @@ class Audit:
 def _is_change(method: str, path: str, outcome: object) -> bool:
     """`path` is that of the route: what the client sent must not decide."""
     if method in _READS:
-        return False
+        return path in _CHANGING_GETS and method != "OPTIONS"
     return not path.startswith(_PUBLISHES) or outcome in _REFUSALS
 
 
@@ -83,5 +101,16 @@ def _call(request: Request, outcome: object, size: str) -> tuple[object, ...]:
     if caller is not None:
         role = caller.original or caller.role or ""
         through = f" through {shown(caller.role or '')}" if caller.original else ""
-    path = shown(request.scope["path"])
+    path = shown(request.scope["path"]) + _query(request.scope["query_string"].decode("latin-1"))
     return address, request.method, path, shown(role) or "-", through, outcome, size
+
+
+def _query(query: str) -> str:
+    """What is told of it, with the question mark."""
+    if not query:
+        return ""
+    parts = query[:QUERY_CHARACTERS_MAX].split("&")
+    told = [part for part in parts if part.partition("=")[0] in TOLD]
+    if len(told) < len(parts) or len(query) > QUERY_CHARACTERS_MAX:
+        told.append("...")
+    return "?" + shown("&".join(told))

@@ -14,8 +14,9 @@ from geminga_bookie.errors import NotEnoughBookies
 from geminga_broker._tests.asgi import request
 from geminga_broker._tests.wire import open_broker
 from geminga_broker.admin._tests.test_guard import call, secured
-from geminga_broker.admin.app import create_app
-from geminga_broker.admin.http.audit import Audit
+from geminga_broker.admin.app import create_app, routes_of
+from geminga_broker.admin.http.audit import TOLD, Audit
+from geminga_broker.admin.openapi.uses import Reader
 from geminga_broker.admin.rest import EXCEPTION_HANDLERS, Redirect, Refused, RestError, status_of
 from geminga_broker.change_events.api import UnfitPolicy
 from geminga_broker.log.api import LogFenced
@@ -23,6 +24,7 @@ from geminga_runtime.metadata.api import BadVersion
 from geminga_runtime.observing.slow import SLOW_S
 
 TENANT = "/admin/v2/tenants/new"
+TOPIC = "/admin/v2/persistent/public/default/absent"
 WORD = '{"allowedClusters": ["standalone"], "adminRoles": []}'
 
 
@@ -76,6 +78,54 @@ async def test_a_forged_host_hides_no_change(caplog: pytest.LogCaptureFixture) -
         assert (await request(app, "PUT", TENANT, WORD.encode(), sent)).status == 204
     (line,) = lines(caplog)
     assert f"PUT {TENANT} by role=-: 204" in line
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("", ""),
+        ("?force=true", "?force=true"),
+        ("?force=true&token=s3cret&a=s3cret", "?force=true&..."),
+        ("?s3cret", "?..."),
+        ("?%74oken=s3cret", "?..."),
+        ("?force=a\nb", r"?force=a\x0ab"),
+        ("?" + "force=1&" * 1000, None),
+        ("?force=" + "1" * 100_000, None),
+    ],
+)
+async def test_what_was_asked_for_is_told(
+    caplog: pytest.LogCaptureFixture, query: str, told: str | None
+) -> None:
+    """As a deletion by force; without secrets, bounded, in one line."""
+    async with open_broker() as broker:
+        app = create_app(broker.service)
+        assert (await request(app, "DELETE", TOPIC + query)).status == 404
+    (line,) = lines(caplog)
+    if told is None:
+        assert len(line) < 500
+        assert f"DELETE {TOPIC}?force=1" in line
+    else:
+        assert f"DELETE {TOPIC}{told} by role=-: 404, " in line
+    assert "s3cret" not in line
+
+
+async def test_all_that_handlers_read_is_told() -> None:
+    async with open_broker() as broker:
+        reader = Reader()
+        read = {
+            name for each in routes_of(broker.service) for name in reader.uses(each.endpoint).query
+        }
+    assert read == TOLD
+
+
+async def test_a_read_that_drops_messages_is_a_change(caplog: pytest.LogCaptureFixture) -> None:
+    asked = "/admin/v2/brokers/backlog-quota-check"
+    async with open_broker() as broker:
+        app = create_app(broker.service)
+        assert (await request(app, "GET", asked)).status == 204
+        assert (await request(app, "OPTIONS", asked)).status == 200
+    (line,) = lines(caplog)
+    assert f"GET {asked} by role=-: 204, " in line
 
 
 async def test_refused_changes_are_told(caplog: pytest.LogCaptureFixture) -> None:
