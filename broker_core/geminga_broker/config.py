@@ -31,6 +31,7 @@ from geminga_runtime.settings import (
     build,
     check_choice,
     gather,
+    limit,
     parse_setting,
     setting,
     with_setting,
@@ -48,11 +49,11 @@ class TopicConfig:
     allow_auto_creation: bool = setting("allowAutoTopicCreation", True)
     auto_creation_type: str = setting("allowAutoTopicCreationType", "non-partitioned")
     default_partitions: int = setting("defaultNumPartitions", 1, at_least=1)
-    partitions_max: int = setting("maxNumPartitionsPerPartitionedTopic", 0)
+    partitions_max: int = limit("maxNumPartitionsPerPartitionedTopic", 0)
     namespace_bundles: int = setting("defaultNumberOfNamespaceBundles", 4, at_least=1, at_most=128)
     enable_persistent: bool = setting("enablePersistentTopics", True)
     enable_non_persistent: bool = setting("enableNonPersistentTopics", True)
-    topics_per_namespace_max: int = setting("maxTopicsPerNamespace", 0)
+    topics_per_namespace_max: int = limit("maxTopicsPerNamespace", 0)
     force_delete_namespaces: bool = setting("forceDeleteNamespaceAllowed", False)
     loads_max: int = setting("maxConcurrentTopicLoadRequest", 5000, at_least=1)
     load_timeout_s: int = setting("topicLoadTimeoutSeconds", 60, at_least=1)
@@ -79,13 +80,13 @@ class TopicConfig:
 class ClientLimits:
     """Limits of producers and consumers; 0 is no limit."""
 
-    producers_per_topic_max: int = setting("maxProducersPerTopic", 0)
-    consumers_per_topic_max: int = setting("maxConsumersPerTopic", 0)
-    consumers_per_subscription_max: int = setting("maxConsumersPerSubscription", 0)
-    subscriptions_per_topic_max: int = setting("maxSubscriptionsPerTopic", 0)
-    unacked_per_consumer_max: int = setting("maxUnackedMessagesPerConsumer", 50_000)
-    unacked_per_subscription_max: int = setting("maxUnackedMessagesPerSubscription", 200_000)
-    unacked_per_broker_max: int = setting("maxUnackedMessagesPerBroker", 0)
+    producers_per_topic_max: int = limit("maxProducersPerTopic", 0)
+    consumers_per_topic_max: int = limit("maxConsumersPerTopic", 0)
+    consumers_per_subscription_max: int = limit("maxConsumersPerSubscription", 0)
+    subscriptions_per_topic_max: int = limit("maxSubscriptionsPerTopic", 0)
+    unacked_per_consumer_max: int = limit("maxUnackedMessagesPerConsumer", 50_000)
+    unacked_per_subscription_max: int = limit("maxUnackedMessagesPerSubscription", 200_000)
+    unacked_per_broker_max: int = limit("maxUnackedMessagesPerBroker", 0)
     unacked_share_when_full: float = setting(
         "maxUnackedMessagesPerSubscriptionOnBrokerBlocked", 0.16, at_most=1
     )
@@ -121,9 +122,7 @@ class PolicyConfig:
     deduplication_producers_max: int = setting(
         "brokerDeduplicationMaxNumberOfProducers", 10_000, at_least=1
     )
-    deduplication_snapshot_s: int = setting(
-        "brokerDeduplicationSnapshotFrequencyInSeconds", 120, at_least=1
-    )
+    deduplication_snapshot_s: int = limit("brokerDeduplicationSnapshotFrequencyInSeconds", 120)
     deduplication_snapshot_interval_s: int = setting(
         "brokerDeduplicationSnapshotIntervalSeconds", 120
     )
@@ -131,9 +130,9 @@ class PolicyConfig:
         "brokerDeduplicationProducerInactivityTimeoutMinutes", 360, at_least=1
     )
     message_ttl_s: int = setting("ttlDurationDefaultInSeconds", 0)
-    quota_gb: float = setting("backlogQuotaDefaultLimitGB", -1.0, at_least=-1)
-    quota_bytes: int = setting("backlogQuotaDefaultLimitBytes", -1, at_least=-1)
-    quota_age_s: int = setting("backlogQuotaDefaultLimitSecond", -1, at_least=-1)
+    quota_gb: float = limit("backlogQuotaDefaultLimitGB", -1.0, at_least=-1)
+    quota_bytes: int = limit("backlogQuotaDefaultLimitBytes", -1, at_least=-1)
+    quota_age_s: int = limit("backlogQuotaDefaultLimitSecond", -1, at_least=-1)
     quota_policy: str = setting("backlogQuotaDefaultRetentionPolicy", "producer_request_hold")
     quota_check: bool = setting("backlogQuotaCheckEnabled", True)
     quota_check_s: int = setting("backlogQuotaCheckIntervalInSeconds", 60, at_least=1)
@@ -142,30 +141,24 @@ class PolicyConfig:
     subscribe_rate: int = setting("subscribeThrottlingRatePerConsumer", 0)
     subscribe_rate_period_s: int = setting("subscribeRatePeriodPerConsumerInSecond", 30, at_least=1)
     override_entry_filters: bool = setting("allowOverrideEntryFilters", False)
-    publish_rate_messages: int = setting("maxPublishRatePerTopicInMessages", 0)
-    publish_rate_bytes: int = setting("maxPublishRatePerTopicInBytes", 0)
-    broker_publish_rate_messages: int = setting("brokerPublisherThrottlingMaxMessageRate", 0)
-    broker_publish_rate_bytes: int = setting("brokerPublisherThrottlingMaxByteRate", 0)
-    dispatch_rate_messages: int = setting("dispatchThrottlingRateInMsg", 0)
-    dispatch_rate_bytes: int = setting("dispatchThrottlingRateInByte", 0)
-    topic_dispatch_rate_messages: int = setting("dispatchThrottlingRatePerTopicInMsg", 0)
-    topic_dispatch_rate_bytes: int = setting("dispatchThrottlingRatePerTopicInByte", 0)
-    subscription_dispatch_rate_messages: int = setting(
+    publish_rate_messages: int = limit("maxPublishRatePerTopicInMessages", 0)
+    publish_rate_bytes: int = limit("maxPublishRatePerTopicInBytes", 0)
+    broker_publish_rate_messages: int = limit("brokerPublisherThrottlingMaxMessageRate", 0)
+    broker_publish_rate_bytes: int = limit("brokerPublisherThrottlingMaxByteRate", 0)
+    dispatch_rate_messages: int = limit("dispatchThrottlingRateInMsg", 0)
+    dispatch_rate_bytes: int = limit("dispatchThrottlingRateInByte", 0)
+    topic_dispatch_rate_messages: int = limit("dispatchThrottlingRatePerTopicInMsg", 0)
+    topic_dispatch_rate_bytes: int = limit("dispatchThrottlingRatePerTopicInByte", 0)
+    subscription_dispatch_rate_messages: int = limit(
         "dispatchThrottlingRatePerSubscriptionInMsg", 0
     )
-    subscription_dispatch_rate_bytes: int = setting(
-        "dispatchThrottlingRatePerSubscriptionInByte", 0
-    )
+    subscription_dispatch_rate_bytes: int = limit("dispatchThrottlingRatePerSubscriptionInByte", 0)
     subscription_expiration_minutes: int = setting("subscriptionExpirationTimeMinutes", 0)
-    subscription_check_minutes: int = setting(
-        "subscriptionExpiryCheckIntervalInMinutes", 5, at_least=1
-    )
+    subscription_check_minutes: int = limit("subscriptionExpiryCheckIntervalInMinutes", 5)
     entry_filters: str = setting("entryFilterNames", "")
     expiry_check_minutes: int = setting("messageExpiryCheckIntervalInMinutes", 5, at_least=1)
     compaction_threshold_bytes: int = setting("brokerServiceCompactionThresholdInBytes", 0)
-    compaction_monitor_s: int = setting(
-        "brokerServiceCompactionMonitorIntervalInSeconds", 60, at_least=1
-    )
+    compaction_monitor_s: int = limit("brokerServiceCompactionMonitorIntervalInSeconds", 60)
     compaction_read_s: int = setting(
         "brokerServiceCompactionPhaseOneLoopTimeInSeconds", 30, at_least=1
     )
@@ -201,7 +194,7 @@ class LogConfig:
     )
     batch_indexes_max: int = setting("managedLedgerMaxBatchDeletedIndexToPersist", 10_000)
     retention_minutes: int = setting("defaultRetentionTimeInMinutes", 0, at_least=-1)
-    retention_check_s: int = setting("retentionCheckIntervalInSeconds", 120, at_least=1)
+    retention_check_s: int = limit("retentionCheckIntervalInSeconds", 120)
     retention_mb: int = setting("defaultRetentionSizeInMB", 0, at_least=-1)
     skips_damaged: bool = setting("autoSkipNonRecoverableData", False)
     entry_metadata_interceptors: str = setting("brokerEntryMetadataInterceptors", "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from geminga_broker.cluster.listeners import Listeners, parse_listeners
-from geminga_runtime.settings import setting
+from geminga_runtime.settings import limit, setting
 from geminga_runtime.tls_settings import NO_PORT, TlsSettings
 
 
@@ -36,9 +36,10 @@ class NetworkConfig:
     max_message_size_bytes: int = setting("maxMessageSize", 5 * MIB, at_least=1, at_most=1 << 30)
     keep_alive_interval_s: int = setting("keepAliveIntervalSeconds", 30, at_least=1)
     liveness_timeout_ms: int = setting("connectionLivenessCheckTimeoutMillis", 5000)
-    connections_max: int = setting("brokerMaxConnections", 0)
-    connections_per_ip_max: int = setting("brokerMaxConnectionsPerIp", 0)
-    web_connections_max: int = setting("maxHttpServerConnections", 2048, at_least=1)
+    connections_max: int = limit("brokerMaxConnections", 0)
+    connections_per_ip_max: int = limit("brokerMaxConnectionsPerIp", 0)
+    web_connections_max: int = limit("maxHttpServerConnections", 2048)
+    """0 is no limit."""
     web_connections_per_ip_max: int = setting("maxHttpServerConnectionsPerIp", 512)
     """Ours: connections of one address; 0 is no limit."""
     http_requests_limited: bool = setting("httpRequestsLimitEnabled", False)

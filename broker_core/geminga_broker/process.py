@@ -4,6 +4,7 @@ servers, and the managed ledgers' options (spec OP-02).
 
 from __future__ import annotations
 
+import math
 import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -109,7 +110,9 @@ async def serving(
         await service.start(addresses, is_whole_cluster=is_whole_cluster)
         reach_system_topics(service)
         app = with_console(create_app(service), service)
-        count = ConnectionCount(network.web_connections_max, network.web_connections_per_ip_max)
+        count = ConnectionCount(
+            network.web_connections_max or CONNECTIONS_MAX, network.web_connections_per_ip_max
+        )
         web_server = partial(serve_web, app, web.plain, web.secure, web_tls, config.websockets)
         beside = partial(web_server, beside=given.web_beside, secure_beside=given.web_tls_beside)
         proxied = partial(beside, proxy_header=network.web_haproxy_protocol)
@@ -192,7 +195,7 @@ def log_options(config: BrokerConfig) -> LogOptions:
             log.rollover_max_minutes * 60,
         ),
         retention=Retention(log.retention_minutes * 60, log.retention_mb * MIB),
-        retention_check_interval_s=log.retention_check_s,
+        retention_check_interval_s=log.retention_check_s or math.inf,
         cursors=CursorOptions(
             flush_interval_s=1 / log.mark_delete_rate_per_s if log.mark_delete_rate_per_s else 0.0,
             ledger_entries_max=log.cursor_ledger_entries_max,

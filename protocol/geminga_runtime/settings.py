@@ -48,12 +48,18 @@ def setting(
     at_least: float = 0,
     at_most: float = math.inf,
     secret: bool = False,
+    less_is_off: bool = False,
 ) -> Any:
     """A field that is read from `key`; numbers are checked against the bounds, secrets are never
-    shown.
+    shown. With `less_is_off` a number below `at_least` is read as `at_least`.
     """
-    metadata = {"key": key, "min": at_least, "max": at_most, "secret": secret}
+    metadata = {"key": key, "min": at_least, "max": at_most, "secret": secret, "off": less_is_off}
     return field(default=default, metadata=metadata, repr=not secret)
+
+
+def limit(key: str, default: Any, *, at_least: float = 0) -> Any:
+    """The same, off at `at_least` and below, which are read as `at_least`."""
+    return setting(key, default, at_least=at_least, less_is_off=True)
 
 
 def listed(text: str) -> tuple[str, ...]:
@@ -195,6 +201,8 @@ def _parse(one: Field[Any], text: str, origin: str) -> object:
     except ValueError as error:
         raise ConfigError(f"{key} in {origin}: {text!r} is not {error}") from error
     low, high = one.metadata["min"], one.metadata["max"]
+    if isinstance(value, int | float) and value < low and one.metadata["off"]:
+        return type(value)(low)
     if isinstance(value, int | float) and not low <= value <= high:
         bounds = f"at least {low:g}" if high == math.inf else f"from {low:g} to {high:g}"
         raise ConfigError(f"{key} in {origin}: {text} is out of bounds, it must be {bounds}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from geminga_proxy.addresses import parse_urls
 from geminga_proxy.discovery import check_store
 from geminga_runtime.auth.settings import AuthSettings
-from geminga_runtime.settings import ConfigError, build, gather, setting, written
+from geminga_runtime.settings import ConfigError, build, gather, limit, setting, written
 from geminga_runtime.tls_settings import NO_PORT, TlsSettings
 
 BROKER_ADDRESSES = "brokerServiceURL, brokerServiceURLTLS or metadataStoreUrl"
@@ -85,7 +85,7 @@ class WebConfig:
     websockets_per_role_max: int = setting("webSocketMaxConnectionsPerRole", 500)
     """Ours: WebSockets of one role, or of one address without authentication; 0 for no limit."""
     connections_per_ip_max: int = setting("maxHttpServerConnectionsPerIp", 512)
-    connections_max: int = setting("maxHttpServerConnections", 2048, at_least=1)
+    connections_max: int = limit("maxHttpServerConnections", 2048)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from geminga_broker.config import BrokerConfig, load_cluster_config, load_config
-from geminga_runtime.settings import ConfigError
+from geminga_runtime.settings import ConfigError, current
 
 
 def write(path: Path, text: str) -> Path:
@@ -110,6 +110,26 @@ def test_errors_are_one_sentence(tmp_path: Path, line: str, sentence: str) -> No
     with pytest.raises(ConfigError) as caught:
         load_config(file, {})
     assert str(caught.value) == sentence.format(file=file)
+
+
+@pytest.mark.parametrize("key", [
+    "maxHttpServerConnections", "brokerMaxConnections", "brokerMaxConnectionsPerIp",
+    "brokerServiceCompactionMonitorIntervalInSeconds", "retentionCheckIntervalInSeconds",
+    "subscriptionExpiryCheckIntervalInMinutes", "brokerDeduplicationSnapshotFrequencyInSeconds",
+    "maxProducersPerTopic", "maxConsumersPerTopic", "maxConsumersPerSubscription",
+    "maxSubscriptionsPerTopic", "maxTopicsPerNamespace", "maxNumPartitionsPerPartitionedTopic",
+    "maxUnackedMessagesPerConsumer", "maxUnackedMessagesPerSubscription",
+    "maxUnackedMessagesPerBroker", "maxPublishRatePerTopicInMessages",
+    "dispatchThrottlingRatePerTopicInByte", "brokerPublisherThrottlingMaxByteRate",
+])  # fmt: skip
+@pytest.mark.parametrize("value", ["0", "-1"])
+def test_limits_and_checks_are_off_as_with_apache(tmp_path: Path, key: str, value: str) -> None:
+    assert current(load_config(write(tmp_path, f"{key}={value}\n"), {}), key) == 0
+
+
+def test_a_quota_below_none_is_none(tmp_path: Path) -> None:
+    found = load_config(write(tmp_path, "backlogQuotaDefaultLimitGB=-7\n"), {})
+    assert found.policies.quota_gb == -1.0
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -52,7 +52,8 @@ class TopicMaintenance:
         await self._once(keep_quotas)
 
     async def _every(self, period_s: float, step: Step) -> None:
-        while True:
+        """Never, if the period is 0."""
+        while period_s > 0:
             await trio.sleep(period_s)
             await self._once(step)
 

@@ -17,7 +17,7 @@ from geminga_proxy.http.upstreams import IDLE_S, Upstreams
 from geminga_proxy.service import ProxyService
 from geminga_proxy.trust import WebBrokers
 from geminga_runtime.logs import shown
-from geminga_runtime.server import ConnectionCount
+from geminga_runtime.server import CONNECTIONS_MAX, ConnectionCount
 from geminga_runtime.tls import TlsContexts
 
 CROWDED = 0.75
@@ -54,7 +54,9 @@ class Web:
         self.is_draining = False
         self.requests = 0
         web = self.config.web
-        self.count = ConnectionCount(web.connections_max, web.connections_per_ip_max)
+        self.count = ConnectionCount(
+            web.connections_max or CONNECTIONS_MAX, web.connections_per_ip_max
+        )
         self._websockets: Counter[str] = Counter()
         self._idle: dict[trio.CancelScope, None] = {}
 

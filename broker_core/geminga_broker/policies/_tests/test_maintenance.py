@@ -127,6 +127,23 @@ async def test_snapshots_are_taken_when_the_last_is_old_enough(
     assert world.log.cursors[DEDUPLICATION].properties == ({} if after_s is None else {"p": 1})
 
 
+async def test_checks_that_are_off_are_not_made(
+    world: World, nursery: trio.Nursery, autojump_clock: object
+) -> None:
+    topic = world.topic()
+    policies = TopicPolicies(deduplication=DeduplicationOptions(), subscription_expiration_s=600)
+    await apply_policies(topic, policies)
+    config = PolicyConfig(
+        deduplication_snapshot_s=0, subscription_check_minutes=0, compaction_monitor_s=0
+    )
+    nursery.start_soon(TopicMaintenance({topic.name: topic}, config).run)
+    await topic.create_subscription("idle", EARLIEST)
+    await fill(topic, [1, 1])
+    await trio.sleep(3600)
+    assert world.log.cursors[DEDUPLICATION].properties == {}
+    assert sorted(topic.subscriptions) == ["idle"]
+
+
 async def test_inactive_subscriptions_are_deleted(
     world: World, nursery: trio.Nursery, autojump_clock
 ):
