@@ -52,6 +52,8 @@ def ended(ledger_entries: int = 0) -> Keys:
 
 TENANT_INFO = '{"adminRoles":["a"],"allowedClusters":["standalone"]}'
 T = "/admin/v2/persistent/{t}/n1"
+OPEN = "/admin/v2/non-persistent/{t}/n1"
+OPEN_EXPIRY = reason("Expire messages on a non-persistent topic is not allowed")
 
 STATS = keys(
     "msgRateIn msgThroughputIn msgRateOut msgThroughputOut bytesInCounter msgInCounter "
@@ -73,6 +75,17 @@ INTERNAL_STATS = keys(
     "lastLedgerCreatedTimestamp waitingCursorsCount pendingAddEntriesCount lastConfirmedEntry "
     "state ledgers cursors schemaLedgers compactedLedger"
 )
+
+NO_LOG: dict[str, object] = {
+    **dict.fromkeys(
+        (
+            *("entriesAddedCounter", "numberOfEntries", "totalSize", "currentLedgerEntries"),
+            *("currentLedgerSize", "waitingCursorsCount", "pendingAddEntriesCount"),
+        ),
+        0,
+    ),
+    "cursors": {},
+}
 
 # method, path, body, status, expected body
 CALLS: list[tuple[str, str, str | None, int, object]] = [
@@ -200,7 +213,19 @@ CALLS: list[tuple[str, str, str | None, int, object]] = [
      reason("Subscription nope not found for topic persistent://{t}/n1/a")),
     ("POST", T + "/a/subscription/s1/resetcursor/1000", None, 204, EMPTY),
     ("POST", T + "/a/subscription/s1/skip/3", None, 204, EMPTY),
+    ("POST", T + "/a/subscription/s1/skip/-1", None, 204, EMPTY),
+    ("POST", T + "/a/subscription/s1/skip/99999999999", None, 404, ANY),
     ("POST", T + "/a/subscription/s1/expireMessages/30", None, 409, ANY),
+    ("POST", T + "/a/subscription/s1/expireMessages/99999999999", None, 404, ANY),
+    ("PUT", OPEN + "/o", None, 204, EMPTY),
+    ("GET", OPEN + "/o/internalStats", None, 200, NO_LOG),
+    ("POST", OPEN + "/o/subscription/nope/expireMessages/1", None, 405, OPEN_EXPIRY),
+    ("DELETE", OPEN + "/o", None, 204, EMPTY),
+    ("POST", OPEN + "/o/subscription/nope/expireMessages/1", None, 404,
+     reason("Topic non-persistent://{t}/n1/o not found")),
+    ("PUT", OPEN + "/op/partitions", "2", 204, EMPTY),
+    ("POST", OPEN + "/op/subscription/nope/expireMessages/1", None, 405, OPEN_EXPIRY),
+    ("DELETE", OPEN + "/op/partitions", None, 204, EMPTY),
     ("DELETE", T + "/a/subscription/s1", None, 204, EMPTY),
     ("DELETE", T + "/a/subscription/s1", None, 404,
      reason("Subscription s1 not found for topic persistent://{t}/n1/a")),

@@ -57,6 +57,16 @@ def all_have_subscription(answers: Sequence[Answer], asked: Asked) -> Response:
     return all_done(answers, asked)
 
 
+NO_EXPIRY = "Expire messages on a non-persistent topic is not allowed"
+
+
+def all_expired(answers: Sequence[Answer], asked: Asked) -> Response:
+    """The same; partitions that keep no messages have none that expire, whether there are any."""
+    if not asked.name.is_persistent:
+        raise rest.RestError(405, NO_EXPIRY)
+    return all_have_subscription(answers, asked)
+
+
 def unsubscribed(answers: Sequence[Answer], asked: Asked) -> Response:
     """The same, with the texts of an unsubscription."""
     for status, reason in (
@@ -157,7 +167,7 @@ EACH: dict[str, Each] = {
     f"GET {_SUBSCRIPTION}/why": Each(findings_of_all),
     "POST /trim": Each(all_trimmed),
     "POST /all_subscription/expireMessages/{seconds}": Each(all_done),
-    f"POST {_SUBSCRIPTION}/expireMessages/{{seconds}}": Each(all_have_subscription),
+    f"POST {_SUBSCRIPTION}/expireMessages/{{seconds}}": Each(all_expired),
 }
 """By method and the path after the topic; `topic_rules` says PARTITIONS for the same ones."""
 

@@ -290,22 +290,20 @@ class CursorStats(Struct, rename="camel"):
 
 
 class InternalStats(Struct, rename="camel"):
-    """A topic's log (PersistentTopicInternalStats)."""
+    """A topic's log (PersistentTopicInternalStats); a topic without one has no members of None."""
 
     entries_added_counter: int = 0
     number_of_entries: int = 0
     total_size: int = 0
     current_ledger_entries: int = 0
     current_ledger_size: int = 0
-    last_ledger_created_timestamp: str = ""
+    last_ledger_created_timestamp: str | None = None
     last_ledger_creation_failure_timestamp: str | None = None
     waiting_cursors_count: int = 0
     pending_add_entries_count: int = 0
-    last_confirmed_entry: str = ""
-    state: str = ""
-    ledgers: list[LedgerInfo] = field(default_factory=list)
+    last_confirmed_entry: str | None = None
+    state: str | None = None
+    ledgers: list[LedgerInfo] | None = None
     cursors: dict[str, CursorStats] = {}
-    schema_ledgers: list[LedgerInfo] = field(default_factory=list)
-    compacted_ledger: LedgerInfo = field(
-        default_factory=lambda: LedgerInfo(ledger_id=-1, entries=-1, size=-1)
-    )
+    schema_ledgers: list[LedgerInfo] | None = None
+    compacted_ledger: LedgerInfo | None = None

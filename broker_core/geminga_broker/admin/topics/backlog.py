@@ -93,7 +93,7 @@ def _analysis(scan: BacklogScan) -> Analysis:
 def _expire_all(service: BrokerService, domain: str) -> rest.Handler:
     async def expire_all(request: Request) -> Response:
         name = rest.topic_of(request, domain)
-        seconds = number_of(request, "seconds")
+        seconds = number_of(request, "seconds", 32)
         topic = await require_log_of(
             service,
             name,

@@ -99,10 +99,10 @@ async def _internal_stats(service: BrokerService, name: TopicName) -> Json:
     found = topic.internal_stats()
     if isinstance(topic, PersistentTopic):
         found.compacted_ledger = await topic.compaction.ledger_info()
-    found.schema_ledgers = [
-        LedgerInfo(each.ledger_id, each.last_entry_id + 1, each.length)
-        for each in await service.schemas.registry.storage.ledgers_of(name.schema_name)
-    ]
+        found.schema_ledgers = [
+            LedgerInfo(each.ledger_id, each.last_entry_id + 1, each.length)
+            for each in await service.schemas.registry.storage.ledgers_of(name.schema_name)
+        ]
     return as_json(found)
 
 

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin import rest
+from geminga_broker.admin.joins import NO_EXPIRY
 from geminga_broker.admin.topics.routes import require_topic, require_writable_namespace
 from geminga_broker.errors import BrokerError
 from geminga_broker.limits import check_subscription
@@ -65,13 +66,18 @@ class ResetCursorData(msgspec.Struct, rename="camel"):
         return position, ack_sets.cumulative(batch_size, first - 1)
 
 
-def number_of(request: Request, name: str) -> int:
-    """A number of the path. Raises Refused: another text is another path."""
+def number_of(request: Request, name: str, bits: int = 64) -> int:
+    """A number of the path that fits into so many bits. Raises Refused: another text is another
+    path.
+    """
     text = rest.parameter(request, name)
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
         raise rest.Refused(404) from None
+    if not -(1 << bits - 1) <= number < 1 << bits - 1:
+        raise rest.Refused(404)
+    return number
 
 
 def require_subscription(topic: Topic, name: TopicName, subscription: str) -> None:
@@ -165,6 +171,7 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         return rest.no_content()
 
     async def skip(request: Request) -> Response:
+        number_of(request, "count", 32)
         if await service.catalog.partitions(rest.topic_of(request, domain)):
             raise rest.RestError(405, "Skip messages on a partitioned topic is not allowed")
         return await on_topic(_skip)(request)
@@ -179,8 +186,22 @@ def routes(service: BrokerService, domain: str) -> list[Route]:
         rest.route("POST", sub + "/skip/{count}", skip),
         rest.route("POST", sub + "/resetcursor/{timestamp}", on_topic(_reset_to_time)),
         rest.route("POST", sub + "/resetcursor", _reset_to_id(service, domain)),
-        rest.route("POST", sub + "/expireMessages/{seconds}", on_topic(_expire)),
+        rest.route(
+            "POST", sub + "/expireMessages/{seconds}", _expiry(service, domain, on_topic(_expire))
+        ),
     ]
+
+
+def _expiry(service: BrokerService, domain: str, of_log: rest.Handler) -> rest.Handler:
+    async def expire(request: Request) -> Response:
+        number_of(request, "seconds", 32)
+        name = rest.topic_of(request, domain)
+        if not name.is_persistent:
+            await require_topic(service, name)
+            raise rest.RestError(405, NO_EXPIRY)
+        return await of_log(request)
+
+    return expire
 
 
 def _reset_to_id(service: BrokerService, domain: str) -> rest.Handler:
