@@ -118,3 +118,23 @@ async def test_a_small_backlog_quota_holds_within_a_check(peer: Peer, limit: int
             await client.expect(Type.CLOSE_PRODUCER)
         refused = (await client.ask(producing.producer(topic, 2, 9), Type.ERROR)).error
         assert refused.error == ServerError.ProducerBlockedQuotaExceededError
+
+
+@pytest.mark.parametrize("domain", ["persistent", "non-persistent"])
+async def test_a_partition_behind_the_last_is_not_there(peer: Peer, domain: str) -> None:
+    """The official clients ask for its partitions first, and are told by that."""
+    topic = peer.topic("behind", domain)
+    peer.admin("PUT", topic.replace("://", "/") + "/partitions", 2)
+    async with connected(peer, f"{topic}-partition-0") as client:
+        for index, code in ((0, None), (1, None), (2, ServerError.TopicNotFound)):
+            asked = lookup.partitioned_metadata(f"{topic}-partition-{index}", 5)
+            answer = await client.ask(asked, Type.PARTITIONED_METADATA_RESPONSE)
+            told = answer.partitionMetadataResponse
+            assert (told.error if told.HasField("error") else None) == code
+        last = f"{topic}-partition-2"
+        for request in (
+            producing.producer(last, 9, 9),
+            consuming.subscribe(last, "s", SubType.Shared, 9, 10),
+        ):
+            refused = (await client.ask(request, Type.ERROR)).error
+            assert refused.error == ServerError.TopicNotFound

@@ -224,7 +224,7 @@ class TopicCatalog:
         if not exists and not await self._namespaces.exists(topic.namespace):
             raise BrokerError(ServerError.TopicNotFound, f"Namespace not found {topic.namespace}")
         if topic.is_partition:
-            if not (create or exists):
+            if not exists and not (create and await self._may_be_partition(topic)):
                 raise BrokerError(ServerError.TopicNotFound, f"Topic {topic} not found")
             return 0
         count = await self.partitions(topic)
@@ -241,6 +241,11 @@ class TopicCatalog:
             except ResourceExists:
                 return await self.partitions(topic)
         return wanted
+
+    async def _may_be_partition(self, topic: TopicName) -> bool:
+        """Whether the name is none behind the last partition of a topic."""
+        count = await self.partitions(topic.partitioned_base)
+        return not count or topic.partition_index < count
 
 
 def _properties_in(record: JsonObject) -> dict[str, str]:

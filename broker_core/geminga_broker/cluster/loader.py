@@ -294,11 +294,13 @@ class TopicLoader:
                 if create:
                     text = f"Topic {name.partitioned_base} is being deleted"
                     raise BrokerError(ServerError.ServiceNotReady, text)
-            elif partitions:
+            elif partitions and create is Creation.BY_HAND:
                 raise BrokerError(
                     ServerError.NotAllowedError,
                     f"Illegal topic partition name {name} with max allowed {partitions} partitions",
                 )
+            elif partitions:
+                raise BrokerError(ServerError.TopicNotFound, f"Topic {name} does not exist")
         if not create:
             raise BrokerError(ServerError.TopicNotFound, f"Topic {name} does not exist")
         if not await self._namespaces.exists(name.namespace):

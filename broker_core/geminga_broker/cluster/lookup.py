@@ -56,7 +56,8 @@ class Lookup:
     async def _in_turn(self, topic: TopicName, listener: str, authoritative: bool) -> Located:
         self._check_open()
         if self.running >= self.lookups_max:
-            raise BrokerError(ServerError.TooManyRequests, "too many lookups are running")
+            text = "Failed due to too many pending lookup requests"
+            raise BrokerError(ServerError.TooManyRequests, text)
         self.running += 1
         try:
             return await self._locate(topic, listener, authoritative)

@@ -111,7 +111,9 @@ async def test_a_partition_exists_if_it_is_stored() -> None:
         with pytest.raises(BrokerError, match=f"partition-{n} not found") as caught:
             await topics.resolve_partitions(A.partition(n), create=False, exists=False)
         assert caught.value.code == ServerError.TopicNotFound
-        assert await topics.resolve_partitions(A.partition(n), create=True, exists=False) == 0
+    assert await topics.resolve_partitions(A.partition(1), create=True, exists=False) == 0
+    with pytest.raises(BrokerError, match="partition-2 not found"):  # behind the last one
+        await topics.resolve_partitions(A.partition(2), create=True, exists=False)
 
 
 @pytest.mark.parametrize("settings", [{"allow_auto_creation": False}, {}])

@@ -193,7 +193,7 @@ async def test_a_load_without_creation_does_not_refuse_a_creating_request() -> N
         ("a", {"enable_persistent": False}, ServerError.NotAllowedError),
         (NP, {"enable_non_persistent": False}, ServerError.NotAllowedError),
         ("x/y/z", {}, ServerError.TopicNotFound),
-        ("p-partition-3", {}, ServerError.NotAllowedError),
+        ("p-partition-3", {}, ServerError.TopicNotFound),
         ("b", {"topics_per_namespace_max": 3}, ServerError.NotAllowedError),
     ],
 )  # fmt: skip
