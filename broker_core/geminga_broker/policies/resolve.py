@@ -11,6 +11,7 @@ from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.records import JsonObject
 from geminga_broker.config import BrokerConfig
 from geminga_broker.errors import BrokerError
+from geminga_broker.loadbalance.names import heartbeat_broker
 from geminga_broker.policies.levels import Levels, topic_options, topic_policies
 from geminga_broker.policies.model import (
     ALL_SUBSCRIPTION_TYPES,
@@ -128,6 +129,10 @@ class PolicyResolver:
                 found = self.filters(str(filters.get("entryFilterNames") or ""))
                 options = replace(options, entry_filters=found)
         effective = Effective(topic_policies(levels, config), options)
+        if heartbeat_broker(topic.namespace):
+            # As in Apache: each health check is a producer of its own, that would be remembered.
+            policies = replace(effective.policies, deduplication=None)
+            return Effective(policies, options)
         return of_system_topic(effective) if is_system_topic(topic) else effective
 
     def filters(self, names: str) -> tuple[EntryFilter, ...]:

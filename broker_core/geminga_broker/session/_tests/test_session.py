@@ -14,8 +14,9 @@ from geminga_broker._tests.wire import (
     open_client,
     with_network,
 )
-from geminga_broker.config import BrokerConfig, TopicConfig
+from geminga_broker.config import BrokerConfig, TopicConfig, load_config
 from geminga_broker.health import check_health
+from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.commands import (
     connection,
     consuming,
@@ -139,6 +140,15 @@ async def test_health(makes_topics: bool) -> None:
         await check_health(broker.service)
         await check_health(broker.service)
         assert await broker.service.namespaces.exists("pulsar/here:2")
+
+
+async def test_producers_of_health_checks_are_not_remembered() -> None:
+    async with open_broker(load_config(None, {}, {"brokerDeduplicationEnabled": "true"})) as broker:
+        for _ in range(3):
+            await check_health(broker.service)
+        topic = broker.service.topics.loaded["persistent://pulsar/here:2/healthcheck"]
+        assert isinstance(topic, PersistentTopic)
+        assert topic.deduplication is None
 
 
 async def test_a_client_that_never_reads_is_not_read() -> None:
