@@ -34,7 +34,9 @@ async def require_topic_owner(service: BrokerService, request: Request, name: To
         return
     try:
         authoritative = rest.flag(request, AUTHORITATIVE)
-        found = await service.finder.find(bundle, authoritative=authoritative)
+        found = await service.finder.find(
+            bundle, authoritative=authoritative, non_persistent=not name.is_persistent
+        )
     except BrokerError:
         raise rest.RestError(412, f"Can't find owner for topic {name}") from None
     if found is None:

@@ -92,7 +92,9 @@ class Lookup:
         except ResourceMissing:
             text = f"Namespace not found {topic.namespace}"
             raise BrokerError(ServerError.TopicNotFound, text) from None
-        found = await self._finder.find(bundle, authoritative=authoritative)
+        found = await self._finder.find(
+            bundle, authoritative=authoritative, non_persistent=not topic.is_persistent
+        )
         if found is None:
             text = f"No broker was available to own {topic}"
             raise BrokerError(ServerError.ServiceNotReady, text)

@@ -52,15 +52,13 @@ def allowed(
     brokers: Iterable[str],
     load: LoadData,
     rules: Rules,
-    *,
-    non_persistent: bool = False,
 ) -> list[str]:
     """The brokers that policies allow and that serve this kind of topics.
 
     A broker without a report isn't known to serve any (applyNamespacePolicies).
     """
     known = load.brokers
-    if non_persistent:
+    if bundle in load.non_persistent:
         serving = [
             each
             for each in brokers

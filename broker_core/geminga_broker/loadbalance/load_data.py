@@ -21,6 +21,9 @@ SETTLE_S = 30.0
 PENDING_S = 1200.0
 """A decision is forgotten after this time if no report comes."""
 
+NON_PERSISTENT_MAX = 100_000
+"""Bundles with non-persistent topics that are remembered."""
+
 
 class LoadData:
     """The state from which placement, shedding and splitting are decided."""
@@ -33,8 +36,16 @@ class LoadData:
         """Bundle -> the broker that was chosen for it and doesn't report it yet."""
         self.unloaded: dict[str, float] = {}
         """Bundles that were moved within the grace period, and when, in this order."""
+        self.non_persistent: set[str] = set()
+        """Bundles in which a non-persistent topic was asked for."""
         self._holders: dict[str, str] = {}
         self._learned: set[str] = set()
+
+    def has_non_persistent(self, bundle: str) -> None:
+        """A non-persistent topic of the bundle was asked for."""
+        if len(self.non_persistent) >= NON_PERSISTENT_MAX:
+            self.non_persistent.clear()  # of bundles that are long gone, too
+        self.non_persistent.add(bundle)
 
     def unknown(self, bundles: Iterable[str]) -> list[str]:
         """Those without averages: what the store has of them is to be given to `learn`."""

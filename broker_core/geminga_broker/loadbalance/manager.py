@@ -158,6 +158,10 @@ class LoadManager:
         """See `Placement.centralized`."""
         return self.config.load_manager != NOOP and self._strategy.centralized
 
+    def has_non_persistent(self, bundle: BundleId) -> None:
+        """See `Placement.has_non_persistent`."""
+        self.load.has_non_persistent(str(bundle))
+
     async def choose(self, bundle: BundleId) -> str | None:
         """See `Placement.choose`; remembered until the broker reports the bundle. Raises
         MetadataError.

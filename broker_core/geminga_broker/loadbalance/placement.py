@@ -73,8 +73,6 @@ class ModularPlacement:
         bundle: str,
         active: Iterable[str],
         now_s: float,
-        *,
-        non_persistent: bool = False,
     ) -> str | None:
         """The broker for an unowned bundle, of the `active` (registered) ones.
 
@@ -88,24 +86,18 @@ class ModularPlacement:
         chosen = self.load.preallocations.get(bundle)
         if chosen is not None and chosen in active:
             return chosen
-        chosen = self.select(bundle, active, non_persistent=non_persistent)
+        chosen = self.select(bundle, active)
         if chosen is not None:
             self.load.preallocate(bundle, chosen, now_s)
         return chosen
 
-    def select(
-        self, bundle: str, active: Iterable[str], *, non_persistent: bool = False
-    ) -> str | None:
+    def select(self, bundle: str, active: Iterable[str]) -> str | None:
         """The broker that the bundle would be given to, without remembering it."""
-        return self.pick(bundle, self.permitted(bundle, active, non_persistent=non_persistent))
+        return self.pick(bundle, self.permitted(bundle, active))
 
-    def permitted(
-        self, bundle: str, active: Iterable[str], *, non_persistent: bool = False
-    ) -> list[str]:
+    def permitted(self, bundle: str, active: Iterable[str]) -> list[str]:
         """The active brokers that policies allow for the bundle."""
-        return candidates.allowed(
-            bundle, active, self.load, self.rules, non_persistent=non_persistent
-        )
+        return candidates.allowed(bundle, active, self.load, self.rules)
 
     def pick(
         self,

@@ -44,6 +44,11 @@ class Placement(Protocol):
     async def choose(self, bundle: BundleId) -> str | None:
         """The id of the broker that shall own it, None if there is none. Raises MetadataError."""
 
+    def has_non_persistent(self, bundle: BundleId) -> None:
+        """A non-persistent topic of the bundle was asked for: from now on only brokers that serve
+        such topics are chosen for it (Apache's `NamespaceBundle.hasNonPersistentTopic`).
+        """
+
 
 class Located(NamedTuple):
     """Where a topic's clients go: to its owner, or on to a broker that knows more."""
@@ -82,14 +87,22 @@ class OwnerFinder:
         self._running: SingleFlight[tuple[BundleId, bool], Located | None] = SingleFlight()
 
     async def find(
-        self, bundle: BundleId, *, authoritative: bool = False, read_only: bool = False
+        self,
+        bundle: BundleId,
+        *,
+        authoritative: bool = False,
+        read_only: bool = False,
+        non_persistent: bool = False,
     ) -> Located | None:
         """Where the bundle is served. `authoritative`: another broker has chosen this one to own
-        it. `read_only`: tell the owner, but don't make one. None if nobody can own it.
+        it. `read_only`: tell the owner, but don't make one. `non_persistent`: for a topic of that
+        kind. None if nobody can own it.
 
         Raises BrokerError MetadataError while the bundle is being unloaded, ServiceNotReady if it
         would be this broker's and that stops, and the store's errors.
         """
+        if non_persistent:
+            self.placement.has_non_persistent(bundle)
         if self._ownership.holds(bundle):
             return _of_owner(bundle, self._ownership.record())
         owner = await self._ownership.owner(bundle)

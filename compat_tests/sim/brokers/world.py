@@ -156,6 +156,10 @@ class Noted:
         """See `Placement.centralized`."""
         return self._placement.centralized
 
+    def has_non_persistent(self, bundle: BundleId) -> None:
+        """See `Placement.has_non_persistent`."""
+        self._placement.has_non_persistent(bundle)
+
     async def choose(self, bundle: BundleId) -> str | None:
         """See `Placement.choose`."""
         chosen = await self._placement.choose(bundle)
@@ -172,6 +176,9 @@ class Drawn:
     def __init__(self, world: World, life: Life) -> None:
         self._rng = world.chances.of(f"placement of {life.name}")
         self._life = life
+
+    def has_non_persistent(self, bundle: BundleId) -> None:
+        """Any broker serves any topic."""
 
     async def choose(self, bundle: BundleId) -> str | None:
         """See `Placement.choose`."""

@@ -21,7 +21,9 @@ def test_brokers_that_serve_this_kind_of_topics() -> None:
     load = load_of({A: report(persistent=False), B: report(non_persistent=False), C: report()})
     registered = [A, B, C, D]  # D has no report yet
     assert candidates.allowed(X, registered, load, Rules()) == [B, C]
-    assert candidates.allowed(X, registered, load, Rules(), non_persistent=True) == [A, C]
+    load.has_non_persistent(X)
+    assert candidates.allowed(X, registered, load, Rules()) == [A, C]
+    assert candidates.allowed(bundle("t/m"), registered, load, Rules()) == [B, C]
 
 
 def test_isolation_counts_brokers_that_serve_this_kind_of_topics() -> None:

@@ -29,6 +29,19 @@ async def test_the_least_loaded_broker_is_chosen(autojump_clock: MockClock) -> N
         assert await leader.manager.choose(BUNDLE) == "b:8080"
 
 
+async def test_non_persistent_topics_go_where_they_are_served(autojump_clock: MockClock) -> None:
+    async with playing(["a", "b", "c"]) as cluster:
+        leader = cluster.brokers["a:8080"]
+        await cluster.tell()
+        await trio.sleep(2)
+        for host in ("a", "c"):
+            found = leader.manager.load.brokers[f"{host}:8080"]
+            found.report.non_persistent_topics_enabled = False
+        for name in bundles(6):
+            leader.manager.has_non_persistent(BundleId.parse(name))
+            assert await leader.manager.choose(BundleId.parse(name)) == "b:8080"
+
+
 async def test_a_burst_doesnt_land_on_one_broker(autojump_clock: MockClock) -> None:
     async with playing(["a", "b", "c", "d"]) as cluster:
         leader = cluster.brokers["a:8080"]

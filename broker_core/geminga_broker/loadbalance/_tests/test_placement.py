@@ -111,7 +111,8 @@ def test_policies_are_never_passed_over() -> None:
 def test_kinds_of_topics() -> None:
     placed = placement({A: report(persistent=False), B: report(non_persistent=False)})
     assert placed.choose(NEW, [A, B], 0) == B
-    assert placed.choose(bundle("t/n"), [A, B], 0, non_persistent=True) == A
+    placed.load.has_non_persistent(bundle("t/n"))
+    assert placed.choose(bundle("t/n"), [A, B], 0) == A
 
 
 def test_filters_that_leave_nobody_fall_back_to_the_brokers_that_policies_allow() -> None:

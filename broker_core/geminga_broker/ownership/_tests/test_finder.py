@@ -31,6 +31,10 @@ class Chosen:
     def __init__(self) -> None:
         self.broker: str | None = None
         self.asked = 0
+        self.non_persistent: list[BundleId] = []
+
+    def has_non_persistent(self, bundle: BundleId) -> None:
+        self.non_persistent.append(bundle)
 
     async def choose(self, bundle: BundleId) -> str | None:
         self.asked += 1
@@ -92,6 +96,15 @@ async def test_a_follower_asks_the_leader_which_sends_to_who_it_chose() -> None:
         third = await follower.finder.find(BUNDLE, authoritative=True)
         assert third == Located(follower.addresses)
         assert follower.ownership.holds(BUNDLE)
+
+
+async def test_the_load_manager_is_told_of_non_persistent_topics() -> None:
+    async with cluster() as (leader, _):
+        leader.load_manager.broker = "a:8080"
+        await leader.finder.find(BUNDLE)
+        assert leader.load_manager.non_persistent == []
+        await leader.finder.find(BUNDLE, non_persistent=True)
+        assert leader.load_manager.non_persistent == [BUNDLE]
 
 
 async def test_without_a_leader_each_decides() -> None:

@@ -28,6 +28,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import (
     CommandLookupTopic,
     ServerError,
 )
+from geminga_protocol.topic_name import TopicName
 
 TOPIC = "persistent://public/default/a"
 
@@ -140,6 +141,18 @@ async def test_health(makes_topics: bool) -> None:
         await check_health(broker.service)
         await check_health(broker.service)
         assert await broker.service.namespaces.exists("pulsar/here:2")
+
+
+async def test_the_load_manager_hears_of_the_kind_of_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[object] = []
+    async with open_broker() as broker:
+        service = broker.service
+        monkeypatch.setattr(service.finder.placement, "has_non_persistent", told.append)
+        for text in (TOPIC, TOPIC.replace("persistent", "non-persistent")):
+            name = TopicName.parse(text)
+            await service.lookup.locate(name)
+            bundle = await service.namespaces.bundle_of(name)
+            assert told == ([] if name.is_persistent else [bundle])
 
 
 async def test_producers_of_health_checks_are_not_remembered() -> None:
