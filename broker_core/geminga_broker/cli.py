@@ -109,7 +109,7 @@ def accept(options: StandaloneOptions) -> None:
 
     from geminga_bookie.errors import DataDirError
     from geminga_broker.data_dir import DataDirUnusable
-    from geminga_broker.metadata_loss import accept_metadata_loss
+    from geminga_broker.standalone import accept_metadata_loss
     from geminga_runtime.metadata.api import MetadataError
 
     if options.data_dir is None:

@@ -14,27 +14,12 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-import trio
-
 from geminga_bookie.client.metadata_store import LedgerMetadataStore
-from geminga_bookie.inprocess import open_bookie
-from geminga_broker.data_dir import (
-    BOOKIE_DIRECTORY,
-    METADATA_FILE,
-    DataDirUnusable,
-    missing_metadata,
-)
-from geminga_broker.standalone_parts import (
-    METADATA_LOSS_ADVICE,
-    StandaloneOptions,
-    bookie_options,
-)
+from geminga_broker.data_dir import BOOKIE_DIRECTORY, METADATA_FILE, DataDirUnusable
+from geminga_broker.standalone_parts import METADATA_LOSS_ADVICE
 from geminga_protocol.bookkeeper import paths
 from geminga_runtime.metadata.api import StoreUnavailable
 from geminga_runtime.metadata.embedded import EmbeddedStore
-from geminga_runtime.metadata.integrity.aside import set_aside
-from geminga_runtime.metadata.integrity.check import StoreDamaged
-from geminga_runtime.metadata.sqlite import SqliteMetadataStore
 
 JOURNAL_NODE = "/geminga/journal"
 
@@ -78,34 +63,6 @@ async def noted_journal(store: EmbeddedStore) -> int:
     """The newest journal of which the metadata know; 0 if there is none. Raises MetadataError."""
     node = await store.get(JOURNAL_NODE)
     return int(node.value) if node is not None and node.value.isdigit() else 0
-
-
-async def accept_metadata_loss(options: StandaloneOptions) -> list[str]:
-    """Let a standalone that isn't running start with the metadata that are there, or with what can
-    be saved of them. Returns what was accepted, as sentences. Killed in between, it can be
-    repeated. Raises DataDirUnusable, StoreOpenError, DataDirError, MetadataError.
-    """
-    assert options.data_dir is not None
-    file = options.data_dir / METADATA_FILE
-    said: list[str] = []
-    if missing := missing_metadata(options.data_dir):
-        said.append(missing)
-    elif not file.exists() and not any(options.data_dir.glob(f"{METADATA_FILE}[-.]*")):
-        raise DataDirUnusable(f"{file} is not there")  # nothing is made here
-    try:
-        store = await SqliteMetadataStore.open(file)
-    except StoreDamaged as error:
-        said.append(str(error))
-        said += await trio.to_thread.run_sync(set_aside, file)
-        store = await SqliteMetadataStore.open(file)
-    age = AcceptedAge(store)
-    try:
-        # Without a list of ledgers it collects nothing.
-        bookie = bookie_options(options)
-        async with open_bookie(bookie, metadata=store, age=age, adopts_unknown=True):
-            return said + age.said
-    finally:
-        await store.aclose()
 
 
 class AcceptedAge:

@@ -12,13 +12,17 @@ from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.inprocess import open_bookie
 from geminga_bookie.options import AgeCheck
 from geminga_broker.cluster.records import RECORDS
+from geminga_broker.data_dir import METADATA_FILE, DataDirUnusable, missing_metadata
 from geminga_broker.log.factory import ManagedLedgerFactory
-from geminga_broker.metadata_loss import DataAge
+from geminga_broker.metadata_loss import AcceptedAge, DataAge
 from geminga_broker.process import Running, log_options, serving, web_sockets
 from geminga_broker.service import BrokerService, open_service
 from geminga_broker.standalone_parts import StandaloneOptions, bookie_options, open_store
 from geminga_runtime.metadata.api import MetadataStore
 from geminga_runtime.metadata.cached import CachedMetadataStore
+from geminga_runtime.metadata.integrity.aside import set_aside
+from geminga_runtime.metadata.integrity.check import StoreDamaged
+from geminga_runtime.metadata.sqlite import SqliteMetadataStore
 from geminga_runtime.metadata.timed import TimedMetadataStore
 from geminga_runtime.metrics.store_times import OWN_STORE
 from geminga_runtime.tls_settings import NO_PORT
@@ -49,6 +53,34 @@ async def run_standalone(
         await stack.enter_async_context(service.load_manager.registered(running.addresses))
         task_status.started(running)
         await service.stop_requested.wait()
+
+
+async def accept_metadata_loss(options: StandaloneOptions) -> list[str]:
+    """Let a standalone that isn't running start with the metadata that are there, or with what can
+    be saved of them. Returns what was accepted, as sentences. Killed in between, it can be
+    repeated. Raises DataDirUnusable, StoreOpenError, DataDirError, MetadataError.
+    """
+    assert options.data_dir is not None
+    file = options.data_dir / METADATA_FILE
+    said: list[str] = []
+    if missing := missing_metadata(options.data_dir):
+        said.append(missing)
+    elif not file.exists() and not any(options.data_dir.glob(f"{METADATA_FILE}[-.]*")):
+        raise DataDirUnusable(f"{file} is not there")  # nothing is made here
+    try:
+        store = await SqliteMetadataStore.open(file)
+    except StoreDamaged as error:
+        said.append(str(error))
+        said += await trio.to_thread.run_sync(set_aside, file)
+        store = await SqliteMetadataStore.open(file)
+    age = AcceptedAge(store)
+    try:
+        # Without a list of ledgers it collects nothing.
+        bookie = bookie_options(options)
+        async with open_bookie(bookie, metadata=store, age=age, adopts_unknown=True):
+            return said + age.said
+    finally:
+        await store.aclose()
 
 
 @asynccontextmanager

@@ -19,8 +19,8 @@ from geminga_bookie.client.metadata_store import LedgerMetadataStore
 from geminga_bookie.errors import DataDirError
 from geminga_broker.config import BookieConfig, BrokerConfig
 from geminga_broker.data_dir import BOOKIE_DIRECTORY, METADATA_FILE, DataDirUnusable
-from geminga_broker.metadata_loss import DataAge, accept_metadata_loss
-from geminga_broker.standalone import open_ledgers
+from geminga_broker.metadata_loss import DataAge
+from geminga_broker.standalone import accept_metadata_loss, open_ledgers
 from geminga_broker.standalone_parts import StandaloneOptions, open_store
 from geminga_protocol._tests.rounds import rounds
 from geminga_runtime.metadata.api import StoreUnavailable

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from fastcrc import crc32
 
 from geminga_bookie.errors import DataDirError
-from geminga_bookie.storage.journal_format import crc32c
 from geminga_broker._tests.test_metadata_loss import lived, served
 from geminga_broker.data_dir import BOOKIE_DIRECTORY, METADATA_FILE, DataDirUnusable
 from geminga_runtime.metadata.integrity.check import StoreOpenError
@@ -33,7 +33,7 @@ def another(path: Path, version: int, checksum_at: int) -> None:
     data = bytearray(path.read_bytes())
     data[4] = version
     end = len(data) - 4 if checksum_at < 0 else checksum_at
-    data[end : end + 4] = crc32c(bytes(data[:end])).to_bytes(4, "little")
+    data[end : end + 4] = crc32.iscsi(bytes(data[:end])).to_bytes(4, "little")
     path.write_bytes(data)
 
 
