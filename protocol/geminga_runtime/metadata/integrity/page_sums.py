@@ -73,7 +73,7 @@ def read_sums(path: Path) -> PageSums | None:
         magic, version, page_bytes, pages, frames, salts = _HEADER.unpack_from(data)
         (checksum,) = _CHECKSUM.unpack_from(data, len(data) - _CHECKSUM.size)
     except struct.error:
-        magic = version = checksum = None
+        magic, version, page_bytes, pages, frames, salts, checksum = b"", 0, 0, 0, 0, b"", 0
     if (magic, version) != (_MAGIC, _VERSION) or crc32.iscsi(data[: -_CHECKSUM.size]) != checksum:
         _log.warning("%s can't be used: it is made anew", file)
         return None
