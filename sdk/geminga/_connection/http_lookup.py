@@ -142,10 +142,11 @@ class HttpLookup(Lookup):
         try:
             return await get(stream, address.authority, target, headers)
         except (BadHttpAnswer, ConnectionLost) as error:
-            told = f"{address.url}: {error}"
-            if await self._speaks_pulsar(address):
-                raise WrongProtocolError(f"{told}: it speaks Pulsar's binary protocol") from error
-            raise ConnectionFailedError(told) from error
+            failed = error
+        told = f"{address.url}: {failed}"
+        if await self._speaks_pulsar(address):
+            raise WrongProtocolError(f"{told}: it speaks Pulsar's binary protocol") from failed
+        raise ConnectionFailedError(told) from failed
 
     async def _speaks_pulsar(self, address: Address) -> bool:
         """Whether a port that gives no HTTP answer is a broker's other one; a web service that is
