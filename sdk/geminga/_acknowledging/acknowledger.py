@@ -20,7 +20,7 @@ from geminga._connection.core import Core
 from geminga._consuming.statistics import ConsumerCounts
 from geminga._entries.chunks import Chunks
 from geminga._entries.entry import Entry
-from geminga.errors import AlreadyClosedError, GemingaError, from_broker
+from geminga.errors import AlreadyClosedError, GemingaError, OperationTimeoutError, from_broker
 from geminga.options import ConsumerOptions
 from geminga_protocol.acks import ack_of_run
 from geminga_protocol.commands import consuming as commands
@@ -64,6 +64,7 @@ class Acknowledger:
             options.expire_time_of_incomplete_chunked_message_s,
             options.auto_ack_oldest_chunked_message_on_queue_full,
             wall_clock_ms,
+            gets_all=options.durable and not options.consumer_type.is_shared,
         )
         """Incomplete messages, and the chunks of complete ones."""
         timeouts = None
@@ -347,12 +348,28 @@ class Acknowledger:
     def _before_redelivery(self, refused: list[Position], timed_out: list[Position]) -> None:
         """Hook for interceptors."""
 
+    @property
+    def receipt_timeout_s(self) -> float:
+        """How long a program waits for a receipt at most."""
+        return self._core.options.operation_timeout_s + self._options.ack_grouping_time_s
+
 
 async def wait_for_receipts(acknowledgers: Iterable[Acknowledger]) -> None:
-    """Wait for the receipts of the groups of their newest acknowledgements. Raises their errors."""
+    """Wait for the receipts of the groups of their newest acknowledgements. Raises their errors,
+    and OperationTimeoutError if one doesn't come in time: a partition may have no connection, as
+    another consumer has taken it.
+    """
     # Collect all first: during the wait for one, another may be sent.
-    groups = [each.group for each in acknowledgers]
+    groups = [(each, each.group) for each in acknowledgers]
     await trio.lowlevel.checkpoint()
-    for group in groups:
-        if group is not None:
+    for each, group in groups:
+        if group is None:
+            continue
+        with trio.move_on_after(each.receipt_timeout_s) as patience:
             await group.wait()
+        if patience.cancelled_caught:
+            raise OperationTimeoutError(
+                f"no receipt for an acknowledgement within {each.receipt_timeout_s:g} s; it is "
+                "sent when the consumer is connected again",
+                topic=each._target.topic,
+            )

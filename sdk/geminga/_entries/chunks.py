@@ -62,12 +62,21 @@ class Chunks:
         expire_s: float,
         acknowledge_oldest: bool,
         now_ms: Callable[[], int],
+        *,
+        gets_all: bool = False,
     ) -> None:
-        """`messages_max=0`: no bound; `expire_s=0`: never."""
+        """`messages_max=0`: no bound; `expire_s=0`: never. `gets_all`: whatever is not acknowledged
+        comes to this consumer, in order.
+        """
         self._messages_max = messages_max or math.inf
         self._expire_s = expire_s or math.inf
         self._acknowledge_oldest = acknowledge_oldest
         self._now_ms = now_ms
+        self._gets_all = gets_all
+        self._orphans: dict[Position, float] = {}
+        """Chunks without a beginning, which must have been acknowledged, and when they expire."""
+        self._given_up: dict[str, None] = {}
+        """Messages whose beginning was dropped, and comes again some time."""
         self._pending: dict[Position, PendingMessage] = {}
         """By the position of the first chunk, in the order of arrival."""
         self._starts: dict[str, list[Position]] = {}
@@ -94,8 +103,9 @@ class Chunks:
         else:
             pending = self._find(chunk, position, published_ms)
         if pending is None:
-            self._without_start(chunk, position, published_ms)
+            self._without_start(chunk, position, published_ms, now_s)
             return None
+        self._orphans.pop(position, None)
         is_sure = published_ms == pending.published_ms
         if chunk.chunk_id < len(pending.parts):
             if position not in pending.positions and is_sure:
@@ -129,13 +139,20 @@ class Chunks:
         same = [each for each in fitting if each.published_ms == published_ms]
         return max(same or fitting, key=lambda each: each.start, default=None)
 
-    def _without_start(self, chunk: Chunk, position: Position, published_ms: int) -> None:
+    def _without_start(
+        self, chunk: Chunk, position: Position, published_ms: int, now_s: float
+    ) -> None:
         # The first chunk is before our start, or was dropped; or the message is complete, and the
         # producer resent this chunk, as it got no receipt.
         whole_at = self._whole.get((chunk.uuid, published_ms))
         is_repeated = whole_at is not None and position > whole_at
-        if is_repeated or self._now_ms() - published_ms > self._expire_s * 1000:
+        left_s = self._expire_s - (self._now_ms() - published_ms) / 1000
+        if is_repeated or left_s < 0:
             self.to_acknowledge.append(position)
+        elif self._gets_all and chunk.uuid not in self._given_up:
+            if len(self._orphans) >= INCOMPLETE_MAX:
+                del self._orphans[next(iter(self._orphans))]
+            self._orphans[position] = now_s + left_s
         if not is_repeated:
             self._misses(chunk, position)
 
@@ -177,6 +194,10 @@ class Chunks:
         self.dropped += 1
         if acknowledge:
             self.to_acknowledge += pending.positions
+            return
+        if len(self._given_up) >= INCOMPLETE_MAX:
+            del self._given_up[next(iter(self._given_up))]
+        self._given_up[pending.first.uuid] = None
 
     def _note(self, last: Position, earlier: tuple[Position, ...]) -> None:
         # The newest message is always remembered, after all others.
@@ -194,19 +215,25 @@ class Chunks:
 
     def expire(self, now_s: float) -> float:
         """Drop expired messages permanently; returns the time of the next check."""
+        for position, due_s in list(self._orphans.items()):
+            if now_s < due_s:
+                break
+            del self._orphans[position]
+            self.to_acknowledge.append(position)
         for pending in list(self._pending.values()):
             expires_s = pending.began_s + self._expire_s
             if now_s < expires_s:
-                return expires_s
+                break
             self._give_up(pending, acknowledge=True)
-        return math.inf
+        return self.next_expiry_s
 
     @property
     def next_expiry_s(self) -> float:
-        """When the oldest pending message expires."""
+        """When the oldest pending message, or chunk without a beginning, expires."""
+        found = next(iter(self._orphans.values()), math.inf)
         for pending in self._pending.values():
-            return pending.began_s + self._expire_s
-        return math.inf
+            return min(found, pending.began_s + self._expire_s)
+        return found
 
     @property
     def oldest(self) -> Position | None:
@@ -237,4 +264,6 @@ class Chunks:
         """
         self._pending.clear()
         self._starts.clear()
+        self._orphans.clear()
+        self._given_up.clear()
         self.to_acknowledge.clear()

@@ -12,9 +12,16 @@ from geminga_protocol.chunking import Chunk
 class Desk:
     """Chunks with clocks, fed one by one; positions are (1, n) in the order of `feed`."""
 
-    def __init__(self, messages_max: int = 10, expire_s: float = 60, oldest: bool = False) -> None:
+    def __init__(
+        self,
+        messages_max: int = 10,
+        expire_s: float = 60,
+        oldest: bool = False,
+        gets_all: bool = False,
+    ) -> None:
         self.now_s = 1000.0
-        self.chunks = Chunks(messages_max, expire_s, oldest, lambda: int(self.now_s * 1000))
+        now_ms = lambda: int(self.now_s * 1000)  # noqa: E731
+        self.chunks = Chunks(messages_max, expire_s, oldest, now_ms, gets_all=gets_all)
         self.entry = -1
 
     def feed(
@@ -239,3 +246,42 @@ def test_what_is_incomplete_is_told() -> None:
     assert list(desk.chunks.incomplete) == [(1, 1), (1, 4), (1, 9), (1, 13)]
     desk.chunks.clear()
     assert len(desk.chunks.incomplete) == 4
+
+
+def test_chunks_whose_beginning_was_acknowledged_expire() -> None:
+    """A seek to a chunked message begins behind its first chunks: for another consumer, which
+    doesn't know of the seek, what is left of it never becomes a message.
+    """
+    desk = Desk(gets_all=True)
+    desk.feed("a", 1, at=5)
+    desk.feed("a", 2, at=6)
+    assert desk.chunks.next_expiry_s == 1059  # a minute after it was published
+    desk.chunks.expire(1058.9)
+    assert desk.given_up() == []
+    assert desk.chunks.expire(1059.1) == float("inf")
+    assert desk.given_up() == [5, 6]
+    # With others beside it, the beginning may be theirs.
+    shared = Desk()
+    shared.feed("a", 1)
+    assert shared.chunks.next_expiry_s == float("inf")
+
+
+def test_chunks_whose_beginning_comes_again_do_not_expire() -> None:
+    desk = Desk(messages_max=1, gets_all=True)
+    desk.feed("a", 0)
+    desk.feed("b", 0)  # no room for both
+    desk.feed("a", 1)
+    desk.chunks.expire(2000)
+    assert desk.given_up() == [1]  # the one that is incomplete for too long
+    # A lost connection: all that is not acknowledged comes again.
+    desk = Desk(gets_all=True)
+    desk.feed("a", 1, at=1)
+    desk.chunks.clear()
+    assert desk.chunks.next_expiry_s == float("inf")
+    # Redelivered from its beginning.
+    desk.feed("a", 1, at=1)
+    assert desk.feed("a", 0, at=0) is None
+    desk.feed("a", 1, at=1)
+    assert desk.feed("a", 2, at=2) == b"012"
+    desk.chunks.expire(2000)
+    assert desk.given_up() == []

@@ -149,3 +149,19 @@ async def test_each_that_waits_raises_its_own_error(autojump_clock: MockClock) -
         contexts = [each.__context__ for each in raised if each.__context__ is not None]
         assert sorted(each.args[0] for each in contexts) == [0, 1, 2]
         assert all(each.topic == producer.topic for each in raised)
+
+
+async def test_a_receipt_is_not_waited_for_for_ever(autojump_clock: MockClock) -> None:
+    """Another consumer may have taken the partition, for as long as it likes."""
+    async with with_receipts(2) as (broker, _, consumer):
+        messages = await take(consumer, 2)
+        broker.fail["subscribe"] = [(ServerError.ConsumerBusy, "taken")] * 1000
+        broker.cut()
+        began = trio.current_time()
+        with pytest.raises(geminga.OperationTimeoutError, match="connected again"):
+            await consumer.acknowledge(messages[0])
+        assert 30 <= trio.current_time() - began < 31
+        assert acked(broker) == set()
+        broker.fail["subscribe"].clear()
+        await trio.sleep(120)
+        assert acked(broker) == {0}
