@@ -8,6 +8,7 @@ its writer, so that no two brokers write the same bytes (decision 36).
 from __future__ import annotations
 
 import logging
+import math
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -323,9 +324,14 @@ async def log_names(store: MetadataStore, prefix: str) -> list[str]:
     return [f"{prefix}/{child}" for child in await store.children(f"{ROOT}/{prefix}")]
 
 
-async def begun_deletions(store: MetadataStore) -> list[str]:
-    """Names of the logs whose deletion a crash may have interrupted."""
-    return [url_decode(child).removeprefix("/") for child in await store.children(DELETIONS)]
+async def begun_deletions(store: MetadataStore, before_ms: float = math.inf) -> list[str]:
+    """Names of the logs whose deletion began before then, which a crash may have interrupted."""
+    found: list[str] = []
+    for child in await store.children(DELETIONS):
+        node = None if before_ms == math.inf else await store.get(f"{DELETIONS}/{child}")
+        if node is None or node.stat.mtime_ms < before_ms:
+            found.append(url_decode(child).removeprefix("/"))
+    return found
 
 
 async def delete_own(client: BookkeeperClient, log_name: str, ledger_id: int) -> None:

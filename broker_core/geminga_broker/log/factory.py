@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from types import TracebackType
@@ -39,6 +40,9 @@ from geminga_runtime.waiters import Promise
 _log = logging.getLogger(__name__)
 
 """Minimal interval of the timer that persists cursors, whatever the options."""
+
+DELETION_S = 60.0
+"""A deletion that isn't done after this time was interrupted: it takes seconds."""
 
 
 class ManagedLedgerFactory:
@@ -122,11 +126,11 @@ class ManagedLedgerFactory:
         if self.logs.get(name) is log:
             del self.logs[name]
 
-    async def finish_deletions(self) -> None:
-        """Finish interrupted deletions of logs; a failure is logged, and retried later or at the
-        next use of the log. Raises MetadataError.
+    async def finish_deletions(self, begun_before_ms: float = math.inf) -> None:
+        """Finish interrupted deletions of logs, those that began before then; a failure is logged,
+        and retried later or at the next use of the log. Raises MetadataError.
         """
-        for name in await begun_deletions(self._store):
+        for name in await begun_deletions(self._store, begun_before_ms):
             try:
                 await self._finish_deletion(name)
             except LogNotFound:
@@ -312,7 +316,8 @@ class ManagedLedgerFactory:
         made_before_ms = self.options.now_ms() - int(UNNAMED_S_MAX * 1000)
         try:
             await clean(self.client, self._store, log_ledgers(self._store), made_before_ms)
-            await self.finish_deletions()
+            # A younger one may be another broker's, which would be fenced in the middle of it.
+            await self.finish_deletions(self.options.now_ms() - DELETION_S * 1000)
         except (BookkeeperError, MetadataError) as error:
             _log.warning("leftover ledgers can't be deleted yet: %s", error)
         except Exception:

@@ -12,6 +12,7 @@ import trio
 from geminga_broker.log._tests.world import NAME, World, drain, numbered, publish
 from geminga_broker.log.api import LogNotFound
 from geminga_broker.log.catalog import DELETIONS
+from geminga_broker.log.factory import DELETION_S
 from geminga_broker.log.options import LogOptions, Retention, Rollover
 from geminga_protocol.ids import EARLIEST, LATEST
 from geminga_runtime.metadata.api import StoreUnavailable
@@ -83,3 +84,17 @@ async def test_a_start_goes_on_though_a_full_disk_takes_no_writes(
         await broker.finish_deletions()
         assert await world.store.children(DELETIONS) == []
         assert await drain(log.open_reader("r", EARLIEST)) == numbered(5)
+
+
+async def test_a_deletion_that_another_broker_has_just_begun_is_left_to_it() -> None:
+    """To take it over would fence that broker in the middle: its caller would get an error."""
+    world = World()
+    async with world.broker(KEPT) as broker:
+        log = await broker.open(NAME)
+        await publish(log, numbered(5))
+        await log.context.catalog.note_deletion()
+        now_ms = broker.options.now_ms()
+        await broker.finish_deletions(now_ms - DELETION_S * 1000)
+        assert await world.store.children(DELETIONS) != []
+        await broker.finish_deletions(now_ms + 1)
+        assert await world.store.children(DELETIONS) == []
