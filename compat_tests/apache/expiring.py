@@ -19,6 +19,7 @@ from geminga_runtime.metadata.api import (
     Session,
     Stat,
     StoreUnavailable,
+    Writes,
 )
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 from geminga_runtime.metadata.zookeeper import ZooKeeperMetadataStore
@@ -74,6 +75,11 @@ class ExpiringStore:
             return await self._store.put(
                 path, value, expected_version, epoch=epoch, sequential=sequential
             )
+
+    async def put_numbered(self, at: str, writes: Writes) -> tuple[int, Sequence[int]]:
+        """See `MetadataStore.put_numbered`."""
+        async with self._write():
+            return await self._store.put_numbered(at, writes)
 
     async def delete(self, path: str, expected_version: int | None = ANY_VERSION) -> None:
         """See `MetadataStore.delete`."""
