@@ -96,7 +96,9 @@ def test_isolation_policies() -> None:
             }
         )
         rules = Rules(IsolationPolicies(policies))
-        found = candidates.allowed(new, brokers, load, rules, non_persistent=non_persistent)
+        if non_persistent:
+            load.has_non_persistent(new)
+        found = candidates.allowed(new, brokers, load, rules)
         if rules.isolation.of(new.rpartition("/")[0]) is not None:
             # With a policy Apache's doesn't ask which kinds of topics a broker serves: ours gives
             # none to a broker that would refuse it, and takes such a primary broker for missing.

@@ -25,6 +25,7 @@ from geminga_runtime.background import side_by_side
 from geminga_runtime.clock import wall_clock_ms
 from geminga_runtime.logs import FewLines
 from geminga_runtime.metadata.api import MetadataStore
+from geminga_runtime.metadata.beneath import lowest
 
 _log = logging.getLogger(__name__)
 
@@ -72,6 +73,7 @@ class BookkeeperClient:
         self._options = options or ClientOptions()
         self._describe = describe
         self._store = LedgerMetadataStore(store)
+        self._lowest = lowest(store)
         self._now_ms = now_ms
         self._lines = FewLines(_log)
         self.unnamed = UnnamedLedgers(store, self._store.delete, owner)
@@ -102,11 +104,16 @@ class BookkeeperClient:
             return self._writer(known)
         raise MetadataConflict(_ALL_TAKEN)
 
+    def keeps_ledgers_in(self, store: MetadataStore) -> bool:
+        """Whether ledgers are in that store, so that `create_named` can write there too."""
+        return lowest(store) is self._lowest
+
     async def create_named(
         self, options: LedgerOptions, naming: Naming
     ) -> tuple[LedgerWriter, Sequence[int]]:
         """A new ledger and the writes that name it, all or none; returns the versions of these
-        writes. Raises NotEnoughBookies, MetadataConflict, and BadVersion of one of the writes.
+        writes, which are to the store of the ledgers. Raises NotEnoughBookies, MetadataConflict,
+        and BadVersion of one of the writes.
         """
         options = await self._described(options)
         for _ in range(_ID_ATTEMPTS_MAX):

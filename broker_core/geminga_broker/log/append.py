@@ -27,6 +27,7 @@ from geminga_broker.log.catalog import INDEX_PROPERTY
 from geminga_broker.log.chain import LedgerInfo
 from geminga_broker.log.context import LogContext
 from geminga_broker.log.entry import LogEntry, PrefixMaker
+from geminga_broker.log.next_ledger import open_named
 from geminga_broker.log.reading import index_at, new_tuple
 from geminga_broker.log.state import LogState
 from geminga_protocol.buffers import Buffer
@@ -363,10 +364,7 @@ class LogAppender:
         options = context.options
         if options.broker_entry_metadata or INDEX_PROPERTY in context.catalog.properties:
             context.catalog.properties[INDEX_PROPERTY] = str(self.index)
-        create = partial(
-            context.client.create_named, context.durability.ledger_options(context.name)
-        )
-        writer = await context.catalog.save_with_new(context.chain, create)
+        writer = await open_named(context)
         ledger = LedgerInfo(writer.ledger_id)
         context.check_open()  # a cursor may have found it fenced meanwhile
         context.chain.add(ledger)

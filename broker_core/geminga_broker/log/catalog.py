@@ -97,7 +97,7 @@ class LogCatalog:
         """Whether no node was there at the load: so nothing beneath it either."""
         self._recorded: frozenset[int] = frozenset()
         """Ledgers that the stored node lists there: it can't name them in its chain."""
-        self._store = store
+        self.store = store
         self._version = MUST_NOT_EXIST
         self._uncertain: list[_Attempt] | None = None
         self._saves = 0
@@ -107,13 +107,13 @@ class LogCatalog:
     @property
     def is_reachable(self) -> bool:
         """Whether the metadata store answers now, as far as is known."""
-        return self._store.session.phase is SessionPhase.CONNECTED
+        return self.store.session.phase is SessionPhase.CONNECTED
 
     async def load(self) -> ManagedLedgerInfo | None:
         """Read the node; None if there is no such log."""
-        node = await self._store.get(self.path)
+        node = await self.store.get(self.path)
         self.is_new = node is None
-        if node is None or (not node.value and await self._store.children(self.path)):
+        if node is None or (not node.value and await self.store.children(self.path)):
             return None
         self._version = node.stat.version
         self._info = decode_ledger_info(node.value)
@@ -144,7 +144,7 @@ class LogCatalog:
         """
         if self._uncertain is not None:
             await self._settle(self._uncertain)
-        node = await self._store.get(self.path)
+        node = await self.store.get(self.path)
         version = MUST_NOT_EXIST if node is None else node.stat.version
         if version != self._version:
             raise LogFenced(f"{self.path} was changed by another broker")
@@ -154,7 +154,7 @@ class LogCatalog:
         finds out instead.
         """
         saves = self._saves
-        node = await self._store.get(self.path)
+        node = await self.store.get(self.path)
         if saves % 2 or saves != self._saves or self._uncertain is not None:
             return
         if (MUST_NOT_EXIST if node is None else node.stat.version) != self._version:
@@ -162,19 +162,19 @@ class LogCatalog:
 
     async def note_deletion(self) -> None:
         """Make a later start continue the deletion, should it be interrupted."""
-        await self._store.put(self._deletion, b"")
+        await self.store.put(self._deletion, b"")
 
     async def keep_deletion_noted(self) -> None:
         """After the deletion was marked: another broker that saw no mark may have removed the note
         meanwhile. If it removes it later, it sees the mark then (`ManagedLedgerFactory`).
         """
-        if not await self._store.exists(self._deletion):
+        if not await self.store.exists(self._deletion):
             await self.note_deletion()
 
     async def forget_deletion(self) -> None:
         """The deletion is complete."""
         try:
-            await self._store.delete(self._deletion)
+            await self.store.delete(self._deletion)
         except NoNode:
             pass
 
@@ -240,7 +240,7 @@ class LogCatalog:
         listed = frozenset(self.deleting)
         value = encode_ledger_info(info)
         try:
-            _, stat = await self._store.put(self.path, value, self._version)
+            _, stat = await self.store.put(self.path, value, self._version)
         except (BadVersion, NoNode):
             raise LogFenced(f"{self.path} was changed by another broker") from None
         except BaseException:
@@ -264,7 +264,7 @@ class LogCatalog:
         if self._uncertain is not None:
             await self._settle(self._uncertain)
         try:
-            await self._store.delete(self.path, self._version)
+            await self.store.delete(self.path, self._version)
         except NoNode:
             pass
         except BadVersion:
@@ -276,7 +276,7 @@ class LogCatalog:
             self.deleting.pop(ledger_id, None)
 
     async def _settle(self, attempts: Sequence[_Attempt]) -> None:
-        node = await self._store.get(self.path)
+        node = await self.store.get(self.path)
         version = MUST_NOT_EXIST if node is None else node.stat.version
         written = [each for each in attempts if node is not None and node.value == each.value]
         if written and version == self._version + 1:

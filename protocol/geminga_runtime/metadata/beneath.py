@@ -11,6 +11,13 @@ from geminga_runtime.metadata.api import MetadataStore, Notification, Session
 from geminga_runtime.metrics.store_times import StoreTimes, times_of
 
 
+def lowest(store: MetadataStore) -> MetadataStore:
+    """The store that answers in the end, beneath those that remember, time or choose."""
+    while isinstance(store, SessionBeneath):
+        store = store._beneath
+    return store
+
+
 class SessionBeneath:
     """Watches, session and end of a `MetadataStore` are those of the one beneath."""
 

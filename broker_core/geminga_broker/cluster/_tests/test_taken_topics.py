@@ -26,7 +26,7 @@ async def test_a_topic_with_consumers_alone_closes_them_once(autojump_clock: Moc
         topics = broker.service.topics
         topic = cast(PersistentTopic, topics.loaded[str(NAME)])
         log = cast(TopicLog, topic.log)
-        other = LogCatalog(log.context.catalog._store, log.name)
+        other = LogCatalog(log.context.catalog.store, log.name)
         await other.load()
         await other.claim()
         with pytest.raises(LogFenced):

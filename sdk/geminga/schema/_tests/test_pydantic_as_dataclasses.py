@@ -74,7 +74,9 @@ def as_model(value: plain.Everything) -> Everything:
 def test_there_and_back(value: plain.Everything) -> None:
     model = as_model(value)
     data = AVRO.encode(model)
-    assert data == plain.AVRO.encode(value), "not as the dataclass"
+    if len(value.unique) < 2:  # a set has no order, and a copy may have another one
+        assert data == plain.AVRO.encode(value), "not as the dataclass"
+    assert plain.AVRO.decode(data) == value
     assert AVRO.decode(data) == model
     generic = generic_reader(AVRO.info, b"v")(data, None)
     assert isinstance(generic, schema.GenericRecord)
