@@ -27,9 +27,9 @@ from geminga_broker.log.catalog import INDEX_PROPERTY
 from geminga_broker.log.chain import LedgerInfo
 from geminga_broker.log.context import LogContext
 from geminga_broker.log.entry import LogEntry, PrefixMaker
-from geminga_broker.log.next_ledger import open_named
 from geminga_broker.log.reading import index_at, new_tuple
 from geminga_broker.log.state import LogState
+from geminga_broker.log.unnamed import open_named
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.ids import EARLIEST, Position
 from geminga_runtime.metadata.api import MetadataError

@@ -1,4 +1,4 @@
-"""Cleaning up after crashes between making a ledger and naming it (spec BR-04).
+"""Naming ledgers, and cleaning up after crashes between making one and naming it (spec BR-04).
 
 A ledger's custom metadata say whose it is, and the owner's node says whether it names the ledger.
 """
@@ -8,10 +8,15 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 from geminga_bookie.client import BookkeeperClient
+from geminga_bookie.client.api import LedgerOptions
+from geminga_bookie.client.append import LedgerWriter
 from geminga_bookie.errors import NoSuchLedger
 from geminga_broker.log.catalog import COMPACTED, COMPACTED_TOPIC, ROOT
+from geminga_broker.log.chain import LedgerInfo
+from geminga_broker.log.context import LogContext
 from geminga_broker.log.cursor_store import CursorKey, ledgers_of_cursor
 from geminga_broker.log.options import COMPONENT, CURSOR_NAME, LOG_NAME
 from geminga_broker.log.reserved_cursors import COMPACTION
@@ -124,3 +129,32 @@ def log_ledgers(store: MetadataStore) -> dict[bytes, IsNamed]:
 
 def _text(about: Mapping[str, bytes]) -> str:
     return ", ".join(f"{key}={value[:256]!r}" for key, value in sorted(about.items()))[:1024]
+
+
+async def open_named(context: LogContext) -> LedgerWriter:
+    """The ledger behind those of the chain. Raises LogFenced, BookkeeperError, MetadataError."""
+    options = context.durability.ledger_options(context.name)
+    client, catalog = context.client, context.catalog
+    if client.keeps_ledgers_in(catalog.store):
+        return await catalog.save_with_new(context.chain, partial(client.create_named, options))
+    return await _made_and_named(context, options)
+
+
+async def _made_and_named(context: LogContext, options: LedgerOptions) -> LedgerWriter:
+    """With ledgers in a store of their own (`bookkeeperMetadataServiceUri`): one write after the
+    other, with a note of the ledger until it is named.
+    """
+    client, catalog = context.client, context.catalog
+    writer = await client.create(options, unnamed=True)
+    ledger = LedgerInfo(writer.ledger_id)
+    # If it can't be named, or perhaps is, it is deleted with the others.
+    catalog.deleting[ledger.ledger_id] = None
+    stray = dict(catalog.deleting)
+    del catalog.deleting[ledger.ledger_id]
+    try:
+        await catalog.save([*context.chain, ledger])
+        await client.unnamed.name(ledger.ledger_id)
+    except BaseException:
+        catalog.deleting = stray
+        raise
+    return writer
