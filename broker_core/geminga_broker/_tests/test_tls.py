@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 import trio
+from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
 from geminga_broker.config import load_config
 from geminga_broker.process import Running
 from geminga_broker.standalone import run_standalone
 from geminga_broker.standalone_parts import StandaloneOptions
+from geminga_broker.web import connection as web_connection
 from geminga_broker.web.server import bind_web, serve_web
 from geminga_broker.web.settings import TLS_PEER_CERTIFICATE
 from geminga_protocol.commands import connection, lookup
@@ -161,11 +163,6 @@ async def test_certificate_in_the_scope_of_requests(
     seen: list[Any] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            for step in ("startup", "shutdown"):
-                await receive()
-                await send({"type": f"lifespan.{step}.complete"})
-            return
         seen.append(scope.get(TLS_PEER_CERTIFICATE, "no TLS"))
         await send({"type": "http.response.start", "status": 204, "headers": []})
         await send({"type": "http.response.body"})
@@ -186,6 +183,27 @@ async def test_certificate_in_the_scope_of_requests(
         "no TLS",
         "bob",
     )
+
+
+async def test_a_last_answer_ends_at_once(
+    authority: Authority, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that waits for the end is not waited for: TLS can't end one side alone."""
+    monkeypatch.setattr(web_connection, "LINGER_S", 30)
+    leaf, sock = authority.server(), bind_web("127.0.0.1", 0)
+    port: int = sock.getsockname()[1]
+    files = str(leaf.certificate), str(leaf.key), str(authority.certificate)
+    answer = PlainTextResponse("hello")
+    await nursery.start(serve_web, answer, None, sock, TlsContexts(ServerTls(*files)))
+    stream = await connect("127.0.0.1", port, tls=client_tls(authority))
+    nursery.start_soon(stream.run_writer)
+    stream.write(b"GET / HTTP/1.1\r\nHost: p\r\nConnection: close\r\n\r\n")
+    found = b""
+    with trio.fail_after(15):
+        while data := await stream.receive():
+            found += data
+    assert found.endswith(b"hello")
+    await stream.aclose()
 
 
 async def test_replaced_on_disk(authority: Authority, tmp_path: Path) -> None:

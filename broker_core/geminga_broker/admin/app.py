@@ -179,7 +179,7 @@ def _by_kind(service: BrokerService, app: ASGIApp) -> ASGIApp:
     limit = service.request_limit
 
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
-        if limit is not None and scope["type"] != "lifespan" and not limit.takes_one():
+        if limit is not None and not limit.takes_one():
             await _too_many(scope, receive, send)
             return
         if scope["type"] == "websocket":

@@ -169,8 +169,9 @@ class Connection:
         failed = self._wire.reader.failed
         if failed is not None and not exchange.is_started:
             await self._refuse(failed)
-        else:
+        elif not (exchange.has_all and self._stream.is_secure):
             await self._linger()
+        # By TLS a client that waits for the end would wait as long: only the close tells it.
 
     async def _refuse(self, refused: BadRequest) -> None:
         _log.debug("%s sent no request: %s", self._stream.name, refused)

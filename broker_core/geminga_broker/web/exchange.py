@@ -48,6 +48,11 @@ class Exchange:
         """Whether the application has said what it answers."""
         return bool(self._status)
 
+    @property
+    def has_all(self) -> bool:
+        """Whether all of the request has come."""
+        return self._request.is_complete
+
     async def receive(self) -> Message:
         """The next of the request: a part of its body, or that the client is gone."""
         request = self._request

@@ -46,15 +46,19 @@ class Wire:
         return await self._read(bytes_max)
 
     async def _read(self, bytes_max: int) -> bool:
+        data = await self._received(bytes_max)
+        if data:
+            self.reader.feed(data)
+        return bool(data)
+
+    async def _received(self, bytes_max: int) -> bytes:
+        """Nothing if the client has ended its side, or is lost."""
         try:
             data = await self.stream.receive(bytes_max)
         except ConnectionLost:
             data = b""
-        if not data:
-            self.has_ended = True
-            return False
-        self.reader.feed(data)
-        return True
+        self.has_ended = not data
+        return data
 
     async def lost(self) -> None:
         """Wait until the client is gone, for an application that has something to end then. Reads
@@ -69,14 +73,7 @@ class Wire:
     async def ended(self) -> None:
         """Drop what comes until the client has ended its side."""
         while not self.has_ended:
-            await self._dropped()
-
-    async def _dropped(self) -> None:
-        try:
-            data = await self.stream.receive(BODY_READ_BYTES)
-        except ConnectionLost:
-            data = b""
-        self.has_ended = not data
+            await self._received(BODY_READ_BYTES)
 
     def write(self, data: bytes) -> None:
         """Send soon, few bytes."""

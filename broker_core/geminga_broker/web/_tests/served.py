@@ -98,15 +98,20 @@ async def served(
         nursery.cancel_scope.cancel()
 
 
-async def ask(port: int, data: bytes) -> bytes:
+async def rest_of(stream: trio.SocketStream) -> bytes:
     """What comes until the server closes."""
     found = b""
-    async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
-        with trio.fail_after(60):
-            await stream.send_all(data)
-            try:
-                while piece := await stream.receive_some():
-                    found += bytes(piece)
-            except trio.BrokenResourceError:
-                pass
+    with trio.fail_after(60):
+        try:
+            while piece := await stream.receive_some():
+                found += bytes(piece)
+        except trio.BrokenResourceError:
+            pass
     return found
+
+
+async def ask(port: int, data: bytes) -> bytes:
+    """The same of a connection of its own, which sends this."""
+    async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
+        await stream.send_all(data)
+        return await rest_of(stream)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from functools import partial
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 import trio
@@ -19,7 +17,8 @@ from geminga_broker.admin import rest
 from geminga_broker.admin.http.shared_answers import SharedAnswers
 from geminga_broker.admin.rest import EXCEPTION_HANDLERS, ok, read_body
 from geminga_broker.web import connection, settings, wire
-from geminga_broker.web.server import bind_web, serve_web
+from geminga_broker.web._tests.served import ask, rest_of
+from geminga_broker.web._tests.served import served as serving
 from geminga_runtime.server import ConnectionCount
 
 LARGE_BYTES = 32 << 20
@@ -46,32 +45,8 @@ def application() -> ASGIApp:
     return Starlette(routes=routes, exception_handlers=EXCEPTION_HANDLERS)
 
 
-@asynccontextmanager
-async def served(count: ConnectionCount) -> AsyncIterator[int]:
-    sock = bind_web("127.0.0.1", 0)
-    port: int = sock.getsockname()[1]
-    async with trio.open_nursery() as nursery:
-        await nursery.start(partial(serve_web, connections=count), application(), sock)
-        yield port
-        nursery.cancel_scope.cancel()
-
-
-async def rest_of(stream: trio.SocketStream) -> bytes:
-    """What comes until the server closes."""
-    found = b""
-    with trio.fail_after(60):
-        try:
-            while piece := await stream.receive_some():
-                found += bytes(piece)
-        except trio.BrokenResourceError:
-            pass
-    return found
-
-
-async def ask(port: int, data: bytes) -> bytes:
-    async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
-        await stream.send_all(data)
-        return await rest_of(stream)
+def served(count: ConnectionCount) -> AbstractAsyncContextManager[int]:
+    return serving(application(), count)
 
 
 @pytest.mark.parametrize(("size", "status"), [(16 * 1024, b"404"), (16 * 1024 + 1, b"414")])

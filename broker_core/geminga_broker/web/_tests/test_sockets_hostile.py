@@ -19,7 +19,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from geminga_broker.admin.guard import headers_of
 from geminga_broker.web import sockets
-from geminga_broker.web._tests.test_hostile import rest_of
+from geminga_broker.web._tests.served import rest_of
 from geminga_broker.web.server import bind_web, serve_web
 from geminga_broker.websocket.settings import WebSocketSettings
 from geminga_protocol._tests.cost import cpu_s
