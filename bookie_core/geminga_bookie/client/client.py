@@ -94,7 +94,7 @@ class BookkeeperClient:
         for _ in range(_ID_ATTEMPTS_MAX):
             ledger_id = await self._store.next_ledger_id(self.unnamed.note if unnamed else b"")
             try:
-                known = await self._store.create(self._new_metadata(ledger_id, options))
+                known = await self._store.create(self._new_metadata(ledger_id, ledger_id, options))
             except BookkeeperError as error:
                 if unnamed:
                     await self.unnamed.forget(ledger_id)  # noqa: ASYNC120
@@ -117,7 +117,7 @@ class BookkeeperClient:
         """
         options = await self._described(options)
         for _ in range(_ID_ATTEMPTS_MAX):
-            metadata = replace(self._new_metadata(next(self._turns), options), ledger_id=UNNUMBERED)
+            metadata = self._new_metadata(UNNUMBERED, next(self._turns), options)
             try:
                 known, versions = await self._store.create_named(metadata, naming)
             except MetadataConflict:
@@ -144,12 +144,12 @@ class BookkeeperClient:
             self._lines,
         )
 
-    def _new_metadata(self, ledger_id: int, options: LedgerOptions) -> LedgerMetadata:
-        """Raises NotEnoughBookies."""
+    def _new_metadata(self, ledger_id: int, turn: int, options: LedgerOptions) -> LedgerMetadata:
+        """`turn` says which bookies come first. Raises NotEnoughBookies."""
         ensemble = choose_ensemble(
             self._bookies.writable(),
             options.ensemble_size,
-            ledger_id,
+            turn,
             write_quorum=options.write_quorum,
             ack_quorum=options.ack_quorum,
             custom_metadata=options.custom_metadata,

@@ -23,14 +23,15 @@ _NAMED_MAX = 10
 def choose_ensemble(
     bookies: Collection[str],
     ensemble_size: int,
-    ledger_id: int,
+    turn: int,
     *,
     write_quorum: int = 1,
     ack_quorum: int = 1,
     custom_metadata: Mapping[str, bytes] | None = None,
     rules: PlacementRules = NO_RULES,
 ) -> list[str]:
-    """The bookies of a new ledger. Raises NotEnoughBookies.
+    """The bookies of a new ledger; `turn`, its id where it is known, says which come first. Raises
+    NotEnoughBookies.
 
     Rules that can't be kept are loosened before a bookie in quarantine is taken, unless the options
     say that they are enforced.
@@ -42,14 +43,14 @@ def choose_ensemble(
     for pool in (healthy, usable) if len(healthy) < len(usable) else (usable,):
         if len(pool) < ensemble_size:
             continue
-        order = rules.in_order(pool, ledger_id)
+        order = rules.in_order(pool, turn)
         orders = dict.fromkeys(range(ensemble_size), order)
         for demand in _demands(rules, quorums, order):
             found = fill(free, orders, rules, quorums, demand)
             if found is not None:
                 return found
     raise NotEnoughBookies(
-        f"ledger {ledger_id} needs {ensemble_size} bookies{_asked(rules, quorums)}, "
+        f"a ledger needs {ensemble_size} bookies{_asked(rules, quorums)}, "
         f"{len(usable)} are writable{_located(rules, usable)}"
     )
 

@@ -160,11 +160,7 @@ def _sync_log(path: Path) -> None:
     from, so it is synced. Raises StoreOpenError.
     """
     with refusals(path), suppress(FileNotFoundError):
-        log = os.open(f"{path}-wal", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(log)
-        finally:
-            os.close(log)
+        sync(Path(f"{path}-wal"))
 
 
 def _may_want_room(error: BaseException | None) -> bool:
@@ -191,7 +187,7 @@ def _open_writer(path: Path, found: Checked) -> sqlite3.Connection:
             _check_structure(path, connection)
         connection.execute("DELETE FROM nodes WHERE owner != 0")
         connection.execute("COMMIT")
-        _sync_directory(path)
+        sync(path.absolute().parent)
     except sqlite3.Error as error:
         connection.close()
         raise _refusal(path, error) from error
@@ -261,10 +257,12 @@ def _check_version(path: Path, connection: sqlite3.Connection) -> None:
         )
 
 
-def _sync_directory(path: Path) -> None:
-    """fsync the file's directory: without it, a new file may be missing after a power cut."""
-    directory = os.open(path.absolute().parent, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """fsync a file, or a directory: without it, a new file may be missing after a power cut. Raises
+    OSError.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(directory)
+        os.fsync(descriptor)
     finally:
-        os.close(directory)
+        os.close(descriptor)

@@ -15,6 +15,7 @@ import os
 import sqlite3
 from pathlib import Path
 
+from geminga_runtime.metadata.api import NUMBER_DIGITS
 from geminga_runtime.metadata.integrity.check import (
     StoreDamaged,
     StoreOpenError,
@@ -25,13 +26,12 @@ from geminga_runtime.metadata.integrity.check import (
 from geminga_runtime.metadata.integrity.page_sums import SUMS_END
 from geminga_runtime.metadata.integrity.pages import Found, path_of, read_rows
 from geminga_runtime.metadata.paths import parent_path
-from geminga_runtime.metadata.sqlite_file import SCHEMA, FileLock, SqliteRows
+from geminga_runtime.metadata.sqlite_file import SCHEMA, FileLock, SqliteRows, sync
 from geminga_runtime.metadata.tree import Row
 
 _ENDS = ("", "-wal", "-shm", "-journal", SUMS_END)
 _DRAFT = ".saving"
 _PATHS_NAMED = 10
-_SEQUENCE_DIGITS = 10
 
 
 def set_aside(path: Path) -> list[str]:
@@ -48,9 +48,9 @@ def set_aside(path: Path) -> list[str]:
         for end in _ENDS:
             if os.path.lexists(f"{path}{end}"):
                 os.replace(f"{path}{end}", f"{aside}{end}")
-        _sync(path.parent)
+        sync(path.absolute().parent)
         os.replace(saved, path)
-        _sync(path.parent)
+        sync(path.absolute().parent)
         return [*said, f"what was there of {path.name} is kept as {aside}"]
     except OSError as error:
         raise StoreOpenError(f"{path} can't be set aside: {error}") from error
@@ -77,7 +77,7 @@ def _save(path: Path) -> list[str]:
     while any(os.path.lexists(f"{_aside(path, number)}{end}") for end in _ENDS):
         number += 1
     os.replace(draft, saved_file(path, number))
-    _sync(path.parent)
+    sync(path.absolute().parent)
     said = [f"{len(rows) - 1} nodes of the metadata were saved"]
     lost = sorted(path_of(names) for names in found.lost)
     if lost:
@@ -106,8 +106,8 @@ def _parents(rows: dict[str, Row]) -> dict[str, Row]:
             path, name = parent_path(path), path.rpartition("/")[2]
             if path in rows:
                 break
-            number = name[-_SEQUENCE_DIGITS:]
-            is_number = len(number) == _SEQUENCE_DIGITS and number.isdecimal()
+            number = name[-NUMBER_DIGITS:]
+            is_number = len(number) == NUMBER_DIGITS and number.isdecimal()
             least = int(number) + 1 if is_number else 0
             row = made.get(path, Row(b"", 0, 0, 0))
             made[path] = row._replace(sequence=max(row.sequence, least))
@@ -129,12 +129,4 @@ def _write(draft: Path, rows: dict[str, Row]) -> None:
         connection.execute("COMMIT")
     finally:
         connection.close()
-    _sync(draft)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync(draft)
