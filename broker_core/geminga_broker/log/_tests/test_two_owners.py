@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from geminga_bookie.client.api import LedgerOptions
+from geminga_bookie.client.client import BookkeeperClient
+from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.client.metadata_store import LedgerMetadataStore
+from geminga_bookie.memory import MemoryBookie
 from geminga_broker.log._tests.held import HeldStore
 from geminga_broker.log._tests.world import NAME, World, drain, numbered, publish
 from geminga_broker.log.api import Ack, LogFenced, LogWriteFailed
 from geminga_broker.log.catalog import ROOT, LogCatalog
 from geminga_broker.log.chain import LedgerInfo
 from geminga_broker.log.cursor import LogCursor
+from geminga_broker.log.factory import ManagedLedgerFactory
 from geminga_broker.log.options import LogOptions, Retention, Rollover
 from geminga_broker.log.topic_log import TopicLog
+from geminga_protocol.bookkeeper import paths
 from geminga_protocol.ids import EARLIEST, Position
-from geminga_runtime.metadata.api import StoreUnavailable
+from geminga_runtime.metadata.api import StoreUnavailable, Writes
+from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 KEEP = LogOptions(rollover=Rollover(entries_max=3, min_s=0), retention=Retention(-1, -1))
 LEFT = numbered(2, start=4)
@@ -126,6 +134,57 @@ async def test_a_save_whose_outcome_is_unknown_is_settled_before_the_next(
     info = await LogCatalog(store, NAME).load()
     assert info is not None
     assert [ledger.ledgerId for ledger in info.ledgerInfo] == [3 if meanwhile else 4]
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+async def test_a_ledger_whose_making_has_an_unknown_outcome_is_not_forgotten(is_done: bool) -> None:
+    """It was made together with the node that names it, or neither was."""
+
+    class Unanswered(MemoryMetadataStore):
+        fails = True
+
+        async def put_numbered(self, at: str, writes: Writes) -> tuple[int, Sequence[int]]:
+            found = await super().put_numbered(at, writes) if is_done or not self.fails else None
+            if found is None or self.fails:
+                writes(7)  # as it was sent
+                raise StoreUnavailable("no answer")
+            return found
+
+    store = Unanswered()
+    world = World(store=store)
+    async with world.broker() as broker:
+        catalog = LogCatalog(store, NAME)
+        create = partial(broker.client.create_named, LedgerOptions(1, 1, 1))
+        with pytest.raises(StoreUnavailable):
+            await catalog.save_with_new([], create)
+        made = [each async for each in broker.client.ledgers()]
+        assert len(made) == is_done
+        store.fails = False
+        writer = await catalog.save_with_new([], create)
+        again = LogCatalog(store, NAME)
+        info = await again.load()
+        assert info is not None
+        assert [each.ledgerId for each in info.ledgerInfo] == [writer.ledger_id]
+        assert list(again.deleting) == made  # nobody has it, so it goes
+
+
+async def test_ledgers_may_be_in_a_store_of_their_own() -> None:
+    """Their metadata and the node that names them can't be written together then."""
+    own, ledgers = MemoryMetadataStore(), MemoryMetadataStore()
+    client = BookkeeperClient(KnownBookies([MemoryBookie()]), ledgers)
+    async with ManagedLedgerFactory(client, own, KEEP) as logs:
+        log = await logs.open(NAME)
+        for start in (0, 3, 6):
+            await publish(log, numbered(3, start))
+            await wait_all_tasks_blocked()  # it rolls over
+        names = [each.ledger_id for each in log.context.chain]
+        assert len(names) > 2
+        assert [each async for each in client.ledgers()] == names
+        assert not await ledgers.exists(ROOT)
+        assert not await own.exists(paths.ROOT)
+        assert await client.unnamed.old(1 << 62) == []
+        await log.close()
+        assert await drain((await logs.open(NAME)).open_reader("r", EARLIEST)) == numbered(9)
 
 
 async def test_a_cursor_takes_its_own_write_and_no_other_for_done(
