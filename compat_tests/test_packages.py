@@ -1,14 +1,14 @@
 """Wheel and source package: they say what PyPI wants to know, have in them what they need, and what
-they install serves, on each Python that is here and with the oldest libraries that we name."""
+they install serves, on each Python that we name and with the oldest libraries that we name."""
 
 from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,37 +16,14 @@ from pathlib import Path
 
 import pytest
 
+from compat_tests.missing import skipped_without
 from compat_tests.processes import ROOT, free_port, guarded, wait_until
+from compat_tests.pythons import VERSIONS, python_of
 
-PYTHONS_MIN, PYTHONS_MAX = 11, 14
 NAMES = {"geminga", "geminga_bookie", "geminga_broker", "geminga_protocol", "geminga_proxy"}
 NAMES |= {"geminga_runtime", "pyspark_pulsar"}
 TYPED = NAMES
 READY = re.compile(r"^ready in ", re.M)
-
-
-def found_pythons() -> dict[str, str]:
-    """Interpreters of the versions that we serve, by version: this one, others by their usual
-    names, and those of pyenv.
-    """
-    found = {f"3.{sys.version_info.minor}": sys.executable}
-    for minor in range(PYTHONS_MIN, PYTHONS_MAX + 1):
-        version = f"3.{minor}"
-        kept = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
-        path = shutil.which(f"python{version}") if not kept else str(kept[-1])
-        if path and _is_whole(path, version):
-            found.setdefault(version, path)
-    return dict(sorted(found.items()))
-
-
-def _is_whole(python: str, version: str) -> bool:
-    """Shims of pyenv answer for versions that are not chosen."""
-    code = "import ssl, sqlite3, sys; print('%d.%d' % sys.version_info[:2])"
-    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
-    return done.stdout.strip() == version
-
-
-PYTHONS = found_pythons()
 
 
 @pytest.fixture(scope="module")
@@ -157,10 +134,26 @@ def round_trip(programs: Path, folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("version", PYTHONS)
-def test_the_wheel_serves(version: str, packages: Path, tmp_path: Path) -> None:
-    programs = installed(PYTHONS[version], wheel_of(packages), tmp_path / "env")
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_wheel_serves(
+    version: str, packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with skipped_without(f"Python {version}"):
+        python = python_of(version)
+    if python.libraries:
+        monkeypatch.setenv("LD_LIBRARY_PATH", python.libraries)
+    programs = installed(python.program, wheel_of(packages), tmp_path / "env")
+    code = "import sys; print('%d.%d' % sys.version_info[:2])"
+    shown = subprocess.run([programs / "python", "-c", code], capture_output=True, text=True)
+    assert shown.stdout.strip() == version
     round_trip(programs, tmp_path / "work")
+
+
+def test_versions_are_those_of_the_package() -> None:
+    named = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    classified = [each.rpartition(" :: ")[2] for each in named["classifiers"]]
+    assert [each for each in classified if re.fullmatch(r"3\.\d+", each)] == list(VERSIONS)
+    assert named["requires-python"] == f">={VERSIONS[0]}"
 
 
 @pytest.mark.slow
