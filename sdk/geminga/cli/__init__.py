@@ -69,6 +69,7 @@ class LazyGroup(GuessingGroup):
 OWN_COMMANDS = {
     "admin": "geminga.cli.admin:admin",
     "client": "geminga.cli.client:client",
+    "compact-topic": "geminga.cli.compact_topic:compact_topic",
     "completion": "geminga.cli.completion:completion",
     "doctor": "geminga.cli.doctor:doctor",
     "perf": "geminga.cli.perf:perf",
