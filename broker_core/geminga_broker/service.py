@@ -138,7 +138,10 @@ class BrokerService:
         self.election = Election(store)
         self.brokers = ActiveBrokers(store)
         self.load_manager = LoadManager(config, self._parts_for_load_manager())
-        self.finder = OwnerFinder(self.ownership, self.election, self.brokers, self.load_manager)
+        self.finder = OwnerFinder(
+            *(self.ownership, self.election, self.brokers, self.load_manager),
+            self.namespaces.has_bundle,
+        )
         self.lookup = Lookup(self.namespaces, self.finder, config.topics.lookups_max)
         self.policies = PolicyResolver(
             self._topic_policies(), self.namespaces, config, broker_options(config)

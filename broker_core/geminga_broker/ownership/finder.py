@@ -20,7 +20,7 @@ from geminga_broker.errors import BrokerError
 from geminga_broker.ownership.brokers import ActiveBrokers
 from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.ownership.election import Election
-from geminga_broker.ownership.owned import BundleOwnership
+from geminga_broker.ownership.owned import BundleOwnership, Exists
 from geminga_broker.ownership.records import ListenerRecord, OwnerRecord
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_runtime.single_flight import SingleFlight
@@ -77,6 +77,7 @@ class OwnerFinder:
         election: Election,
         brokers: ActiveBrokers,
         placement: Placement,
+        exists: Exists,
     ) -> None:
         self.placement = placement
         self.is_closing = False
@@ -84,6 +85,7 @@ class OwnerFinder:
         self._ownership = ownership
         self._election = election
         self._brokers = brokers
+        self._exists = exists
         self._running: SingleFlight[tuple[BundleId, bool], Located | None] = SingleFlight()
 
     async def find(
@@ -99,7 +101,7 @@ class OwnerFinder:
         kind. None if nobody can own it.
 
         Raises BrokerError MetadataError while the bundle is being unloaded, ServiceNotReady if it
-        would be this broker's and that stops, and the store's errors.
+        would be this broker's and that stops, or a split has replaced it, and the store's errors.
         """
         if non_persistent:
             self.placement.has_non_persistent(bundle)
@@ -142,7 +144,10 @@ class OwnerFinder:
     async def _acquire(self, bundle: BundleId) -> OwnerRecord:
         if self.is_closing:
             raise not_served(bundle, self._ownership.addresses)
-        return await self._ownership.acquire(bundle)
+        owner = await self._ownership.take(bundle, self._exists)
+        if owner is None:
+            raise not_served(bundle, self._ownership.addresses)
+        return owner
 
     async def _candidate(self, bundle: BundleId, authoritative: bool) -> tuple[str | None, bool]:
         """The broker to go to, and whether it shall own the bundle."""

@@ -10,13 +10,12 @@ and cursors have claims of their own.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
 
 import trio
 
 from geminga_broker.ownership.brokers import BROKERS_PATH, ActiveBrokers
 from geminga_broker.ownership.bundle import BundleId
-from geminga_broker.ownership.owned import BundleOwnership
+from geminga_broker.ownership.owned import BundleOwnership, Exists
 from geminga_broker.ownership.unloading import BundleUnloader
 from geminga_runtime.metadata.api import Change, MetadataError, MetadataStore
 from geminga_runtime.waiters import Wakeup
@@ -24,9 +23,6 @@ from geminga_runtime.waiters import Wakeup
 _log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
-
-Exists = Callable[[BundleId], Awaitable[bool]]
-"""Whether the namespace has such a bundle. Raises MetadataError."""
 
 
 class HoldOver:
@@ -113,4 +109,5 @@ class HoldOver:
         """
         if not await self._exists(bundle):
             return False
-        return (await self._ownership.acquire(bundle)).addresses == self._ownership.addresses
+        owner = await self._ownership.take(bundle, self._exists)
+        return owner is not None and owner.addresses == self._ownership.addresses

@@ -9,7 +9,7 @@ took it: the end of the session, or somebody who removed or replaced the node.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -60,6 +60,10 @@ class _Hold:
     version: int | None
     tenure: int
     disabled: bool = False
+
+
+Exists = Callable[[BundleId], Awaitable[bool]]
+"""Whether the namespace has such a bundle. Raises MetadataError."""
 
 
 class BundleOwnership:
@@ -147,6 +151,18 @@ class BundleOwnership:
             if running is None:
                 return await self._acquire_alone(bundle)
             return await running.wait()
+
+    async def take(self, bundle: BundleId, exists: Exists) -> OwnerRecord | None:
+        """`acquire` a bundle; None, and nobody's again, if a split has replaced it meanwhile. That
+        is asked afterwards: who finds that the split has removed the node sees the new bundles too.
+        Raises MetadataError.
+        """
+        owner = await self.acquire(bundle)
+        if owner.addresses == self.addresses and not await exists(bundle):
+            _log.info("bundle=%s was split while it was taken", bundle)
+            await self.forget(bundle)
+            return None
+        return owner
 
     async def _acquire_alone(self, bundle: BundleId) -> OwnerRecord:
         promise = self._acquiring[bundle] = Promise[OwnerRecord]()

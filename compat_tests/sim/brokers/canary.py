@@ -56,6 +56,9 @@ CANARIES: dict[str, Canary] = {
     "a node that was removed stays ours": _plant(
         BundleOwnership._check, "node is None or not node.stat.created_by_self", "False"
     ),
+    "a bundle that was split while it was taken stays": _plant(
+        BundleOwnership.take, "and not await exists(bundle)", "and False"
+    ),
     "lost bundles aren't told": _plant(BundleOwnership._drop, "self._lost(bundles)", "pass"),
     "a release removes whoever's node": _plant(
         BundleOwnership._remove,
@@ -139,7 +142,8 @@ FOUND_BY: dict[str, int] = {
     "a session's end takes no bundle": 20,
     "another broker's node is taken over": 83,
     "the node is written over whoever has it": 83,
-    "a node that was removed stays ours": 110,
+    "a node that was removed stays ours": 134,
+    "a bundle that was split while it was taken stays": 1397,
     "lost bundles aren't told": 20,
     "topics of an unloaded bundle stay": 11,
     "a bundle is released and its node stays": 11,

@@ -52,6 +52,9 @@ class Life:
         self.is_dead = False
         self.is_ready = False
         """It is registered, and takes clients."""
+        self.was_taking = False
+        """The stop cut off a claim without an answer: its node, if there is one, goes with the
+        session."""
         self.service: BrokerService
         self.store: ZooKeeperMetadataStore
 
@@ -175,9 +178,8 @@ class BrokerProcess:
 
     async def _shut_down(self, life: Life) -> None:
         world, service, session = self._world, life.service, life.store._calls.session_id
-        is_busy = bool(
-            service.unloader._kept or service.ownership._acquiring or service._hold_over.kept
-        )
+        taking = life.was_taking or service.ownership._acquiring
+        is_busy = bool(service.unloader._kept or taking or service._hold_over.kept)
         with trio.move_on_after(life.service.shutdown_s, shield=True) as scope:
             await life.service.shutdown()
         world.books.log.add(f"{life.name} has given up its bundles")
@@ -207,9 +209,12 @@ class BrokerProcess:
     def stop(self) -> None:
         """SIGTERM."""
         self.is_wanted = False
-        if self.life is not None:
-            self._world.books.log.add(f"{self.life.name} stops")
-            self.life.scope.cancel()
+        life = self.life
+        if life is not None:
+            self._world.books.log.add(f"{life.name} stops")
+            if hasattr(life, "service") and life.service.ownership._acquiring:
+                life.was_taking = True
+            life.scope.cancel()
 
     def kill(self) -> None:
         """SIGKILL."""

@@ -17,6 +17,7 @@ from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.ownership.election import Election
 from geminga_broker.ownership.finder import Located, OwnerFinder, named_broker
 from geminga_broker.ownership.owned import BundleOwnership
+from geminga_broker.ownership.records import owner_path
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
@@ -51,8 +52,14 @@ class Broker:
         self.election = Election(store)
         self.load_manager = Chosen()
         self.finder = OwnerFinder(
-            self.ownership, self.election, ActiveBrokers(store), self.load_manager
+            *(self.ownership, self.election, ActiveBrokers(store), self.load_manager),
+            self.exists,
         )
+        self.gone: set[BundleId] = set()
+
+    async def exists(self, bundle: BundleId) -> bool:
+        await trio.lowlevel.checkpoint()
+        return bundle not in self.gone
 
     async def register(self) -> None:
         record = {"webServiceUrl": self.addresses.web_url}
@@ -96,6 +103,19 @@ async def test_a_follower_asks_the_leader_which_sends_to_who_it_chose() -> None:
         third = await follower.finder.find(BUNDLE, authoritative=True)
         assert third == Located(follower.addresses)
         assert follower.ownership.holds(BUNDLE)
+
+
+async def test_a_bundle_that_was_split_meanwhile_is_nobodys() -> None:
+    """It would be this broker's until it stops, and no topic is in it."""
+    async with cluster() as (leader, _):
+        leader.load_manager.broker = "a:8080"
+        leader.gone.add(BUNDLE)
+        with pytest.raises(BrokerError, match="Please redo the lookup"):
+            await leader.finder.find(BUNDLE)
+        assert leader.ownership.owned() == []
+        assert await leader.store.get(owner_path(BUNDLE)) is None
+        leader.gone.clear()
+        assert await leader.finder.find(BUNDLE) == Located(leader.addresses)
 
 
 async def test_the_load_manager_is_told_of_non_persistent_topics() -> None:
