@@ -73,6 +73,8 @@ class BundleUnloader:
         self._topics = topics
         self._timeout_s = timeout_s
         self._kept: set[BundleId] = set()
+        self._running: dict[BundleId, trio.Event] = {}
+        """Unloads that aren't over."""
         self.handover: Handover = nobody
 
     @contextmanager
@@ -111,6 +113,14 @@ class BundleUnloader:
 
     async def _unload(self, bundle: BundleId, destination: str) -> bool:
         """Returns whether all its topics are closed."""
+        over = self._running[bundle] = trio.Event()
+        try:
+            return await self._give_up(bundle, destination)
+        finally:
+            del self._running[bundle]
+            over.set()
+
+    async def _give_up(self, bundle: BundleId, destination: str) -> bool:
         began_s = trio.current_time()
         try:
             await self._ownership.disable(bundle)
@@ -161,6 +171,8 @@ class BundleUnloader:
         async with trio.open_nursery() as nursery:
             for _ in range(UNLOADS_MAX):
                 nursery.start_soon(worker)
+        for over in list(self._running.values()):  # what an operator or the load manager began
+            await over.wait()
 
     async def lost(self, bundles: list[BundleId]) -> None:
         """The bundles belong to others, or to nobody: serve nothing of them from this moment on."""

@@ -175,6 +175,18 @@ async def test_all_are_given_up(broker: Broker, autojump_clock: MockClock) -> No
     assert sorted(broker.topics.steps[:2]) == [f"close {BUNDLE.range}", f"close {OTHER.range}"]
 
 
+async def test_a_stop_waits_for_an_unload_that_was_begun(
+    broker: Broker, autojump_clock: MockClock
+) -> None:
+    """Else the process might end before the node is removed."""
+    broker.topics.takes_s = 2
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(broker.unloader.unload, BUNDLE)
+        await trio.sleep(1)
+        await broker.unloader.unload_all()
+        assert not await broker.is_there(BUNDLE)
+
+
 @asynccontextmanager
 async def holding_over(broker: Broker) -> AsyncIterator[HoldOver]:
 
