@@ -67,7 +67,7 @@ CANARIES: dict[str, Canary] = {
     ),
     # ---- unloading ----
     "topics of an unloaded bundle stay": _plant(
-        BundleUnloader._unload,
+        BundleUnloader._give_up,
         "await self._topics.close_bundle(bundle, moving)",
         "pass",
     ),

@@ -108,10 +108,11 @@ class Ending:
         deadline_s = trio.current_time() + SERVED_S
         for topic in self._books.plan.topics:
             for part in alone.parts_of(topic):
-                while (fault := await self._misplaced(part)) and trio.current_time() < deadline_s:
+                while fault := await self._misplaced(part):
                     await trio.sleep(0.5)
-                if fault:
-                    self._books.violate(fault)
+                    if trio.current_time() > deadline_s:
+                        self._books.violate(fault)
+                        break
 
     async def _misplaced(self, part: str) -> str:
         """Where it is loaded, if that isn't its owner alone."""
