@@ -4,6 +4,7 @@ defaults (spec BK-21, BK-22, BK-25).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 
 from geminga_bookie.client.api import ClientOptions, ReadOptions
@@ -57,6 +58,8 @@ class BookiesConfig:
     certificate_file: str = setting("bookkeeperTLSCertificateFilePath", "")
     key_file: str = setting("bookkeeperTLSKeyFilePath", "")
     trust_certs_file: str = setting("bookkeeperTLSTrustCertsFilePath", "")
+    verify_hostname: bool = setting("bookkeeper_tlsHostnameVerificationEnabled", False)
+    tls_refresh_s: int = setting("bookkeeperTlsCertFilesRefreshDurationSeconds", 300)
 
     def connections(self, frame_bytes_max: int) -> RemoteOptions:
         """Connections to bookies. Raises ConfigError."""
@@ -80,10 +83,10 @@ class BookiesConfig:
             certificate_file=self.certificate_file,
             key_file=self.key_file,
             trust_certs_file=self.trust_certs_file,
-            validate_hostname=False,
+            validate_hostname=self.verify_hostname,
         )
         try:
-            return TlsContexts(options)
+            return TlsContexts(options, refresh_check_s=self.tls_refresh_s or math.inf)
         except TlsConfigError as error:
             keys = {each.name: each.metadata["key"] for each in fields(self)}
             raise ConfigError(f"{keys[error.field]}: {error.reason}") from error

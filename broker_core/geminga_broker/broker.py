@@ -50,7 +50,7 @@ async def run_broker(
     `brokerShutdownTimeoutMs`. Raises BindFailed, ConfigError, MetadataError.
     """
     if max(config.tls.broker_service_port, config.tls.web_service_port) > NO_PORT:
-        config.tls.contexts()  # raise ConfigError before anything is opened
+        config.tls.check()  # raise ConfigError before anything is opened
     config.bookies.placement()
     urls = _urls(config.cluster)
     async with AsyncExitStack() as stack:

@@ -23,6 +23,7 @@ from geminga_broker.loadbalance.settings import LoadBalanceConfig
 from geminga_broker.metrics.settings import MetricsConfig
 from geminga_broker.network_config import MIB as MIB
 from geminga_broker.network_config import NetworkConfig, TlsConfig
+from geminga_broker.older_keys import replace_older
 from geminga_broker.websocket.settings import WebSocketSettings
 from geminga_runtime.auth.settings import AuthSettings
 from geminga_runtime.settings import (
@@ -53,6 +54,8 @@ class TopicConfig:
     namespace_bundles: int = setting("defaultNumberOfNamespaceBundles", 4, at_least=1, at_most=128)
     enable_persistent: bool = setting("enablePersistentTopics", True)
     enable_non_persistent: bool = setting("enableNonPersistentTopics", True)
+    tenants_max: int = limit("maxTenants", 0)
+    namespaces_per_tenant_max: int = limit("maxNamespacesPerTenant", 0)
     topics_per_namespace_max: int = limit("maxTopicsPerNamespace", 0)
     force_delete_namespaces: bool = setting("forceDeleteNamespaceAllowed", False)
     loads_max: int = setting("maxConcurrentTopicLoadRequest", 5000, at_least=1)
@@ -283,7 +286,9 @@ def load_config(
     Unused keys are logged in one warning. Errors name `overrides_from` as the origin of overrides.
     Raises ConfigError.
     """
-    return _load(BrokerConfig, gather(path, environment, overrides, defaults, overrides_from))
+    values = gather(path, environment, overrides, defaults, overrides_from)
+    replace_older(values, cluster=False)
+    return _load(BrokerConfig, values, "standalone")
 
 
 def load_cluster_config(
@@ -291,25 +296,17 @@ def load_cluster_config(
 ) -> ClusterBrokerConfig:
     """As `load_config`, for a broker of a cluster. Raises ConfigError."""
     values = gather(path, environment, overrides, _CLUSTER_DEFAULTS, "command line")
-    for key, older in _OLDER_KEYS.items():
-        if values.get(key, ("", ""))[0].strip():
-            continue
-        for name in older:
-            if values.get(name, ("", ""))[0].strip():
-                values[key] = values[name]
-                break
-    for name in (name for older in _OLDER_KEYS.values() for name in older):
-        values.pop(name, None)
-    return _load(ClusterBrokerConfig, values)
+    replace_older(values, cluster=True)
+    return _load(ClusterBrokerConfig, values, "broker")
 
 
-def _load(kind: type[Config], values: dict[str, tuple[str, str]]) -> Config:
+def _load(kind: type[Config], values: dict[str, tuple[str, str]], reader: str) -> Config:
     for key in ("brokerServicePort", "webServicePort"):
         text, origin = values.get(key, ("6650", ""))
         if not text.strip() and values.get(f"{key}Tls", ("", ""))[0].strip():
             # As in Apache, an empty value beside a TLS port means no plaintext port.
             values[key] = (str(NO_PORT), origin)
-    config = build(kind, values)
+    config = build(kind, values, reader)
     _check(config, values)
     return config
 
@@ -328,13 +325,6 @@ _CLUSTER_DEFAULTS = {
     "managedLedgerDefaultAckQuorum": "2",
 }
 """Where Apache's broker.conf differs from its standalone.conf."""
-
-_OLDER_KEYS = {
-    "metadataStoreUrl": ("zookeeperServers",),
-    "configurationMetadataStoreUrl": ("configurationStoreServers", "globalZookeeperServers"),
-    "metadataStoreSessionTimeoutMillis": ("zooKeeperSessionTimeoutMillis",),
-}
-"""What Apache's broker still reads if the key itself is not set."""
 
 _CHOICES = {
     "allowAutoTopicCreationType": ("partitioned", "non-partitioned"),

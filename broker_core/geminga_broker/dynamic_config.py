@@ -39,6 +39,7 @@ AT_USE = _keys(
     """
     allowAutoTopicCreation allowAutoTopicCreationType defaultNumPartitions
     maxNumPartitionsPerPartitionedTopic defaultNumberOfNamespaceBundles maxTopicsPerNamespace
+    maxTenants maxNamespacesPerTenant
     forceDeleteNamespaceAllowed isAllowAutoUpdateSchemaEnabled brokerShutdownTimeoutMs
     brokerDeleteInactiveTopicsFrequencySeconds
     """

@@ -101,7 +101,7 @@ async def serving(
     from geminga_broker.admin.app import create_app
     from geminga_broker.console.entry import with_console
 
-    web_tls = None if web.secure is None else config.tls.contexts()
+    web_tls = None if web.secure is None else config.tls.web_contexts()
     async with trio.open_nursery() as nursery:
         plain, secure = await _listen(config, service, nursery, given)
         network = config.network

@@ -40,7 +40,7 @@ async def run_standalone(
     the storage's errors for an unusable directory.
     """
     if max(options.config.tls.broker_service_port, options.config.tls.web_service_port) > NO_PORT:
-        options.config.tls.contexts()  # raise ConfigError before anything is created
+        options.config.tls.check()  # raise ConfigError before anything is created
     async with AsyncExitStack() as stack:
         web = web_sockets(options.config, stack)
         embedded = await open_store(options)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -27,6 +28,20 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0">
   </dependency></dependencies>
 </project>
 """
+
+TOOLS_VERSION = "4.0.6"
+"""Of the proxy and the command line's tools: Maven Central has this one and 4.0.8, which have the
+same keys of configuration.
+"""
+_TOOLS = "".join(
+    f"""<dependency>
+      <groupId>org.apache.pulsar</groupId><artifactId>{name}</artifactId>
+      <version>{TOOLS_VERSION}</version>
+      <exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>
+    </dependency>"""
+    for name in ("pulsar-proxy", "pulsar-client-tools")
+)
+_TOOLS_POM = re.sub("<dependency>.*</dependency>", _TOOLS, _POM, flags=re.DOTALL)
 
 # What Netty, BookKeeper and RocksDB reach into on Java 17.
 JAVA_FLAGS = (
@@ -88,6 +103,24 @@ def jars() -> Path:
     return library
 
 
+def tools_jars() -> Path:
+    """The folder of the jars of Apache's proxy and tools alone, without what they need.
+
+    Raises PeerMissing as `jars`.
+    """
+    require_java()
+    home = peers_dir() / f"pulsar-tools-{TOOLS_VERSION}"
+    library = home / "lib"
+    home.mkdir(parents=True, exist_ok=True)
+    with locked(home / ".lock"):
+        if len(list(library.glob("*.jar"))) < 2:
+            if shutil.which("mvn") is None:
+                raise PeerMissing("mvn is not installed, and Apache's tools are not there yet")
+            if reason := _fetch(home, library, _TOOLS_POM):
+                raise PeerMissing(reason)
+    return library
+
+
 def class_path() -> str:
     """Class path with the logging set-up, our compiled programs and Apache's jars."""
     library = jars()
@@ -139,9 +172,9 @@ _failures: dict[Path, str] = {}
 """What Maven could not do for this process; empty if it could. Not tried again for each test."""
 
 
-def _fetch(home: Path, library: Path) -> str:
+def _fetch(home: Path, library: Path, pom: str = _POM) -> str:
     """Returns why it failed; empty if it did not."""
-    (home / "pom.xml").write_text(_POM)
+    (home / "pom.xml").write_text(pom)
     command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={library}"]
     done = subprocess.run(command, cwd=home, capture_output=True, text=True, check=False)
     if done.returncode == 0:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import Field, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -93,9 +93,35 @@ def gather(
     return values
 
 
-def build(config_type: type[Config], values: Origins) -> Config:
-    """The configuration; keys that no group uses are named in one warning, those among them that
-    are close to a known key in another one. Raises ConfigError.
+def use_older_keys(values: dict[str, tuple[str, str]], older: Mapping[str, Sequence[str]]) -> None:
+    """Take over what stands under an older name of a key, and drop that. As at Apache's, an older
+    number wins if it is positive, an older text if there is none under the key itself.
+    """
+    for key, names in older.items():
+        for name in names:
+            text, origin = values.pop(name, ("", ""))
+            is_set = bool(values.get(key, ("", ""))[0].strip())
+            if _is_positive(text) or (text.strip() and not _is_number(text) and not is_set):
+                values[key] = (text, origin)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
+
+
+def _is_positive(text: str) -> bool:
+    return _is_number(text) and float(text) > 0
+
+
+def build(config_type: type[Config], values: Origins, reader: str = "") -> Config:
+    """The configuration. Keys that no group uses are named in one warning, those among them that
+    are close to a known key in another one.
+
+    With a `reader` of `known_keys`, keys that only Apache's servers use are told apart, if their
+    value isn't Apache's default. Raises ConfigError, also for what would be dangerous to ignore.
     """
     used: set[str] = set()
     groups = {}
@@ -108,11 +134,37 @@ def build(config_type: type[Config], values: Origins) -> Config:
             if key in values:
                 given[one.name] = _parse(one, *values[key])
         groups[part.name] = group_type(**given)
-    if unused := sorted(values.keys() - used):
+    unused = sorted(values.keys() - used)
+    if unused and reader:
+        unused = _without_known(unused, values, reader)
+    if unused:
         _log.warning("configuration keys that are not used: %s", ", ".join(unused))
         if near := list(_misspelt(unused, used)):
             _log.warning("configuration keys that look misspelt: %s", ", ".join(near))
     return config_type(**groups)
+
+
+def _without_known(unused: list[str], values: Origins, reader: str) -> list[str]:
+    """The keys that Apache hasn't either; its own are told. Raises ConfigError."""
+    from geminga_runtime.known_keys import known_keys
+
+    known = known_keys(reader)
+    unknown, without_effect = [], []
+    for key in unused:
+        one = known.get(key)
+        text, origin = values[key]
+        if one is None:
+            unknown.append(key)
+        elif one.is_default(text):
+            continue
+        elif one.refused:
+            raise ConfigError(f"{key} in {origin}: {text!r} is not supported: {one.reason}")
+        else:
+            without_effect.append(f"{key} ({one.reason})")
+    if without_effect:
+        told = ", ".join(without_effect)
+        _log.warning("Apache's configuration keys that have no effect here: %s", told)
+    return unknown
 
 
 def _misspelt(unused: list[str], used: set[str]) -> Iterator[str]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 
 from geminga_runtime.settings import ConfigError, listed, setting
 from geminga_runtime.tls import ServerTls, TlsConfigError, TlsContexts
@@ -22,10 +23,30 @@ class TlsSettings:
     require_client_certificate: bool = setting("tlsRequireTrustedClientCertOnConnect", False)
     protocols: str = setting("tlsProtocols", "")
     ciphers: str = setting("tlsCiphers", "")
+    web_protocols: str = setting("webServiceTlsProtocols", "")
+    web_ciphers: str = setting("webServiceTlsCiphers", "")
+    """Of the web's port; without them those of both ports count."""
     refresh_check_s: int = setting("tlsCertRefreshCheckDurationSec", 300)
 
+    def web_contexts(self) -> TlsContexts:
+        """For the web's listener. Raises ConfigError."""
+        protocols, ciphers = self.web_protocols or self.protocols, self.web_ciphers or self.ciphers
+        keys = {
+            "protocols": "webServiceTlsProtocols" if self.web_protocols else "tlsProtocols",
+            "ciphers": "webServiceTlsCiphers" if self.web_ciphers else "tlsCiphers",
+        }
+        return replace(self, protocols=protocols, ciphers=ciphers)._contexts(keys)
+
     def contexts(self) -> TlsContexts:
-        """For a listener. Raises ConfigError."""
+        """For the binary protocol's listener. Raises ConfigError."""
+        return self._contexts({})
+
+    def check(self) -> None:
+        """Raises ConfigError if one of both can't be made."""
+        self.contexts()
+        self.web_contexts()
+
+    def _contexts(self, keys: Mapping[str, str]) -> TlsContexts:
         options = ServerTls(
             certificate_file=self.certificate_file,
             key_file=self.key_file,
@@ -38,7 +59,8 @@ class TlsSettings:
         try:
             return TlsContexts(options, refresh_check_s=self.refresh_check_s)
         except TlsConfigError as error:
-            key = {each.name: each.metadata["key"] for each in fields(self)}[error.field]
+            known = {**{each.name: each.metadata["key"] for each in fields(self)}, **keys}
+            key = known[error.field]
             if error.field == "require_client_certificate":
                 key += " with tlsAllowInsecureConnection"
             raise ConfigError(f"{key}: {error.reason}") from error

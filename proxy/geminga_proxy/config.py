@@ -9,7 +9,7 @@ from pathlib import Path
 from geminga_proxy.addresses import parse_urls
 from geminga_proxy.discovery import check_store
 from geminga_runtime.auth.settings import AuthSettings
-from geminga_runtime.settings import ConfigError, build, gather, limit, setting, written
+from geminga_runtime.settings import ConfigError, build, gather, limit, setting, use_older_keys, written
 from geminga_runtime.tls_settings import NO_PORT, TlsSettings
 
 BROKER_ADDRESSES = "brokerServiceURL, brokerServiceURLTLS or metadataStoreUrl"
@@ -104,6 +104,13 @@ class ProxyConfig:
         return written(self)
 
 
+_OLDER_KEYS = {
+    "metadataStoreUrl": ("zookeeperServers",),
+    "metadataStoreSessionTimeoutMillis": ("zookeeperSessionTimeoutMs",),
+}
+"""What Apache's proxy still reads."""
+
+
 def load_config(
     path: Path | None,
     environment: Mapping[str, str],
@@ -112,7 +119,9 @@ def load_config(
     defaults: Mapping[str, str] | None = None,
 ) -> ProxyConfig:
     """Defaults, then a file, the environment, overrides. Raises ConfigError."""
-    config = build(ProxyConfig, gather(path, environment, overrides, defaults))
+    values = gather(path, environment, overrides, defaults)
+    use_older_keys(values, _OLDER_KEYS)
+    config = build(ProxyConfig, values, "proxy")
     brokers = config.brokers
     parse_urls("brokerServiceURL", brokers.service_url)
     parse_urls("brokerServiceURLTLS", brokers.service_url_tls)

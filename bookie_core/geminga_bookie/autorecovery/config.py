@@ -67,4 +67,4 @@ def load_config(
     """The configuration by Apache's keys: a file, the environment, overrides. Raises
     ConfigError.
     """
-    return build(AutoRecoveryConfig, gather(path, environment, overrides))
+    return build(AutoRecoveryConfig, gather(path, environment, overrides), "autorecovery")

@@ -340,7 +340,7 @@ def load_config(
     logged in one warning. Raises ConfigError.
     """
     values = gather(path, environment, overrides)
-    config = build(BookieConfig, values)
+    config = build(BookieConfig, values, "bookie")
     _check(config, values)
     return config
 

@@ -59,6 +59,9 @@ def routes(service: BrokerService) -> list[Route]:
     async def create(request: Request) -> Response:
         name = rest.parameter(request, "tenant")
         info = await _checked(service, request)
+        limit = service.config.topics.tenants_max
+        if limit and len(await namespaces.tenants.names()) >= limit:
+            raise rest.RestError(412, "Exceed the maximum number of tenants")
         try:
             await namespaces.create_tenant(
                 name, info.admin_roles or [], info.allowed_clusters or []

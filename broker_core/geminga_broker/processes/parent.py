@@ -70,7 +70,7 @@ async def run_brokers(
             "advertisedAddress instead, and --first-own-port"
         )
     if max(config.tls.broker_service_port, config.tls.web_service_port) > NO_PORT:
-        config.tls.contexts()  # raise ConfigError before anything is created
+        config.tls.check()  # raise ConfigError before anything is created
     async with AsyncExitStack() as stack:
         service = stack.enter_context(bind_service(config))
         ports = [own_ports(config, options.first_own_port, each) for each in range(options.brokers)]

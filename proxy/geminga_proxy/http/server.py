@@ -55,7 +55,7 @@ async def serve_http(service: ProxyService, nursery: trio.Nursery) -> list[tuple
             key="webServicePortTls" if secure else "webServicePort",
             connections_max=web.count,
             drain_s=listen.drain_s,
-            tls=service.config.tls.contexts() if secure else None,
+            tls=service.config.tls.web_contexts() if secure else None,
             proxy_header=listen.haproxy_protocol,
         )
         bound: list[Bound] = await nursery.start(listening)

@@ -123,7 +123,7 @@ def _access(service_url: str | None, config: Path | None, **given: str | bool | 
         if value is not None
     }
     try:
-        conf = build(_Config, gather(config, {}, overrides)).client
+        conf = build(_Config, gather(config, {}, overrides), "client").client
     except ConfigError as error:
         raise click.UsageError(str(error)) from None
     if given["auth_params"] and not conf.auth_plugin:

@@ -72,6 +72,7 @@ async def create_namespace(service: BrokerService, namespace: str, policies: Jso
     made = ("bundles", "replication_clusters", "deleted")
     extra = {k: v for k, v in policies.items() if k not in made}
     await check_policies(service, namespace, extra)
+    await _check_room(service, tenant)
     try:
         await service.namespaces.create(
             namespace,
@@ -85,6 +86,13 @@ async def create_namespace(service: BrokerService, namespace: str, policies: Jso
         raise rest.RestError(404, "Tenant does not exist") from None
     except ResourceExists:
         raise rest.RestError(409, "Namespace already exists") from None
+
+
+async def _check_room(service: BrokerService, tenant: str) -> None:
+    limit = service.config.topics.namespaces_per_tenant_max
+    if limit and len(await service.namespaces.list(tenant)) >= limit:
+        text = f"Exceed the maximum number of namespace in tenant :{tenant}"
+        raise rest.RestError(412, text)
 
 
 async def delete_namespace(
