@@ -326,7 +326,7 @@ _CLUSTER_DEFAULTS = {
 }
 """Where Apache's broker.conf differs from its standalone.conf."""
 
-_CHOICES = {
+CHOICES = {
     "allowAutoTopicCreationType": ("partitioned", "non-partitioned"),
     "brokerDeleteInactiveTopicsMode": (
         "delete_when_no_subscriptions",
@@ -354,7 +354,7 @@ def _check(config: BrokerConfig, values: Origins) -> None:
     """Checks that concern several settings."""
     load_balance.check(config.load_balance, values)
     texts = config.values()
-    for key, allowed in _CHOICES.items():
+    for key, allowed in CHOICES.items():
         check_choice(values, key, texts[key], allowed)
     for kind, plain, secure in (
         ("broker", config.network.broker_service_port, config.tls.broker_service_port),

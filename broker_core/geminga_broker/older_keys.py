@@ -14,9 +14,9 @@ CLUSTER = {
 """Of a broker with a cluster's metadata store."""
 
 ALL = {"metadataStoreOperationTimeoutSeconds": ("zooKeeperOperationTimeoutSeconds",)}
-WEIGHTS = {
-    "loadBalancerBandwidthInResourceWeight": "loadBalancerBandwithInResourceWeight",
-    "loadBalancerBandwidthOutResourceWeight": "loadBalancerBandwithOutResourceWeight",
+WEIGHTS_BY_OLDER = {
+    "loadBalancerBandwithInResourceWeight": "loadBalancerBandwidthInResourceWeight",
+    "loadBalancerBandwithOutResourceWeight": "loadBalancerBandwidthOutResourceWeight",
 }
 """Misspelt in Apache's files; they count where the key itself is 1, its default."""
 
@@ -26,7 +26,7 @@ def replace_older(values: dict[str, tuple[str, str]], *, cluster: bool) -> None:
     if cluster:
         use_older_keys(values, CLUSTER)
     use_older_keys(values, ALL)
-    for key, misspelt in WEIGHTS.items():
+    for misspelt, key in WEIGHTS_BY_OLDER.items():
         older = values.pop(misspelt, None)
         is_default = False
         with suppress(ValueError):

@@ -293,10 +293,11 @@ _PARSERS: Mapping[type, Callable[[str], object]] = {
 
 
 def _shown(one: Field[Any], value: object) -> str:
-    return SECRET if one.metadata["secret"] and value else _written(value)
+    return SECRET if one.metadata["secret"] and value else written_value(value)
 
 
-def _written(value: object) -> str:
+def written_value(value: object) -> str:
+    """A setting's value as in a file."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:g}" if isinstance(value, float) else str(value)

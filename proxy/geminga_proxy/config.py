@@ -9,7 +9,15 @@ from pathlib import Path
 from geminga_proxy.addresses import parse_urls
 from geminga_proxy.discovery import check_store
 from geminga_runtime.auth.settings import AuthSettings
-from geminga_runtime.settings import ConfigError, build, gather, limit, setting, use_older_keys, written
+from geminga_runtime.settings import (
+    ConfigError,
+    build,
+    gather,
+    limit,
+    setting,
+    use_older_keys,
+    written,
+)
 from geminga_runtime.tls_settings import NO_PORT, TlsSettings
 
 BROKER_ADDRESSES = "brokerServiceURL, brokerServiceURLTLS or metadataStoreUrl"
@@ -104,7 +112,7 @@ class ProxyConfig:
         return written(self)
 
 
-_OLDER_KEYS = {
+OLDER_KEYS = {
     "metadataStoreUrl": ("zookeeperServers",),
     "metadataStoreSessionTimeoutMillis": ("zookeeperSessionTimeoutMs",),
 }
@@ -120,7 +128,7 @@ def load_config(
 ) -> ProxyConfig:
     """Defaults, then a file, the environment, overrides. Raises ConfigError."""
     values = gather(path, environment, overrides, defaults)
-    use_older_keys(values, _OLDER_KEYS)
+    use_older_keys(values, OLDER_KEYS)
     config = build(ProxyConfig, values, "proxy")
     brokers = config.brokers
     parse_urls("brokerServiceURL", brokers.service_url)

@@ -118,3 +118,12 @@ def test_secondary_groups_alone_say_nothing(tmp_path: Path) -> None:
     text = "bookkeeperClientSecondaryIsolationGroups=green"
     config = load_cluster_config(written(tmp_path, text), {})
     assert config.bookies.placement().isolation == Isolation()
+
+
+async def test_a_bookies_host_is_checked_if_asked_for(tmp_path: Path) -> None:
+    text = "bookkeeperTLSClientAuthentication=true\nbookkeeperTLSProviderFactoryClass=f\n"
+    for more, checked in (("", False), ("bookkeeper_tlsHostnameVerificationEnabled=true\n", True)):
+        bookies = load_cluster_config(written(tmp_path, text + more), {}).bookies
+        tls = bookies.connections(9000).tls
+        assert tls is not None
+        assert tls.current().check_hostname is checked

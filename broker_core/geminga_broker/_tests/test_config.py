@@ -57,9 +57,9 @@ def test_unknown_keys_are_warned_about_once_together(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        load_config(write(tmp_path, "zookeeperServers=x\nclusterName=y\nabc=1\n"), {})
+        load_config(write(tmp_path, "zzz=x\nclusterName=y\nabc=1\n"), {})
     assert [record.getMessage() for record in caplog.records] == [
-        "configuration keys that are not used: abc, zookeeperServers"
+        "configuration keys that are not used: abc, zzz"
     ]
 
 
@@ -149,6 +149,8 @@ def test_values_are_written_as_in_a_file(tmp_path: Path) -> None:
         ("zookeeperServers=b:1\nglobalZookeeperServers=c\n", "b:1", "c", 30_000),
         ("metadataStoreUrl=\nzookeeperServers=b\nconfigurationStoreServers=d\n", "b", "d", 30_000),
         ("zookeeperServers=b\nzooKeeperSessionTimeoutMillis=5\n", "b", "", 5),
+        ("zooKeeperSessionTimeoutMillis=-1\n", "", "", 30_000),
+        ("metadataStoreSessionTimeoutMillis=9\nzooKeeperSessionTimeoutMillis=5\n", "", "", 5),
         ("", "", "", 30_000),
     ],
 )  # fmt: skip
@@ -184,3 +186,28 @@ def test_an_advertised_address_is_a_host(tmp_path: Path, host: str) -> None:
 def test_hosts_that_can_be_advertised(tmp_path: Path, host: str) -> None:
     config = load_config(write(tmp_path, f"advertisedAddress={host}\n"), {})
     assert config.network.advertised_address == host
+
+
+WEIGHT = "loadBalancerBandwidthInResourceWeight"
+
+
+@pytest.mark.parametrize(
+    ("text", "timeout_s", "weight"),
+    [
+        ("zooKeeperOperationTimeoutSeconds=-1\n", 30, 1.0),
+        ("zooKeeperOperationTimeoutSeconds=7\n", 7, 1.0),
+        ("loadBalancerBandwithInResourceWeight=0\n", 30, 0.0),
+        (f"{WEIGHT}=1.0\nloadBalancerBandwithInResourceWeight=3\n", 30, 3),
+        (f"{WEIGHT}=2\nloadBalancerBandwithInResourceWeight=3\n", 30, 2),
+    ],
+)  # fmt: skip
+def test_older_names_count_everywhere(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str, timeout_s: int, weight: float
+) -> None:
+    for config in (
+        load_config(write(tmp_path, text), {}),
+        load_cluster_config(write(tmp_path, text), {}),
+    ):
+        assert config.peers.timeout_s == timeout_s
+        assert config.load_balance.bandwidth_in_weight == weight
+    assert not caplog.records

@@ -249,20 +249,38 @@ async def test_the_wrong_port(authority: Authority, caplog: pytest.LogCaptureFix
             assert (await fetch(running.web_url_tls, "/metrics/", tls)).status == 200
 
 
-def test_invalid_tls_settings(authority: Authority) -> None:
+async def test_invalid_tls_settings(authority: Authority) -> None:
     leaf, other = authority.server(), authority.server()
 
     def wrong(text: str, **more: str) -> None:
         with pytest.raises(ConfigError, match=text):
-            load_config(None, {}, settings(authority, leaf, **more)).tls.contexts()
+            load_config(None, {}, settings(authority, leaf, **more)).tls.check()
 
     wrong("tlsCertificateFilePath: it is not set", tlsCertificateFilePath="")
     wrong("tlsKeyFilePath: .* is not the key of", tlsKeyFilePath=str(other.key))
     wrong("tlsTrustCertsFilePath: /none can't be read", tlsTrustCertsFilePath="/none")
     wrong("tlsProtocols: 'SSLv3'", tlsProtocols="TLSv1.2, SSLv3")
-    wrong("tlsCiphers: ", tlsCiphers="NOPE")
+    wrong("^tlsCiphers: ", tlsCiphers="NOPE")
+    wrong("^webServiceTlsProtocols: 'SSLv3'", webServiceTlsProtocols="SSLv3")
+    wrong("^webServiceTlsCiphers: ", webServiceTlsCiphers="NOPE")
     wrong("brokerServicePortTls in command line", brokerServicePortTls="70000")
     both = {"tlsRequireTrustedClientCertOnConnect": "true", "tlsAllowInsecureConnection": "true"}
     wrong("tlsRequireTrustedClientCertOnConnect with tlsAllowInsecureConnection: ", **both)
     with pytest.raises(ConfigError, match="webServicePort, webServicePortTls: one must be set"):
         load_config(None, {}, {"webServicePort": "-1"})
+
+
+async def test_the_webs_port_may_have_versions_of_its_own(authority: Authority) -> None:
+    only = {"tlsProtocols": "TLSv1.3", "webServiceTlsProtocols": "TLSv1.2"}
+    trusted = str(authority.certificate)
+    async with standalone(settings(authority, authority.server(), **only)) as running:
+        with trio.fail_after(60):
+            for version, taken, refused in (
+                ("TLSv1.3", running.broker_url_tls, running.web_url_tls),
+                ("TLSv1.2", running.web_url_tls, running.broker_url_tls),
+            ):
+                tls = TlsContexts(ClientTls(trust_certs_file=trusted, protocols=(version,)))
+                stream = await connect("127.0.0.1", port_of(taken), tls=tls)
+                await stream.aclose()
+                with pytest.raises(TlsRefused):
+                    await connect("127.0.0.1", port_of(refused), tls=tls)

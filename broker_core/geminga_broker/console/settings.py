@@ -9,6 +9,6 @@ from geminga_runtime.settings import setting
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSettings:
-    """Apache's broker has no console; the key is ours."""
+    """The console, which Apache's broker hasn't."""
 
     enabled: bool = setting("webConsoleEnabled", True)

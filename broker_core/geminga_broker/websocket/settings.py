@@ -9,7 +9,7 @@ from geminga_runtime.settings import setting
 
 @dataclass(frozen=True, slots=True)
 class WebSocketSettings:
-    """Off by default, as in Apache's broker; a standalone turns it on."""
+    """WebSockets: off by default, as in Apache's broker; a standalone turns them on."""
 
     enabled: bool = setting("webSocketServiceEnabled", False)
     text_bytes_max: int = setting("webSocketMaxTextFrameSize", 1024 * 1024, at_least=1024)

@@ -17,6 +17,8 @@ _log = logging.getLogger(__name__)
 
 _KEY = "brokerClientAuthenticationParameters"
 _PACKAGE = "org.apache.pulsar.client.impl.auth."
+_DISABLED = _PACKAGE + "AuthenticationDisabled"
+"""The default of Apache's classes."""
 PLUGINS = {
     "token": "token",
     "basic": "basic",
@@ -48,7 +50,7 @@ class OwnCredentials(NamedTuple):
 
 def own_credentials(plugin: str, parameters: str) -> OwnCredentials:
     """Raises ConfigError."""
-    if not plugin:
+    if plugin in ("", _DISABLED):
         return OwnCredentials()
     kind = PLUGINS.get(plugin)
     if kind == "token":

@@ -107,3 +107,15 @@ def test_a_url_for_tls_alone_needs_tls() -> None:
     assert load_config(None, {}, alone | PLAIN).brokers.service_url
     assert load_config(None, {}, alone | {"tlsEnabledWithBroker": "true"}).client.tls
     assert load_config(None, {}, alone | {"metadataStoreUrl": "sqlite:///m"}).brokers
+
+
+def test_the_stores_older_names(caplog: pytest.LogCaptureFixture) -> None:
+    older = {"zookeeperServers": "a:2181,b:2181/root", "zookeeperSessionTimeoutMs": "7000"}
+    brokers = load_config(None, {}, older).brokers
+    assert (brokers.metadata_store_url, brokers.session_timeout_ms) == (
+        older["zookeeperServers"],
+        7000,
+    )
+    both = load_config(None, {}, older | {"metadataStoreUrl": "zk:c:2181"}).brokers
+    assert both.metadata_store_url == "zk:c:2181"
+    assert not caplog.records

@@ -7,14 +7,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from geminga.cli._client_conf import ClientConf, ClientFile
 from geminga.cli.admin.calls import NO_PLUGIN
-from geminga_runtime.settings import ConfigError, build, gather, setting
+from geminga_runtime.settings import ConfigError, build, gather
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -26,31 +27,11 @@ URL_DEFAULT = "pulsar://localhost:6650"
 
 
 @dataclass(frozen=True)
-class _ClientConf:
-    """Keys of Apache's `client.conf`."""
-
-    broker_url: str = setting("brokerServiceUrl", "")
-    web_url: str = setting("webServiceUrl", "")
-    auth_plugin: str = setting("authPlugin", "")
-    auth_params: str = setting("authParams", "", secret=True)
-    allow_insecure: bool = setting("tlsAllowInsecureConnection", False)
-    validate_hostname: bool = setting("tlsEnableHostnameVerification", True)
-    trust_certs: str = setting("tlsTrustCertsFilePath", "")
-    certificate: str = setting("tlsCertificateFilePath", "")
-    key: str = setting("tlsKeyFilePath", "")
-
-
-@dataclass(frozen=True)
-class _Config:
-    client: _ClientConf = field(default_factory=_ClientConf)
-
-
-@dataclass(frozen=True)
 class Access:
     """Service URL, authentication and TLS."""
 
     url: str
-    conf: _ClientConf
+    conf: ClientConf
 
     def connect(self, **options: Unpack[ClientKeywords]) -> AbstractAsyncContextManager[Client]:
         """`geminga.connect` with these. Raises its errors, and InvalidArgumentError for a wrong
@@ -123,9 +104,10 @@ def _access(service_url: str | None, config: Path | None, **given: str | bool | 
         if value is not None
     }
     try:
-        conf = build(_Config, gather(config, {}, overrides), "client").client
+        conf = build(ClientFile, gather(config, {}, overrides), "client").client
     except ConfigError as error:
         raise click.UsageError(str(error)) from None
     if given["auth_params"] and not conf.auth_plugin:
         raise click.UsageError(NO_PLUGIN)
-    return Access(service_url or conf.broker_url or conf.web_url or URL_DEFAULT, conf)
+    url = service_url or conf.broker_url or conf.web_url or conf.service_url or URL_DEFAULT
+    return Access(url, conf)

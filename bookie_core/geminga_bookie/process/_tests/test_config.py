@@ -31,12 +31,12 @@ def test_settings_of_a_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) ->
         "zkServers=h1:2181,h2:2181\nzkLedgersRootPath=/p/ledgers\ndiskUsageThreshold=0.9\n"
         "nettyMaxFrameSizeBytes=100000\nmaxAddsInProgressLimit=7\nmaxReadsInProgressLimit=9\n"
         "waitTimeoutOnResponseBackpressureMs=1500\nminorCompactionInterval=-1\n"
-        "localScrubInterval=0\nserverTcpNoDelay=true\njournalRemovePagesFromCache=false\n"
+        "localScrubInterval=0\nserverTcpNoDelay=false\njournalRemovePagesFromCache=false\n"
         "numReadWorkerThreads=8\nmaxPendingReadRequestsPerThread=2500\n"
     )
     with caplog.at_level(logging.WARNING):
         found = load_config(path, {}, {})
-    assert "not used: serverTcpNoDelay" in caplog.text
+    assert "no effect here: serverTcpNoDelay (sockets have fixed options)" in caplog.text
     assert found.metadata.store_url() == "zk:h1:2181,h2:2181/p"
     options = found.bookie_options("b:1")
     assert options.journal_dirs == [Path("journal").resolve()]

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import pytest
 
+from geminga_broker._tests.wire import open_broker
 from geminga_broker.admin._tests.test_schema_routes import Admin, admin
+from geminga_broker.admin.app import create_app
 
 SPACE = "/admin/v2/namespaces/public/default"
 TOPICS = "/admin/v2/persistent/public/default"
@@ -121,3 +123,21 @@ async def test_a_lookup_tells_of_topics_that_are_not_there_nor_made() -> None:
         for name in ("t", "p", "p-partition-1"):
             assert await found(name) == 200
         assert await found("absent", "non-persistent") == 200
+
+
+async def test_tenants_and_their_namespaces_may_be_bounded() -> None:
+    async with open_broker() as broker:
+        rest, topics = Admin(create_app(broker.service)), broker.service.config.topics
+        info = {"adminRoles": [], "allowedClusters": ["standalone"]}
+        tenants = len(await broker.service.namespaces.tenants.names())
+        object.__setattr__(topics, "tenants_max", tenants + 1)
+        assert await rest.ask("PUT", "/admin/v2/tenants/one", info) == DONE
+        reason = {"reason": "Exceed the maximum number of tenants"}
+        assert await rest.ask("PUT", "/admin/v2/tenants/two", info) == (412, reason)
+        object.__setattr__(topics, "namespaces_per_tenant_max", 2)
+        for name in "ab":
+            assert await rest.ask("PUT", f"/admin/v2/namespaces/one/{name}") == DONE
+        reason = {"reason": "Exceed the maximum number of namespace in tenant :one"}
+        assert await rest.ask("PUT", "/admin/v2/namespaces/one/c") == (412, reason)
+        assert await rest.ask("DELETE", "/admin/v2/namespaces/one/a") == DONE
+        assert await rest.ask("PUT", "/admin/v2/namespaces/one/c") == DONE

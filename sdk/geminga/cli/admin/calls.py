@@ -43,10 +43,13 @@ class Place:
         """
         found: dict[str, str] = {}
         if self.config is not None:
-            from geminga_runtime.settings import ConfigError, gather
+            from geminga.cli._client_conf import ClientFile
+            from geminga_runtime.settings import ConfigError, build, gather
 
             try:
-                found = {key: value for key, (value, _) in gather(self.config, {}).items()}
+                values = gather(self.config, {})
+                build(ClientFile, values, "client")
+                found = {key: value for key, (value, _) in values.items()}
             except ConfigError as error:
                 raise click.UsageError(str(error)) from None
         given = {

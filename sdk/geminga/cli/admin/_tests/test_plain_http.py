@@ -273,3 +273,12 @@ def test_options_that_mean_nothing_are_wrong_use(web: Web, tmp_path: Path) -> No
     result = run("-c", str(conf), "--admin-url", web.url, "--auth-plugin", "token")
     assert result.exit_code == 0
     assert web.seen == [("/admin/v2/tenants", "Bearer secret")]
+
+
+def test_key_stores_of_java_are_refused(web: Web, tmp_path: Path) -> None:
+    conf = tmp_path / "client.conf"
+    conf.write_text(f"webServiceUrl={web.url}\nuseKeyStoreTls=true\n")
+    result = run("-c", str(conf))
+    assert (result.exit_code, web.seen) == (2, [])
+    assert "useKeyStoreTls in " in result.output
+    assert "PEM files" in result.output
