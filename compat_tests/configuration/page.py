@@ -39,8 +39,8 @@ _ALLOWED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     CLIENT: {},
 }
 _APACHES_TOO = {"journalRemovePagesFromCache"}
-"""Apache's, although no class that is asked has it. So are `openID...` of its OIDC provider, but for
-the one that names a file.
+"""Apache's, although no class that is asked has it. So are `openID...` of its OIDC provider, but
+for the one that names a file.
 """
 _TITLE = re.compile(r"[^.(;]*(\.conf`[^.(;]*)*")
 _TYPES = {bool: "true or false", int: "whole number", float: "number", str: "text"}
@@ -190,7 +190,7 @@ def _bounds(file: str, key: str, one: Field[Any]) -> str:
 def _differences() -> str:
     """Of the keys that can be changed while Apache's brokers run."""
     theirs = {key for key, one in state.apache(BROKER).items() if one.dynamic}
-    read = state.READ[BROKER].keys()
+    read = state.READ[BROKER].keys() | state.OLDER[BROKER].keys()
     at_start, unread = sorted(theirs & read - {*KEYS}), sorted(theirs - read)
     mine = sorted({*KEYS} - theirs)
     text = (

@@ -133,3 +133,19 @@ def test_a_refusal_is_one_sentence_and_code_2(tmp_path: Path, command: str, key:
     assert done.exit_code == 2
     assert f"{key} in {path}: 'x.Y' is not supported: " in done.output
     assert len(done.output.strip().splitlines()) == 1
+
+
+def test_a_default_may_be_written_in_another_way(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    values = {
+        "managedLedgerCacheEvictionWatermark": "0.90",
+        "transactionCoordinatorEnabled": "FALSE",
+        "numIOThreads": "",
+        "messagingProtocols": "null",
+    }
+    load_config(write(tmp_path, values), {})
+    assert told(caplog) == []
+    load_config(write(tmp_path, values | {"managedLedgerCacheEvictionWatermark": "0.91"}), {})
+    (message,) = told(caplog)
+    assert message.endswith(": managedLedgerCacheEvictionWatermark (no such cache here)")
