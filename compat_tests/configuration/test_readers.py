@@ -24,6 +24,7 @@ from geminga_broker.cli import broker, standalone
 from geminga_broker.config import load_cluster_config, load_config
 from geminga_proxy.cli import proxy
 from geminga_proxy.config import load_config as load_proxy
+from geminga_runtime.auth.own import OwnCredentials
 from geminga_runtime.settings import ConfigError, build, gather
 
 LOADS: dict[str, tuple[tuple[str, ...], Callable[[Path], object]]] = {
@@ -149,3 +150,11 @@ def test_a_default_may_be_written_in_another_way(
     load_config(write(tmp_path, values | {"managedLedgerCacheEvictionWatermark": "0.91"}), {})
     (message,) = told(caplog)
     assert message.endswith(": managedLedgerCacheEvictionWatermark (no such cache here)")
+
+
+def test_the_broker_s_own_credentials_may_be_disabled_by_apache_s_default(tmp_path: Path) -> None:
+    key = "brokerClientAuthenticationPlugin"
+    default = state.apache(BROKER)[key].default
+    assert default.endswith(".AuthenticationDisabled")
+    config = load_config(write(tmp_path, {key: default}), {})
+    assert config.peers.credentials() == OwnCredentials()
