@@ -138,10 +138,7 @@ class BrokerService:
         self.election = Election(store)
         self.brokers = ActiveBrokers(store)
         self.load_manager = LoadManager(config, self._parts_for_load_manager())
-        self.finder = OwnerFinder(
-            *(self.ownership, self.election, self.brokers, self.load_manager),
-            self.namespaces.has_bundle,
-        )
+        self.finder = self._owner_finder()
         self.lookup = Lookup(self.namespaces, self.finder, config.topics.lookups_max)
         self.policies = PolicyResolver(
             self._topic_policies(), self.namespaces, config, broker_options(config)
@@ -192,6 +189,10 @@ class BrokerService:
         """
         password = self._logs.options.durability.password
         return await self._logs.client.open(ledger_id, password, recover=False)
+
+    def _owner_finder(self) -> OwnerFinder:
+        exists = self.namespaces.has_bundle
+        return OwnerFinder(self.ownership, self.election, self.brokers, self.load_manager, exists)
 
     def _topic_policies(self) -> TopicPoliciesStore:
         topics = self.config.topics
