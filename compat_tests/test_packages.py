@@ -149,6 +149,28 @@ def test_the_wheel_serves(
     round_trip(programs, tmp_path / "work")
 
 
+@pytest.mark.slow
+def test_users_tests_get_a_broker_soon(packages: Path, tmp_path: Path) -> None:
+    """Of the packages pytest rewrites nothing but the plug-in itself, which it loads first."""
+    programs = installed(sys.executable, wheel_of(packages), tmp_path / "env", "pytest")
+    (tmp_path / "test_mine.py").write_text(
+        "def test(geminga_broker):\n    assert geminga_broker.startswith('pulsar://')\n"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    done = subprocess.run(
+        [str(programs / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mine.py"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    rewritten = {path.parent.parent.name for path in tmp_path.rglob("env/**/*pytest-*.pyc")}
+    assert rewritten & NAMES <= {"geminga"}, rewritten
+
+
 def test_versions_are_those_of_the_package() -> None:
     named = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     classified = [each.rpartition(" :: ")[2] for each in named["classifiers"]]
