@@ -35,7 +35,12 @@ def shown(text: str) -> str:
     """A peer's text for a log: cut short, without line breaks."""
     rest = len(text) - SHOWN_CHARACTERS_MAX
     cut = text if rest <= 0 else f"{text[:SHOWN_CHARACTERS_MAX]}... ({rest} more)"
-    return cut.translate(_BREAKS)
+    return in_one_line(cut)
+
+
+def in_one_line(text: str) -> str:
+    """The text without line breaks and control characters; most texts have none."""
+    return text if text.isprintable() else text.translate(_BREAKS)
 
 
 def printable(text: str) -> str:
@@ -141,13 +146,26 @@ class LineFormatter(logging.Formatter):
     follows on lines of its own. Both are bounded.
     """
 
+    _second = -1, ""
+
     def formatMessage(self, record: logging.LogRecord) -> str:
         """The line."""
         line = super().formatMessage(record)
         rest = len(line) - LINE_CHARACTERS_MAX
         if rest > 0:
             line = f"{line[:LINE_CHARACTERS_MAX]}... ({rest} more)"
-        return line.translate(_BREAKS)
+        return in_one_line(line)
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        """The time; what lines of one second have in common is made once."""
+        if datefmt:
+            return super().formatTime(record, datefmt)
+        second, text = self._second
+        if second != int(record.created):
+            second = int(record.created)
+            text = time.strftime(self.default_time_format, self.converter(second))
+            self._second = second, text
+        return self.default_msec_format % (text, record.msecs)
 
     def formatException(self, ei: _ExceptionInfo) -> str:
         """The traceback, or the end of a long one."""

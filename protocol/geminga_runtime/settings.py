@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import Field, field, fields, replace
 from difflib import get_close_matches
+from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,6 +28,10 @@ _LIKENESS = 0.93
 """Two letters in thirty. No key of Apache's files that isn't used is so close to one that is."""
 _COMPARED_KEYS_MAX = 1000
 """Each takes some 20 µs."""
+
+_changes = count(1)
+_overwritten = 0
+"""The last one of `_changes`; of all brokers of the process."""
 
 Config = TypeVar("Config")
 Origins = Mapping[str, tuple[str, str]]
@@ -201,8 +206,17 @@ def overwrite(config: object, key: str, value: object) -> None:
     """Change a setting of a running process, in place: whoever reads it when it is used has the new
     value from now on; whoever has copied it must be told. Raises KeyError.
     """
+    global _overwritten
     group, one = _found(config, key)
     object.__setattr__(group, one.name, value)
+    _overwritten = next(_changes)
+
+
+def overwritten() -> int:
+    """How often a setting of a running process was changed: what was made of the settings before is
+    to be made anew.
+    """
+    return _overwritten
 
 
 def with_setting(config: Config, key: str, value: object) -> Config:

@@ -130,8 +130,10 @@ class BookkeeperClient:
             raise ValueError("a ledger needs 1 <= ack quorum <= write quorum <= ensemble size")
         if self._describe is None:
             return options
-        custom = {**options.custom_metadata, **await self._describe(options.custom_metadata)}
-        return replace(options, custom_metadata=custom)
+        more = await self._describe(options.custom_metadata)
+        if not more:
+            return options
+        return replace(options, custom_metadata={**options.custom_metadata, **more})
 
     def _writer(self, known: VersionedMetadata) -> LedgerWriter:
         return LedgerWriter(

@@ -45,6 +45,7 @@ class LedgerMetadataStore:
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
         self._layout: paths.Layout | None = None
+        """Once it is certain: the cluster's node names it, or a ledger was made by it."""
 
     async def _path(self, ledger_id: int) -> str:
         return paths.ledger(ledger_id, await self._known_layout())
@@ -78,12 +79,13 @@ class LedgerMetadataStore:
 
     async def create(self, metadata: LedgerMetadata) -> VersionedMetadata:
         """Raises MetadataConflict if the id is taken."""
-        value = encode(metadata)
+        layout, value = await self._known_layout(), encode(metadata)
+        path = paths.ledger(metadata.ledger_id, layout)
         try:
-            path = await self._path(metadata.ledger_id)
             _, stat = await self._store.put(path, value, MUST_NOT_EXIST)
         except BadVersion:
             raise MetadataConflict(f"ledger {metadata.ledger_id} exists") from None
+        self._layout = layout
         return VersionedMetadata(metadata, stat.version)
 
     async def create_named(
@@ -104,6 +106,7 @@ class LedgerMetadataStore:
             if (taken := paths.ledger_id(error.path)) is None:
                 raise
             raise MetadataConflict(f"ledger {taken} exists") from None
+        self._layout = layout
         made = replace(metadata, ledger_id=ledger_id)
         return VersionedMetadata(made, versions[0]), versions[1:]
 

@@ -44,6 +44,8 @@ def choose_ensemble(
         if len(pool) < ensemble_size:
             continue
         order = rules.in_order(pool, turn)
+        if not rules.options.by_region and _racks(rules, quorums) == 1:
+            return order[:ensemble_size]  # any will do: no search
         orders = dict.fromkeys(range(ensemble_size), order)
         for demand in _demands(rules, quorums, order):
             found = fill(free, orders, rules, quorums, demand)

@@ -26,6 +26,7 @@ from geminga_broker.admin import (
 )
 from geminga_broker.admin.calls import Calls
 from geminga_broker.admin.guard import guard, unknown_to
+from geminga_broker.admin.http.direct import DirectRoutes
 from geminga_broker.admin.http.methods import FOLDERS, Methods
 from geminga_broker.admin.http.shapes import ShapedRouter
 from geminga_broker.admin.http.shared_answers import SharedAnswers
@@ -77,10 +78,10 @@ def create_app(service: BrokerService) -> ASGIApp:
     """All routes of a broker, guarded."""
     routes = routes_of(service)
     unknown = unknown_to(service, Methods(routes))
-    handlers = EXCEPTION_HANDLERS | {HTTPException: unknown, Exception: on_defect}
-    app = Starlette(exception_handlers=handlers)
-    app.router = ShapedRouter(guard(service, routes))
-    return _by_kind(service, app)
+    on_errors = EXCEPTION_HANDLERS | {HTTPException: unknown}
+    app = Starlette(exception_handlers=on_errors | {Exception: on_defect})
+    router = app.router = ShapedRouter(guard(service, routes))
+    return _by_kind(service, DirectRoutes(app, router, on_errors, on_defect))
 
 
 def routes_of(service: BrokerService) -> list[Route]:

@@ -28,6 +28,7 @@ from geminga_broker.change_events.api import EventsUnavailable, UnfitPolicy
 from geminga_broker.errors import AboveLimit, BrokerError
 from geminga_broker.limits import check_properties, check_topic
 from geminga_broker.log.api import LogClosed, LogError, LogFenced, TooFewBookies
+from geminga_broker.web.settings import WHOLE_BODY
 from geminga_protocol.errors import LocalProtocolError
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
@@ -191,19 +192,27 @@ async def raw_body(request: Request, kind: object = object) -> bytes:
     """The bytes of the body, to be read once. Raises RestError 413, 408 for a body that takes
     longer than `BODY_S`, and 400 for one that breaks off.
     """
+    take: Callable[[], bytes | None] | None = request.scope.get(WHOLE_BODY)
+    if take is not None and (whole := take()) is not None:
+        _check_size(len(whole))
+        return whole
     body = bytearray()
     try:
         with trio.fail_after(BODY_S):
             async for chunk in request.stream():
                 body += chunk
-                if len(body) > BODY_BYTES_MAX:
-                    raise RestError(413, f"Request body is larger than {BODY_BYTES_MAX} bytes")
+                _check_size(len(body))
     except trio.TooSlowError:
         raise RestError(408, f"The request's body did not come within {BODY_S:g} s") from None
     except ClientDisconnect:
         raise RestError(400, "The request's body broke off") from None
     del kind  # for the description
     return bytes(body)
+
+
+def _check_size(body_bytes: int) -> None:
+    if body_bytes > BODY_BYTES_MAX:
+        raise RestError(413, f"Request body is larger than {BODY_BYTES_MAX} bytes")
 
 
 def without_nulls(properties: dict[str, str] | None) -> dict[str, str] | None:

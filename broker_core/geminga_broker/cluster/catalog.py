@@ -286,7 +286,8 @@ def without_system(names: Iterable[str]) -> list[str]:
 
 def is_system_topic(topic: TopicName) -> bool:
     """Whether it is one of the broker's own topics."""
-    return not without_system([str(topic)])
+    text = str(topic)
+    return "__" in text and not without_system([text])
 
 
 def is_policies_topic(topic: TopicName) -> bool:

@@ -33,16 +33,19 @@ from geminga_runtime.metadata.api import MetadataError, MetadataStore
 UNMARK_S = 5.0
 
 
-class _Deletion(msgspec.Struct):
-    """The one member of a namespace's policies that a lookup needs."""
+class _Facts(msgspec.Struct):
+    """What lookups, and what makes topics, need of a namespace's policies."""
 
     deleted: object = False
+    max_topics_per_namespace: object = None
+    auto_creation: object = msgspec.field(name="autoTopicCreationOverride", default=None)
 
 
-_DELETED = msgspec.json.Decoder(_Deletion)
+_FACTS = msgspec.json.Decoder(_Facts)
+_NO_FACTS = _Facts()
 
 BUNDLES_KEPT_MAX = 1000
-"""Namespaces whose bundles stay decoded: each lookup asks for them."""
+"""Namespaces whose bundles and facts stay decoded: each lookup asks for them."""
 
 
 class Bundles:
@@ -131,8 +134,8 @@ class Namespaces:
         self.resource_groups = Records(store, "/admin/resourcegroups")
         self._bundles: dict[str, tuple[bytes | None, Bundles]] = {}
         """By namespace, with the record that they were decoded from."""
-        self._living: dict[str, bytes] = {}
-        """Policies of namespaces that exist, as they were read."""
+        self._known_facts: dict[str, tuple[bytes, _Facts]] = {}
+        """By namespace, with the policies that they were decoded from."""
 
     async def create_tenant(
         self, tenant: str, roles: Sequence[str], clusters: Sequence[str]
@@ -156,16 +159,19 @@ class Namespaces:
         return self._is_living(namespace, await self.tenants.value(namespace))
 
     def _is_living(self, namespace: str, value: bytes | None) -> bool:
+        return value is not None and self._facts(namespace, value).deleted is not True
+
+    def _facts(self, namespace: str, value: bytes | None) -> _Facts:
         if value is None:
-            return False
-        if self._living.get(namespace) == value:
-            return True
-        if _DELETED.decode(value).deleted is True:
-            return False
-        if len(self._living) >= BUNDLES_KEPT_MAX:
-            self._living.clear()
-        self._living[namespace] = value
-        return True
+            return _NO_FACTS
+        known = self._known_facts.get(namespace)
+        if known is not None and known[0] == value:
+            return known[1]
+        found = _FACTS.decode(value)
+        if len(self._known_facts) >= BUNDLES_KEPT_MAX:
+            self._known_facts.clear()
+        self._known_facts[namespace] = value, found
+        return found
 
     async def policies(self, namespace: str) -> JsonObject:
         """Raises ResourceMissing."""
@@ -288,14 +294,13 @@ class Namespaces:
 
     async def topics_max(self, namespace: str, default: int) -> int:
         """The namespace's limit of topics: its own, or the default."""
-        record = await self.tenants.get(namespace)
-        found = record.get("max_topics_per_namespace") if record else None
+        value = await self.tenants.value(namespace)
+        found = self._facts(namespace, value).max_topics_per_namespace
         return found if isinstance(found, int) else default
 
     async def auto_creation(self, namespace: str) -> JsonObject | None:
-        """The namespace's `autoTopicCreationOverride`, or None."""
-        record = await self.tenants.get(namespace)
-        override = record.get("autoTopicCreationOverride") if record else None
+        """The namespace's `autoTopicCreationOverride`, or None; don't change it."""
+        override = self._facts(namespace, await self.tenants.value(namespace)).auto_creation
         return cast(JsonObject, override) if isinstance(override, dict) else None
 
     async def bootstrap(self, cluster: str, cluster_data: JsonObject, bundles: int) -> None:

@@ -34,6 +34,7 @@ from geminga_runtime.metadata.api import (
     MetadataStore,
     Node,
     NoNode,
+    Session,
     SessionExpired,
     SessionPhase,
     StoreUnavailable,
@@ -84,8 +85,7 @@ class BundleOwnership:
     @property
     def has_session(self) -> bool:
         """Whether what is owned is owned now."""
-        phase = self._store.session.phase
-        return phase in (SessionPhase.CONNECTED, SessionPhase.SUSPENDED)
+        return _is_alive(self._store.session)
 
     def owned(self) -> list[BundleId]:
         """The bundles that are served here, also those that are being unloaded."""
@@ -108,9 +108,11 @@ class BundleOwnership:
         return hold is not None and hold.disabled
 
     def _is_held(self, bundle: BundleId) -> bool:
-        session = self._store.session
         hold = self._holds.get(bundle)
-        return hold is not None and hold.epoch == session.epoch and self.has_session
+        if hold is None:
+            return False
+        session = self._store.session
+        return hold.epoch == session.epoch and _is_alive(session)
 
     def record(self, *, disabled: bool = False) -> OwnerRecord:
         """This broker as an owner."""
@@ -317,6 +319,10 @@ class BundleOwnership:
             names = ", ".join(map(str, bundles[:10]))
             _log.warning("%d bundles are no longer owned by this broker: %s", len(bundles), names)
             self._lost(bundles)
+
+
+def _is_alive(session: Session) -> bool:
+    return session.phase in (SessionPhase.CONNECTED, SessionPhase.SUSPENDED)
 
 
 def _bundle_of(path: str) -> BundleId | None:

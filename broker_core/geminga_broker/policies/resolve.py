@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from geminga_broker.cluster.catalog import is_system_topic
 from geminga_broker.cluster.namespaces import Namespaces
-from geminga_broker.cluster.records import JsonObject
+from geminga_broker.cluster.records import JsonObject, decode
 from geminga_broker.config import BrokerConfig
 from geminga_broker.errors import BrokerError
 from geminga_broker.loadbalance.names import heartbeat_broker
@@ -22,8 +22,12 @@ from geminga_broker.policies.model import (
 from geminga_broker.subscription.entry_filters import EntryFilter, load_filters
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
+from geminga_runtime.settings import overwritten
 
 Change = Callable[[JsonObject], JsonObject]
+
+NAMESPACES_KEPT_MAX = 1000
+"""Namespaces whose policies stay decoded: each topic without policies of its own has them."""
 
 
 class TopicPoliciesStore(Protocol):
@@ -72,6 +76,15 @@ class Effective(NamedTuple):
     options: TopicOptions
 
 
+class _OfNamespace(NamedTuple):
+    """What topics without policies of their own have, and what it was made from."""
+
+    value: bytes | None
+    overwritten: int
+    options: TopicOptions
+    effective: Effective
+
+
 def of_system_topic(found: Effective) -> Effective:
     """The policies of one of the broker's own topics, by what its namespace would have (Apache's
     SystemTopic): it is compacted, and neither limited nor expired, deduplicated or deleted.
@@ -112,6 +125,7 @@ class PolicyResolver:
         self.options = options
         self._namespaces = namespaces
         self._filters: dict[str, tuple[EntryFilter, ...]] = {}
+        self._known: dict[str, _OfNamespace] = {}
 
     async def resolve(self, topic: TopicName) -> Effective:
         """The effective policies by all records. Raises ConfigError for an unknown entry filter."""
@@ -119,8 +133,25 @@ class PolicyResolver:
 
     async def effective(self, topic: TopicName, record: JsonObject) -> Effective:
         """As `resolve`, with this record of the topic."""
+        name = topic.namespace
+        value = await self._namespaces.tenants.value(name)
+        if record or is_system_topic(topic):
+            return self._made(topic, record, value)
+        known, now = self._known.get(name), overwritten()
+        if (
+            known is None
+            or (known.value, known.overwritten) != (value, now)
+            or (known.options is not self.options)
+        ):
+            if len(self._known) >= NAMESPACES_KEPT_MAX:
+                self._known.clear()
+            made = self._made(topic, record, value)
+            known = self._known[name] = _OfNamespace(value, now, self.options, made)
+        return known.effective
+
+    def _made(self, topic: TopicName, record: JsonObject, value: bytes | None) -> Effective:
         config = self.config
-        namespace = await self._namespaces.tenants.get(topic.namespace)
+        namespace = None if value is None else decode(value)
         levels = Levels(record, namespace, config.network.cluster_name)
         options = topic_options(levels, self.options)
         if config.policies.override_entry_filters:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
@@ -12,7 +13,7 @@ import trio
 from geminga_broker.web import answers
 from geminga_broker.web.exchange import Exchange
 from geminga_broker.web.requests import TARGET_BYTES_MAX, BadRequest, Request
-from geminga_broker.web.settings import TLS_PEER_CERTIFICATE, WebSettings
+from geminga_broker.web.settings import TLS_PEER_CERTIFICATE, WHOLE_BODY, WebSettings
 from geminga_broker.web.sockets import serve_socket
 from geminga_broker.web.wire import Wire
 from geminga_runtime.stream import FramedStream
@@ -43,7 +44,7 @@ class Connection:
         self._stream = stream
         self._stopping = trio.Event()
         self._idle: trio.CancelScope | None = None
-        """Around the wait for a request."""
+        """Around what waits now for the client's next bytes, and nothing else."""
         host, _, port = stream.name.rpartition(":")
         client = (host.strip("[]"), int(port)) if port.isdigit() else None
         self._common: Scope = {
@@ -75,38 +76,56 @@ class Connection:
                 nursery.cancel_scope.cancel()
 
     async def _serve(self) -> None:
+        is_over = False
+        while not is_over:
+            is_over = True  # so after an idle time
+            with trio.CancelScope() as waits:
+                is_over = await self._serve_within(waits)
+
+    async def _serve_within(self, waits: trio.CancelScope) -> bool:
+        """Serve request after request; `waits` has a deadline while one is waited for: a scope for
+        each would cost more. False if it was cancelled too late: another scope is needed.
+        """
         wire = self._wire
         reader = wire.reader
         while True:
-            if not reader.ready and not await self._next_comes():
-                break
+            if not reader.ready:
+                if not await self._next_comes(waits):
+                    break
+                if waits.cancel_called:
+                    return False
             request = reader.ready.popleft()
             if reader.upgraded is not None and not reader.ready:
                 scope = self._scope(request, "websocket")
                 await serve_socket(
                     *(self._app, scope, wire, request, self._settings), stopping=self._stopping
                 )
-                return
+                return True
             exchange = Exchange(wire, request, is_last=request.is_last or self._is_stopping)
             await self._answer(request, exchange)
             if exchange.is_last or wire.is_gone or self._is_stopping:
                 await self._end(exchange)
-                return
+                return True
             if not request.is_complete and not await self._rest_of(request):
-                return
+                return True
             if reader.ready:
                 await trio.lowlevel.checkpoint()  # sent ahead: others have a turn too
         if reader.failed is not None:
             await self._refuse(reader.failed)
+        return True
 
-    async def _next_comes(self) -> bool:
-        """Wait for a request's head."""
+    async def _next_comes(self, waits: trio.CancelScope) -> bool:
+        """Wait for a request's head, which cancels `waits` if it takes too long."""
         wire = self._wire
-        with trio.CancelScope(deadline=trio.current_time() + self._settings.idle_s) as self._idle:
+        waits.deadline = trio.current_time() + self._settings.idle_s
+        self._idle = waits
+        try:
             while not wire.reader.ready and not self._is_stopping:
                 if not await wire.read_more():
                     break
-        self._idle = None
+        finally:
+            self._idle = None
+            waits.deadline = math.inf
         return bool(wire.reader.ready)
 
     async def _answer(self, request: Request, exchange: Exchange) -> None:
@@ -114,7 +133,9 @@ class Connection:
             await self._say(HTTPStatus.REQUEST_URI_TOO_LONG, "The path is too long", exchange)
             return
         try:
-            await self._app(self._scope(request, "http"), exchange.receive, exchange.send)
+            scope = self._scope(request, "http")
+            scope[WHOLE_BODY] = exchange.whole_body
+            await self._app(scope, exchange.receive, exchange.send)
         except Exception:
             if not exchange.is_complete:
                 _log.exception("a request on the web port failed")

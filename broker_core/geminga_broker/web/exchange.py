@@ -73,6 +73,13 @@ class Exchange:
             "more_body": not request.is_complete,
         }
 
+    def whole_body(self) -> bytes | None:
+        """All of the request's body, as `receive` would give it, if it needn't be waited for."""
+        if self._has_ended or not self._request.is_complete:
+            return None
+        self._has_ended = True
+        return self._request.taken()
+
     async def send(self, message: Message) -> None:
         """Send a part of the answer. Nothing comes of it if the client is gone. Raises
         WrongAnswer, BadHeader.

@@ -12,6 +12,10 @@ TLS_PEER_CERTIFICATE = "geminga.tls_peer_certificate"
 """Scope key of requests over TLS: the client's verified certificate (DER), or None."""
 
 
+WHOLE_BODY = "geminga.whole_body"
+"""Scope key of requests: a function that takes the body, if all of it has come already, or None."""
+
+
 @dataclass(frozen=True, slots=True)
 class WebSettings:
     """Of one server."""

@@ -16,6 +16,7 @@ import hmac
 import struct
 import zlib
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from fastcrc import crc32
 
@@ -53,6 +54,7 @@ class DigestError(ValueError):
     """The packet is too short, belongs to another entry, or its digest is wrong."""
 
 
+@lru_cache(maxsize=256)
 def master_key(password: bytes) -> bytes:
     """The key by which a client proves to bookies that it may write the ledger: 20 bytes
     (DigestManager.generateMasterKey).

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 def check_path(path: str) -> str:
     """Returns `path`. Raises ValueError if it is not absolute, or has empty parts."""
-    if path != "/" and (not path.startswith("/") or path.endswith("/") or "//" in path):
+    if (path[:1] != "/" or path[-1:] == "/" or "//" in path) and path != "/":
         raise ValueError(f"not a metadata path: {path!r}")
     return path
 

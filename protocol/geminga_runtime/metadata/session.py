@@ -31,16 +31,24 @@ class SessionTracker:
         self._on_loss = on_loss
         self._lost_at = math.inf
         self._changed = trio.Event()
+        self._seen = Session(self._epoch, phase, math.inf)
+        """The last answer: most are the same."""
 
     @property
     def session(self) -> Session:
         """MetadataStore.session."""
         if self._phase in (SessionPhase.CONNECTED, SessionPhase.SUSPENDED):
             lost_at = self._deadline()
-            if trio.current_time() < lost_at:
-                return Session(self._epoch, self._phase, lost_at)
+            if lost_at == math.inf or trio.current_time() < lost_at:
+                return self._session(lost_at)
             self.lose()
-        return Session(self._epoch, self._phase, self._lost_at)
+        return self._session(self._lost_at)
+
+    def _session(self, lost_at: float) -> Session:
+        seen = self._seen
+        if seen.lost_at != lost_at or seen.epoch != self._epoch or seen.phase is not self._phase:
+            seen = self._seen = Session(self._epoch, self._phase, lost_at)
+        return seen
 
     def connect(self) -> None:
         """There is a connection, of the same session or, after a loss, of a new one."""

@@ -59,6 +59,9 @@ from geminga_runtime.metadata.tree import (
 )
 from geminga_runtime.metadata.watches import WatchHub
 
+READS_A_TURN = 16
+"""Reads after which other tasks have a turn, which costs more than a read of a page or two."""
+
 
 class _File:
     """What the sessions of a file share."""
@@ -74,6 +77,8 @@ class _File:
         self._connection, self.list_connection = readers
         self.rows = SqliteRows(self._connection)
         self.list_limiter = trio.CapacityLimiter(1)
+        self.since_turn = 0
+        """Reads since other tasks had a turn."""
         self.hubs: list[WatchHub] = []
         self.listeners = Listeners()
         self.sessions = PERSISTENT
@@ -169,10 +174,16 @@ class SqliteMetadataStore:
 
     async def _read(self, path: str) -> Row | None:
         check_path(path)
-        await trio.lowlevel.checkpoint()
+        file = self._file
+        file.since_turn += 1
+        if file.since_turn < READS_A_TURN:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        else:
+            file.since_turn = 0
+            await trio.lowlevel.checkpoint()
         self._check_open()
         try:
-            return self._file.rows.read(path)
+            return file.rows.read(path)
         except sqlite3.Error as error:
             raise StoreUnavailable(f"can't read {path}: {error}") from error
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from time import perf_counter
+from types import TracebackType
 
 from geminga_runtime.metadata.api import (
     ANY_VERSION,
@@ -77,15 +77,33 @@ class TimedMetadataStore(SessionBeneath):
         """MetadataStore.children, which Apache doesn't time."""
         return await self._beneath.children(path)
 
-    @contextmanager
-    def _timed(self, call: str) -> Iterator[None]:
-        """Count a call, unless it is cancelled. An answer such as BadVersion is a failure, as to
-        Apache.
-        """
-        began_s = perf_counter()
-        try:
-            yield
-        except Exception:
-            self._own_times.ended(call, perf_counter() - began_s, failed=True)
-            raise
-        self._own_times.ended(call, perf_counter() - began_s)
+    def _timed(self, call: str) -> _Call:
+        return _Call(self._own_times, call)
+
+
+class _Call:
+    """Counts a call, unless it is cancelled. An answer such as BadVersion is a failure, as to
+    Apache.
+    """
+
+    __slots__ = ("_began_s", "_call", "_times")
+
+    def __init__(self, times: StoreTimes, call: str) -> None:
+        self._times = times
+        self._call = call
+        self._began_s = 0.0
+
+    def __enter__(self) -> None:
+        self._began_s = perf_counter()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        took_s = perf_counter() - self._began_s
+        if error is None:
+            self._times.ended(self._call, took_s)
+        elif isinstance(error, Exception):
+            self._times.ended(self._call, took_s, failed=True)

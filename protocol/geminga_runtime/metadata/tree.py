@@ -96,15 +96,16 @@ def apply_put(rows: Rows, request: Put, now_ms: int) -> tuple[str, Row, list[Not
 
 
 def _put_at(
-    rows: Rows, request: Put, row: Row | None, now_ms: int
+    rows: Rows, request: Put, row: Row | None, now_ms: int, *, has_parent: bool = False
 ) -> tuple[str, Row, list[Notification]]:
+    """`has_parent`: that was looked at already."""
     path = request.path
     if row is not None:
         row = row._replace(value=request.value, version=row.version + 1, mtime_ms=now_ms)
         rows.update(path, row)
         return path, row, [Notification(Change.MODIFIED, path)]
     row = Row(request.value, 0, now_ms, now_ms, request.owner)
-    heard = _make_parents(rows, path, now_ms)
+    heard = [] if has_parent else _make_parents(rows, path, now_ms)
     rows.insert(path, row)
     heard += _created(path)
     return path, row, heard
@@ -139,31 +140,41 @@ def apply_numbered(
     number = 0 if row is None else row.sequence
     while rows.read(f"{at}{number:010d}") is not None:
         number += 1
-    heard = apply_skip(rows, parent, number + 1, now_ms)
+    heard = _skip_at(rows, parent, row, number + 1, now_ms)
     found = checked_writes(rows, writes(number))
     versions, more = apply_writes(rows, found, now_ms)
     return number, versions, heard + more
 
 
-def checked_writes(rows: Rows, writes: Sequence[Write]) -> list[tuple[Write, Row | None]]:
+class Checked(NamedTuple):
+    """A write that may be done, and what is there before."""
+
+    write: Write
+    row: Row | None
+    has_parent: bool
+    """Of a new node: whether nothing is missing above it."""
+
+
+def checked_writes(rows: Rows, writes: Sequence[Write]) -> list[Checked]:
     """The writes and what is there now. Raises BadVersion, MetadataError."""
-    found = [(write, rows.read(write.path)) for write in writes]
-    for write, row in found:
+    found: list[Checked] = []
+    for write in writes:
+        row = rows.read(write.path)
         _check_version(write.path, row, write.version)
-        if row is None:
-            _missing_parents(rows, write.path)
+        has_parent = row is not None or not _missing_parents(rows, write.path)
+        found.append(Checked(write, row, has_parent))
     return found
 
 
 def apply_writes(
-    rows: Rows, writes: Sequence[tuple[Write, Row | None]], now_ms: int
+    rows: Rows, writes: Sequence[Checked], now_ms: int
 ) -> tuple[list[int], list[Notification]]:
     """Do what was checked, of different nodes; returns versions and notifications."""
     versions: list[int] = []
     heard: list[Notification] = []
-    for write, row in writes:
+    for write, row, has_parent in writes:
         request = Put(write.path, write.value, None, PERSISTENT, sequential=False)
-        _, made, more = _put_at(rows, request, row, now_ms)
+        _, made, more = _put_at(rows, request, row, now_ms, has_parent=has_parent)
         versions.append(made.version)
         heard += more
     return versions, heard
@@ -173,7 +184,13 @@ def apply_skip(rows: Rows, parent: str, number: int, now_ms: int) -> list[Notifi
     """Let the next sequential child of `parent` have that number at least; returns the
     notifications.
     """
-    row, heard = rows.read(parent), []
+    return _skip_at(rows, parent, rows.read(parent), number, now_ms)
+
+
+def _skip_at(
+    rows: Rows, parent: str, row: Row | None, number: int, now_ms: int
+) -> list[Notification]:
+    heard: list[Notification] = []
     if row is None:
         heard = _make_parents(rows, parent, now_ms)
         row = Row(b"", 0, now_ms, now_ms)

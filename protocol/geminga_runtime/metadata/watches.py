@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from geminga_runtime.metadata.api import Change, Notification
-from geminga_runtime.metadata.paths import check_path, parent_path
+from geminga_runtime.metadata.paths import check_path
 
 
 class _Watcher:
@@ -68,14 +68,16 @@ class WatchHub:
         """Notify the watches of each path and of its ancestors."""
         if not self._watchers:
             return
+        watchers = self._watchers
         for notification in notifications:
             path = notification.path
             while True:
-                for watcher in self._watchers.get(path, ()):
-                    watcher.tell(notification)
+                if path in watchers:
+                    for watcher in watchers[path]:
+                        watcher.tell(notification)
                 if path == "/":
                     break
-                path = parent_path(path)
+                path = path[: path.rindex("/")] or "/"
 
     def prefixes(self) -> list[str]:
         """The prefixes that are watched."""

@@ -21,6 +21,7 @@ def set_up_logging(settings: LogSettings, process: str = "") -> None:
     """Log to standard error: our packages at their level, other libraries from WARNING on.
     `process` stands in each line, where several processes write to one.
     """
+    _ask_less()
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_formatter(settings, process))
     root = logging.getLogger()
@@ -34,6 +35,14 @@ def set_up_logging(settings: LogSettings, process: str = "") -> None:
         "geminga_runtime",
     ):
         logging.getLogger(package).setLevel(settings.level)
+
+
+def _ask_less() -> None:
+    """Have `logging` not find out for each line what no line tells: its place in the code, thread
+    and process (Python's documentation names these under "Optimization").
+    """
+    logging._srcfile = None  # pyright: ignore
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
 
 
 def settings_in_use() -> LogSettings:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from starlette.routing import BaseRoute, Route, Router
+from starlette.routing import BaseRoute, Match, Route, Router
 from starlette.types import Receive, Scope, Send
 
 SHAPES_MAX = 4096
@@ -29,6 +29,16 @@ class ShapedRouter(Router):
             return
         scope.setdefault("router", self)
         await self.of(scope["path"]).app(scope, receive, send)
+
+    def taken_by(self, scope: Scope) -> Route | None:
+        """The route that takes a request, which the scope tells from then on; None if none does."""
+        for route in self.of(scope["path"]).routes:
+            match, told = route.matches(scope)
+            if match is Match.FULL and isinstance(route, Route):
+                scope["route"] = route
+                scope.update(told)
+                return route
+        return None
 
     def of(self, path: str) -> Router:
         """The routes that may match a path, in their order."""
