@@ -21,7 +21,8 @@ from geminga_broker.cluster.bookie_racks import BookieRacks
 from geminga_broker.cluster.catalog import TopicCatalog
 from geminga_broker.cluster.changes import PolicyChanges
 from geminga_broker.cluster.inactivity import delete_inactive
-from geminga_broker.cluster.loader import Logs, TopicLoader
+from geminga_broker.cluster.load_needs import Logs
+from geminga_broker.cluster.loader import TopicLoader
 from geminga_broker.cluster.lookup import Lookup
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.policy_applier import PolicyApplier

@@ -124,6 +124,11 @@ class Promise(Generic[T]):
                 return trio.lowlevel.Abort.SUCCEEDED
 
             await trio.lowlevel.wait_task_rescheduled(abort)
+        return self.outcome()
+
+    def outcome(self) -> T:
+        """As `wait`, of a promise that was resolved or rejected."""
+        assert self._done
         if self._error is not None:
             raise own_copy(self._error)
         return self._value  # type: ignore[return-value]

@@ -80,3 +80,20 @@ class LedgerMetadata:
     ensembles: Mapping[int, Sequence[str]]
     custom_metadata: Mapping[str, bytes]
     ctime_ms: int
+
+    def numbered(self, ledger_id: int) -> LedgerMetadata:
+        """The same with this id, as `dataclasses.replace` makes it in twice the time."""
+        return LedgerMetadata(
+            ledger_id,
+            self.ensemble_size,
+            self.write_quorum,
+            self.ack_quorum,
+            self.state,
+            self.last_entry_id,
+            self.length,
+            self.digest_type,
+            self.password,
+            self.ensembles,
+            self.custom_metadata,
+            self.ctime_ms,
+        )

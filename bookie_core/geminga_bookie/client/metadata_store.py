@@ -107,8 +107,7 @@ class LedgerMetadataStore:
                 raise
             raise MetadataConflict(f"ledger {taken} exists") from None
         self._layout = layout
-        made = replace(metadata, ledger_id=ledger_id)
-        return VersionedMetadata(made, versions[0]), versions[1:]
+        return VersionedMetadata(metadata.numbered(ledger_id), versions[0]), versions[1:]
 
     async def read(self, ledger_id: int) -> VersionedMetadata:
         """Raises NoSuchLedger."""

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
 from enum import IntEnum
 from functools import partial
-from typing import Protocol
 
 import trio
 
@@ -16,12 +15,13 @@ from geminga_broker.cluster.catalog import (
     TopicCatalog,
     is_policies_topic,
 )
+from geminga_broker.cluster.load_needs import Gate, Logs
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.policy_applier import PolicyApplier
 from geminga_broker.config import MIB, BrokerConfig
 from geminga_broker.errors import BrokerError
-from geminga_broker.log.api import LogFenced, LogNotFound, ManagedLedger
-from geminga_broker.log.options import Persistence, Retention
+from geminga_broker.log.api import LogFenced, LogNotFound
+from geminga_broker.log.options import Retention
 from geminga_broker.log.topic_log import TopicLog
 from geminga_broker.metrics.counts import LoadCounts
 from geminga_broker.ownership.bundle import BundleId
@@ -52,15 +52,6 @@ UNLOADS_MAX = 64
 """Topics that are closed in parallel when the broker stops."""
 
 
-class Logs(Protocol):
-    """Opens managed ledgers; `log.factory.ManagedLedgerFactory`."""
-
-    async def open(
-        self, name: str, *, create: bool = True, persistence: Persistence | None = None
-    ) -> ManagedLedger:
-        """The log with that name (`tenant/ns/persistent/topic`)."""
-
-
 class Creation(IntEnum):
     """Whether a missing topic is created. A higher value allows more."""
 
@@ -69,20 +60,6 @@ class Creation(IntEnum):
     """On first use, by the policy of automatic creation."""
     BY_HAND = 2
     """By an explicit request."""
-
-
-class Gate(Protocol):
-    """Says which topics may be here: those of bundles that this broker owns."""
-
-    async def admit(self, topic: TopicName) -> BundleId:
-        """The topic's bundle, which this broker owns. Raises BrokerError ServiceNotReady, and
-        MetadataError while it is being unloaded; MetadataError of the store.
-        """
-
-    def tenure(self, bundle: BundleId) -> int | None:
-        """Under which number the bundle is owned now: another one after it was lost and taken
-        again. None if it isn't.
-        """
 
 
 class _Load(Promise[Topic]):
@@ -251,6 +228,7 @@ class TopicLoader:
                 key,
                 create=create is not Creation.NEVER or not stored,
                 persistence=effective.policies.persistence,
+                here=not stored and not load.properties,
             )
         except LogNotFound:  # `open` has finished an interrupted deletion
             raise BrokerError(ServerError.TopicNotFound, f"Topic {name} does not exist") from None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-import uuid
+import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -87,7 +87,7 @@ class LogCatalog:
 
     def __init__(self, store: MetadataStore, name: str) -> None:
         self.path = f"{ROOT}/{name}"
-        self.owner = uuid.uuid4().hex
+        self.owner = os.urandom(16).hex()
         """As `OWNER_PROPERTY`."""
         self.properties: dict[str, str] = {}
         self.terminated: Position | None = None

@@ -45,6 +45,14 @@ DELETION_S = 60.0
 """A deletion that isn't done after this time was interrupted: it takes seconds."""
 
 
+class _IsThere(Exception):
+    """The log is not a new one."""
+
+
+class _Abandoned(LogClosed):
+    """Who made the log was cancelled."""
+
+
 class ManagedLedgerFactory:
     """The managed ledgers of one broker; an async context manager. Names are
     `tenant/ns/persistent/topic`, encoded.
@@ -92,11 +100,19 @@ class ManagedLedgerFactory:
         return None
 
     async def open(
-        self, name: str, *, create: bool = True, persistence: Persistence | None = None
+        self,
+        name: str,
+        *,
+        create: bool = True,
+        persistence: Persistence | None = None,
+        here: bool = False,
     ) -> TopicLog:
         """The open log with that name; concurrent callers share one opening. With `persistence` its
         ledgers are made by that. Raises LogNotFound, LogFenced, LogReadFailed (with the cause,
         storage or metadata), LogClosed.
+
+        An opening survives the cancellation of its callers. With `here` a log that is not there yet
+        is made in the caller's task, which costs less; if that is cancelled, others make it.
         """
         log = self.logs.get(name)
         usable = log is not None and log.context.state not in (LogState.CLOSED, LogState.FENCED)
@@ -107,9 +123,14 @@ class ManagedLedgerFactory:
             if self._nursery is None:
                 raise LogClosed("the factory is closed")
             promise = self._opening[name] = Promise()
-            self._nursery.start_soon(self._open, name, create, persistence, promise)
+            if here:
+                await self._open(name, create, persistence, promise, only_new=True)
+            else:
+                self._nursery.start_soon(self._open, name, create, persistence, promise)
         try:
-            return await promise.wait()
+            return promise.outcome() if here and promise.is_done() else await promise.wait()
+        except _Abandoned:
+            return await self.open(name, create=create, persistence=persistence)  # noqa: ASYNC120
         except LogNotFound:
             if create:
                 # The caller that started this opening did not allow to create it.
@@ -174,10 +195,19 @@ class ManagedLedgerFactory:
         create: bool,
         persistence: Persistence | None,
         promise: Promise[TopicLog],
+        only_new: bool = False,
     ) -> None:
+        """Settles the promise. With `only_new` a log that is there is left to another task: it may
+        take long to recover.
+        """
         try:
             with trio.fail_after(self.options.open_deadline_s):
-                log = await self._load(name, create, persistence)
+                log = await self._load(name, create, persistence, only_new)
+        except _IsThere:
+            if self._nursery is None:
+                promise.reject(LogClosed("the factory is closed"))
+            else:
+                self._nursery.start_soon(self._open, name, create, persistence, promise)
         except LogError as error:
             promise.reject(error)
         except NotEnoughBookies as error:
@@ -196,20 +226,28 @@ class ManagedLedgerFactory:
             failure.__cause__ = error
             promise.reject(failure)
         except BaseException:
-            promise.reject(LogClosed(f"{name} was not opened: the factory is closed"))
+            kind = _Abandoned if only_new else LogClosed
+            promise.reject(kind(f"{name} was not opened: the factory is closed"))
             raise
         else:
             self.logs[name] = log
             promise.resolve(log)
         finally:
-            del self._opening[name]
+            if promise.is_done():
+                del self._opening[name]
 
-    async def _load(self, name: str, create: bool, persistence: Persistence | None) -> TopicLog:
+    async def _load(
+        self, name: str, create: bool, persistence: Persistence | None, only_new: bool
+    ) -> TopicLog:
+        if only_new and name in self.logs:
+            raise _IsThere
         old = self.logs.pop(name, None)
         if old is not None:
             await old.close()
         catalog = LogCatalog(self._store, name)
         info = await catalog.load()
+        if only_new and not catalog.is_new:
+            raise _IsThere
         if info is not None and catalog.is_deleted:
             await catalog.claim()
             await self.eraser.erase(name, catalog)

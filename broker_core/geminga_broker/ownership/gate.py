@@ -13,7 +13,7 @@ from geminga_protocol.topic_name import TopicName
 
 
 class BundleGate:
-    """Asked before a topic is loaded, and once it is. See `cluster.loader.Gate`."""
+    """Asked before a topic is loaded, and once it is. See `cluster.load_needs.Gate`."""
 
     def __init__(
         self, namespaces: Namespaces, finder: OwnerFinder, ownership: BundleOwnership

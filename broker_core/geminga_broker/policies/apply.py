@@ -131,7 +131,7 @@ async def expire_messages(topic: PersistentTopic) -> None:
     """Acknowledge messages older than the time to live, for all subscriptions. Raises LogError."""
     ttl_s = topic.policies.message_ttl_s
     if ttl_s <= 0 or not any(each.backlog_entries() for each in topic.subscriptions.values()):
-        await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint_if_cancelled()
         return
     log = topic.log
     before_ms = topic.environment.now_ms() - ttl_s * 1000
@@ -147,7 +147,7 @@ async def expire_subscriptions(topic: PersistentTopic) -> None:
     The time of the last use is stored at least every `USE_SLACK` of the limit, so that a used
     subscription doesn't look idle after a crash.
     """
-    await trio.lowlevel.checkpoint()
+    await trio.lowlevel.checkpoint_if_cancelled()
     limit_s = topic.policies.subscription_expiration_s
     if limit_s <= 0:
         return

@@ -101,7 +101,7 @@ async def age_exceeded(topic: QuotaTopic) -> bool:
 
 async def check_producer(topic: QuotaTopic) -> None:
     """Raises BrokerError if a quota that refuses producers is exceeded, and LogError."""
-    await trio.lowlevel.checkpoint()
+    await trio.lowlevel.checkpoint_if_cancelled()
     quotas = topic.policies.quotas
     if _holds(quotas.size) and size_exceeded(topic):
         raise refusal(quotas.size.policy)

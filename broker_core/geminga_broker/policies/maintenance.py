@@ -27,7 +27,10 @@ Step = Callable[[PersistentTopic], Awaitable[None]]
 
 
 class TopicMaintenance:
-    """Timers over all loaded topics; one task each, whatever the number of topics."""
+    """Timers over all loaded topics; one task each, whatever the number of topics.
+
+    What a step has nothing to do for gives no turn away: `Turns` does, for many topics at a time.
+    """
 
     def __init__(self, topics: Mapping[str, Topic], config: PolicyConfig) -> None:
         self._topics = topics
@@ -78,7 +81,7 @@ class TopicMaintenance:
 
 async def take_snapshot(topic: PersistentTopic) -> None:
     """Forget producers that left long ago; write a snapshot of the others if it is due."""
-    await trio.lowlevel.checkpoint()
+    await trio.lowlevel.checkpoint_if_cancelled()
     interval_s = topic.policies.deduplication_snapshot_s
     if topic.deduplication is not None and interval_s > 0:
         topic.deduplication.purge(trio.current_time(), interval_s)
@@ -86,7 +89,7 @@ async def take_snapshot(topic: PersistentTopic) -> None:
 
 async def compact_if_due(topic: PersistentTopic) -> None:
     """Start a compaction if more than the threshold is not compacted."""
-    await trio.lowlevel.checkpoint()
+    await trio.lowlevel.checkpoint_if_cancelled()
     threshold = topic.policies.compaction.threshold_bytes
     if threshold > 0 and not topic.compaction.running and not_compacted_bytes(topic) > threshold:
         topic.compaction.trigger()

@@ -35,6 +35,10 @@ from geminga_protocol.topic_name import TopicName
 S = TypeVar("S", bound=ConsumerOwner)
 
 
+_NO_POLICIES = TopicPolicies()
+"""Of all topics until theirs are applied."""
+
+
 class TopicBase(ABC, Generic[S]):
     """State and checks of a topic, with or without storage."""
 
@@ -54,7 +58,7 @@ class TopicBase(ABC, Generic[S]):
         self.rates = Rates(trio.current_time())
         self.idle_since_s = trio.current_time()
         self.deduplication: Deduplication | None = None
-        self.policies = TopicPolicies()
+        self.policies = _NO_POLICIES
         self.policies_lock = trio.Lock()
         """Held while policies are read and applied, so that older ones don't come last."""
         self.publish_limits: tuple[RateLimit, ...] = ()

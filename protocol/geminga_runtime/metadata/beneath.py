@@ -18,11 +18,18 @@ def lowest(store: MetadataStore) -> MetadataStore:
     return store
 
 
+def _session_of(store: MetadataStore) -> MetadataStore:
+    """The store whose session is that of the stores above it."""
+    return store._has_session if isinstance(store, SessionBeneath) else store
+
+
 class SessionBeneath:
     """Watches, session and end of a `MetadataStore` are those of the one beneath."""
 
     def __init__(self, beneath: MetadataStore) -> None:
         self._beneath = beneath
+        self._has_session = _session_of(beneath)
+        """Asked often: without those between."""
         self.times: Sequence[StoreTimes] = times_of(beneath)
         """See `Timed`."""
 
@@ -35,7 +42,7 @@ class SessionBeneath:
     @property
     def session(self) -> Session:
         """See `MetadataStore.session`."""
-        return self._beneath.session
+        return self._has_session.session
 
     async def wait_change(self, epoch: int) -> Session:
         """See `MetadataStore.wait_change`."""

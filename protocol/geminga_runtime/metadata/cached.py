@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from enum import Enum
+from enum import IntEnum
 from sys import getsizeof
 from typing import NamedTuple, Protocol, cast, runtime_checkable
 
@@ -57,10 +57,12 @@ _NAME_BYTES = 8
 """What a name takes in a list, beside itself."""
 
 
-class _Kind(Enum):
-    NODE = "node"
-    EXISTS = "exists"
-    CHILDREN = "children"
+class _Kind(IntEnum):
+    """Numbers, for their hashes cost nothing."""
+
+    NODE = 0
+    EXISTS = 1
+    CHILDREN = 2
 
 
 _Key = tuple[_Kind, str]

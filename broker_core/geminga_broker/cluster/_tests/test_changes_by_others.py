@@ -226,11 +226,15 @@ async def test_policies_set_while_a_topic_loads_count(
         open_log = loader._logs.open
 
         async def slowly(
-            name: str, *, create: bool = True, persistence: Persistence | None = None
+            name: str,
+            *,
+            create: bool = True,
+            persistence: Persistence | None = None,
+            here: bool = False,
         ) -> object:
             opening.set()
             await go.wait()
-            return await open_log(name, create=create, persistence=persistence)
+            return await open_log(name, create=create, persistence=persistence, here=here)
 
         monkeypatch.setattr(loader._logs, "open", slowly)
         found: list[Topic] = []

@@ -43,7 +43,12 @@ class SlowLogs:
         self.error: Exception | None = None
 
     async def open(
-        self, name: str, *, create: bool = True, persistence: Persistence | None = None
+        self,
+        name: str,
+        *,
+        create: bool = True,
+        persistence: Persistence | None = None,
+        here: bool = False,
     ) -> ManagedLedger:
         self.opened.append(name)
         await self.gate.wait()
