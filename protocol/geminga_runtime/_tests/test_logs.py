@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 
 import pytest
 
@@ -14,6 +15,7 @@ from geminga_runtime.logs import (
     LineBudget,
     LineFormatter,
     Seldom,
+    in_one_line,
 )
 
 LONG = "x\n" * (5 << 20)
@@ -41,6 +43,24 @@ def test_a_long_message_is_cut() -> None:
 
 def test_a_short_one_is_not() -> None:
     assert line_of("a") == "WARNING what a"
+
+
+def test_times_are_those_of_the_records() -> None:
+    ours, plain = LineFormatter("%(asctime)s"), logging.Formatter("%(asctime)s")
+    plain.converter = time.gmtime
+    plain.default_time_format = "%Y-%m-%dT%H:%M:%S"
+    plain.default_msec_format = "%s.%03dZ"
+    record = logging.LogRecord("n", logging.INFO, "p", 1, "", (), None)
+    for created in (0.0, 1.25, 1.999, 59.9999, 60.0, 1e9, 999_999_999.5, 1.25):
+        record.created, record.msecs = created, int(created % 1 * 1000) + 0.0
+        assert ours.format(record) == plain.format(record)
+    assert ours.formatTime(record, "%Y") == "1970"
+
+
+@pytest.mark.parametrize("code", [*range(0x20), 0x7F, 0x85, 0x2028, 0x2029])
+def test_no_character_breaks_a_line(code: int) -> None:
+    assert chr(code) not in in_one_line(f"a{chr(code)}b")
+    assert in_one_line("a \xe9\u4e2d\U0001f600") == "a \xe9\u4e2d\U0001f600"
 
 
 def test_one_peer_causes_few_lines() -> None:

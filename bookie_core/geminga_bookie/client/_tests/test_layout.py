@@ -10,7 +10,7 @@ from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.errors import NoSuchLedger
 from geminga_bookie.memory import MemoryBookie
 from geminga_protocol.bookkeeper import paths
-from geminga_runtime.metadata.api import MetadataError
+from geminga_runtime.metadata.api import BadVersion, MetadataError, Write
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 FACTORY = b"1\norg.apache.bookkeeper.meta.%s:1"
@@ -42,6 +42,31 @@ async def test_a_cluster_initialised_after_the_clients_start() -> None:
     client = BookkeeperClient(KnownBookies([MemoryBookie()]), store)
     with pytest.raises(NoSuchLedger):
         await client.metadata(0)
+    await store.put(paths.LAYOUT, FACTORY % b"HierarchicalLedgerManagerFactory")
+    writer = await client.create(LedgerOptions())
+    assert await store.exists(paths.ledger(writer.ledger_id, paths.Layout.HYBRID))
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+async def test_a_layout_is_certain_once_a_ledger_was_made(is_named: bool) -> None:
+    """Whoever names another one then doesn't make us lose the ledger."""
+    store = MemoryMetadataStore()
+    client = BookkeeperClient(KnownBookies([MemoryBookie()]), store)
+    if is_named:
+        writer, _ = await client.create_named(LedgerOptions(), lambda _: [])
+    else:
+        writer = await client.create(LedgerOptions())
+    await store.put(paths.LAYOUT, FACTORY % b"HierarchicalLedgerManagerFactory")
+    assert (await client.metadata(writer.ledger_id)).ledger_id == writer.ledger_id
+    again = await client.create(LedgerOptions())
+    assert await store.exists(paths.ledger(again.ledger_id, paths.Layout.LONG))
+
+
+async def test_a_ledger_that_failed_decides_no_layout() -> None:
+    store = MemoryMetadataStore()
+    client = BookkeeperClient(KnownBookies([MemoryBookie()]), store)
+    with pytest.raises(BadVersion):
+        await client.create_named(LedgerOptions(), lambda _: [Write("/x", b"", 7)])
     await store.put(paths.LAYOUT, FACTORY % b"HierarchicalLedgerManagerFactory")
     writer = await client.create(LedgerOptions())
     assert await store.exists(paths.ledger(writer.ledger_id, paths.Layout.HYBRID))

@@ -13,6 +13,9 @@ from geminga_bookie.client.placement import (
     fragment_end,
     write_set,
 )
+from geminga_bookie.client.placement_rules import PlacementOptions, PlacementRules
+from geminga_bookie.client.quorum import Quorums
+from geminga_bookie.client.spread import Demand, fill
 from geminga_bookie.errors import NotEnoughBookies
 
 
@@ -52,3 +55,21 @@ def test_coverage_leaves_no_ack_quorum() -> None:
                         covered = covers_every_ack_quorum(set(answered), size, write, ack)
                         assert covered != quorum_left
                         assert covered or count < size - ack + 1
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("write", [1, 2, 3])
+def test_any_bookies_are_those_that_a_search_finds(size: int, write: int) -> None:
+    """Where the racks don't matter none is made."""
+    racks = {"a": "/r1", "b": "/r1", "c": "/r2", "e": "/r2"}
+    for options in (PlacementOptions(), PlacementOptions(by_rack=False, min_racks=3)):
+        rules = PlacementRules(options, racks, quarantined=("b",))
+        quorums = Quorums(size, min(size, write), 1)
+        for turn in range(12):
+            found = choose_ensemble(
+                "edcab", size, turn, write_quorum=quorums.write, ack_quorum=1, rules=rules
+            )
+            order = rules.in_order("acde", turn)
+            orders = dict.fromkeys(range(size), order)
+            asked = min(quorums.write, 2) if options.by_rack else 1
+            assert found == fill([None] * size, orders, rules, quorums, Demand(asked, 0, None))

@@ -7,6 +7,7 @@ import trio
 
 from geminga_broker.web import settings
 from geminga_broker.web._tests.served import served
+from geminga_broker.web.connection import Connection
 from geminga_broker.web.wire import SEND_BYTES
 from geminga_runtime.stream import FramedStream
 
@@ -100,3 +101,22 @@ async def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> 
         assert trio.current_time() - began > 0.2, "closed at once after an answer"
         async with await trio.open_tcp_stream("127.0.0.1", port) as silent:
             assert await silent.receive_some() == b"", "without a request it stays for ever"
+
+
+async def test_a_request_that_comes_with_the_end_of_the_idle_time_is_answered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    next_comes = Connection._next_comes
+
+    async def and_the_time_is_over(self: Connection, waits: trio.CancelScope) -> bool:
+        found = await next_comes(self, waits)
+        waits.cancel()
+        return found
+
+    monkeypatch.setattr(Connection, "_next_comes", and_the_time_is_over)
+    async with served() as port, await trio.open_tcp_stream("127.0.0.1", port) as stream:
+        for _ in range(3):
+            await stream.send_all(request("slow") + request("hello"))
+            answers = await read_until(stream, b"hello")
+            assert answers.count(b"HTTP/1.1 200") == 2
+            assert b"late" in answers

@@ -27,7 +27,7 @@ from geminga_runtime.metadata.api import (
     StoreUnavailable,
 )
 from geminga_runtime.metadata.memory import MemoryMetadataStore
-from geminga_runtime.metadata.sqlite import SqliteMetadataStore
+from geminga_runtime.metadata.sqlite import READS_A_TURN, SqliteMetadataStore
 from geminga_runtime.metadata.sqlite_file import StoreOpenError, open_writer
 
 open_store = SqliteMetadataStore.open
@@ -36,6 +36,30 @@ open_store = SqliteMetadataStore.open
 class TestSqlite(MetadataStoreContract):
     async def open_store(self, folder: Path) -> MetadataStore:
         return await open_store(folder / "metadata.db")
+
+
+async def test_who_reads_without_end_leaves_turns_to_others(file: Path) -> None:
+    store = await open_store(file)
+    await store.put("/a", b"")
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(count)
+        for _ in range(10 * READS_A_TURN):
+            await store.get("/a")
+        assert 9 <= turns <= 12
+        nursery.cancel_scope.cancel()
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await store.exists("/a")
+    assert scope.cancelled_caught
+    await store.aclose()
 
 
 def fill_disk(monkeypatch: pytest.MonkeyPatch) -> None:
