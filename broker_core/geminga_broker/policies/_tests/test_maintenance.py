@@ -20,9 +20,16 @@ from geminga_broker.policies.apply import (
     expire_messages,
     expire_subscriptions,
 )
-from geminga_broker.policies.maintenance import TopicMaintenance
+from geminga_broker.policies.backlog_quota_manager import keep_quotas
+from geminga_broker.policies.maintenance import (
+    Step,
+    TopicMaintenance,
+    compact_if_due,
+    take_snapshot,
+)
 from geminga_broker.policies.model import DeduplicationOptions, TopicPolicies
 from geminga_protocol.ids import EARLIEST, LATEST
+from geminga_runtime.background import TURN_UNITS
 
 
 async def fill(topic, times_ms):
@@ -166,3 +173,28 @@ async def test_inactive_subscriptions_are_deleted(
     await apply_policies(topic, TopicPolicies(subscription_expiration_s=600))
     await trio.sleep(301)
     assert sorted(topic.subscriptions) == ["used"]
+
+
+class Steps(trio.abc.Instrument):
+    """Counts how often one task has its turn."""
+
+    def __init__(self) -> None:
+        self.task = trio.lowlevel.current_task()
+        self.count = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += task is self.task
+
+
+@pytest.mark.parametrize("step", [take_snapshot, compact_if_due, expire_messages, keep_quotas])
+async def test_topics_without_work_cost_no_turn_each(
+    step: Step, world: World, autojump_clock: trio.testing.MockClock
+) -> None:
+    topic = world.topic()
+    await topic.create_subscription("a", EARLIEST)
+    topics = dict.fromkeys(map(str, range(20 * TURN_UNITS)), topic)
+    steps = Steps()
+    trio.lowlevel.add_instrument(steps)
+    await TopicMaintenance(topics, PolicyConfig())._once(step)
+    trio.lowlevel.remove_instrument(steps)
+    assert 20 <= steps.count <= 60
