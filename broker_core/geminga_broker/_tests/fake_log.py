@@ -321,8 +321,12 @@ class FakeLog:
         self.terminated = True
         return self.last_position
 
+    @property
+    def size_bytes(self) -> int:
+        return sum(entry.size for entry in self.entries)
+
     def statistics(self) -> LogStatistics:
-        size = sum(entry.size for entry in self.entries)
+        size = self.size_bytes
         ledger = LedgerStatistics(LEDGER, len(self.entries), size, 0)
         return LogStatistics("open", len(self.entries), size, self.last_position, (ledger,), 0)
 

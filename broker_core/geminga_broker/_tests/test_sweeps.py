@@ -80,7 +80,7 @@ async def test_metrics_are_made_in_turns(
         with counted_steps() as steps:
             made: Callable[[PersistentTopic], StatsSteps] = PersistentTopic.stats_steps
             monkeypatch.setattr(PersistentTopic, "stats_steps", steps.counting(made))
-            text = b"".join(await scrape(broker.service, version="")).decode()
+            text = (await scrape(broker.service, version="")).render()
         assert text.count("pulsar_producers_count{") == len(topics)
         assert sum(steps.calls.values()) == TOPICS
         assert max(steps.calls.values()) <= TURN_UNITS

@@ -65,6 +65,7 @@ from geminga_broker.admin.topics import subscriptions as subscription_routes
 from geminga_broker.admin.topics import why as why_routes
 from geminga_broker.admin.transactions import routes as transaction_routes
 from geminga_broker.health import SharedCheck
+from geminga_broker.metrics.exposition import Exposition
 from geminga_broker.metrics.page import Chunked
 from geminga_broker.metrics.scrape import scrape
 from geminga_broker.service import BrokerService
@@ -127,11 +128,11 @@ def routes_of(service: BrokerService) -> list[Route]:
 
 
 def _plain_routes(service: BrokerService) -> list[Route]:
-    pages = SharedAnswers[list[bytes]]()
+    pages = SharedAnswers[Exposition]()
     make = partial(scrape, service, version=broker_routes.PULSAR_VERSION)
 
     async def metrics(_request: Request) -> Response:
-        return Chunked(await pages.of(METRICS_TYPE, make), METRICS_TYPE)
+        return Chunked((await pages.of(METRICS_TYPE, make)).chunks(), METRICS_TYPE)
 
     async def to_metrics(_request: Request) -> Response:
         return RedirectResponse("/metrics/", status_code=302)

@@ -378,5 +378,9 @@ class ManagedLedger(Protocol):
         then it goes on later, whoever does it.
         """
 
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its entries."""
+
     def statistics(self) -> LogStatistics:
         """A snapshot."""

@@ -62,7 +62,7 @@ class LedgerChain:
     @property
     def size_bytes(self) -> int:
         """Bytes of entries in all ledgers."""
-        return sum(ledger.size_bytes for ledger in self.ledgers)
+        return sum([ledger.size_bytes for ledger in self.ledgers])
 
     def add(self, ledger: LedgerInfo) -> None:
         """Add a ledger at the end. Its id must be the highest: ids ascend in order of creation."""

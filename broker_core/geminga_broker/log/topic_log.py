@@ -316,6 +316,11 @@ class TopicLog:
             finally:
                 await self._release()  # noqa: ASYNC102
 
+    @property
+    def size_bytes(self) -> int:
+        """See `ManagedLedger.size_bytes`."""
+        return self.context.chain.size_bytes
+
     def statistics(self) -> LogStatistics:
         """See `ManagedLedger.statistics`."""
         return LogStatistics(

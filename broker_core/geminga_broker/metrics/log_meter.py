@@ -45,9 +45,14 @@ class Window:
 
     def add(self, other: Window) -> None:
         """Add another log's."""
-        if other.figures is not _NOTHING:
+        if not other.is_idle:
             self.figures = list(map(sum, zip(self.figures, other.figures, strict=True)))
             self.rates = list(map(sum, zip(self.rates, other.rates, strict=True)))
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing was counted."""
+        return self.figures is _NOTHING
 
     @property
     def write_latency(self) -> Sequence[float]:
@@ -133,6 +138,9 @@ class Window:
     def mark_delete_rate(self) -> float:
         """Moves of cursors' mark-delete positions per second."""
         return self.rates[_COUNTERS + 5]
+
+
+_IDLE = Window()
 
 
 class CursorMeter:
@@ -296,9 +304,10 @@ class LogMeter:
         elapsed_s = now_s - self._began_s
         if self._last is not None and elapsed_s < period_s:
             return self._last
-        found = Window()
+        found = _IDLE
         figures = self._figures()
         if figures != self._seen:
+            found = Window()
             found.figures = [now - seen for now, seen in zip(figures, self._seen, strict=True)]
             if elapsed_s > 0:
                 found.rates = [count / elapsed_s for count in found.figures]

@@ -1,30 +1,34 @@
-"""How a page of metrics is made beside the broker's other work (spec OP-05)."""
+"""How a page of metrics is made and sent beside the broker's other work (spec OP-05)."""
 
 from __future__ import annotations
 
-from geminga_broker.metrics.exposition import Exposition
-from geminga_runtime.background import Turns
+from time import perf_counter
 
-PACK_UNITS = 192
-"""After so many units the page's lines become bytes."""
+import trio
+
+from geminga_runtime.background import TURN_UNITS
+
+TURN_S = 0.0003
+"""So long others wait for a turn of a page."""
+PAUSE_S = 0.001
+"""The shortest sleep that there is: a page takes a fourth of the loop's time."""
 
 
 class Pace:
-    """Counts the work for a page in units of `Turns`: a subscription, some producers."""
+    """Counts the work for a page in units: a topic, a subscription, some producers. A turn ends
+    after so many of them as one of `Turns`, or after TURN_S.
+    """
 
-    __slots__ = ("_left", "_text", "_turns")
+    __slots__ = ("_began_s", "_left")
 
-    def __init__(self, text: Exposition) -> None:
-        self._text = text
-        self._turns = Turns()
-        self._left = PACK_UNITS
+    def __init__(self) -> None:
+        self._left = TURN_UNITS
+        self._began_s = perf_counter()
 
     async def spend(self, units: int = 1) -> None:
-        """Count finished work; pauses when a turn is used up. Lists that `Exposition.rows` has
-        given may be empty afterwards.
-        """
+        """Count finished work; pauses when a turn is used up."""
         self._left -= units
-        if self._left <= 0:
-            self._left = PACK_UNITS
-            self._text.pack()
-        await self._turns.spend(units)
+        if self._left <= 0 or perf_counter() - self._began_s >= TURN_S:
+            await trio.sleep(PAUSE_S)
+            self._left = TURN_UNITS
+            self._began_s = perf_counter()

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from geminga_broker.metrics.pace import Pace
+
 
 class Chunked(Response):
-    """Sends a page by its parts: joined they would be copied in one turn of the loop."""
+    """Sends a page by its parts, which are made meanwhile."""
 
-    def __init__(self, chunks: Sequence[bytes], content_type: str) -> None:
-        length = str(sum(map(len, chunks)))
-        super().__init__(headers={"content-type": content_type, "content-length": length})
+    def __init__(self, chunks: Iterator[bytes], content_type: str) -> None:
+        super().__init__(headers={"content-type": content_type})
+        del self.headers["content-length"]
         self._chunks = chunks
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -21,6 +23,8 @@ class Chunked(Response):
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         await send(start)
         if scope["method"] != "HEAD":
+            pace = Pace()
             for chunk in self._chunks:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                await pace.spend()
         await send({"type": "http.response.body", "body": b""})

@@ -10,7 +10,7 @@ from typing import cast
 
 import msgspec
 
-from geminga_broker.metrics.exposition import Exposition
+from geminga_broker.metrics.exposition import Exposition, Table
 from geminga_broker.topic.stats import ConsumerStats, PublisherStats, SubscriptionStats, TopicStats
 
 Series = tuple[tuple[str, str], ...]
@@ -120,16 +120,14 @@ def reader(kind: type[Stats], series: Series) -> Callable[[Stats], Sequence[obje
     return cast(Callable[[Stats], Sequence[object]], attrgetter(*names))
 
 
-class Table:
+class StatsTable:
     """Adds samples of statistics of one kind to a page."""
 
     def __init__(self, text: Exposition, kind: type[Stats], series: Series) -> None:
         self._read = reader(kind, series)
-        self._rows = [(metric, text.rows(metric)) for metric, _field in series]
+        self._table = Table(text, [metric for metric, _field in series])
+        self.end = self._table.end
 
     def add(self, stats: Stats, label_text: str) -> None:
         """One sample for each field that has a value."""
-        for (metric, rows), value in zip(self._rows, self._read(stats), strict=True):
-            if value is not None:
-                number = value + 0 if isinstance(value, bool) else value
-                rows.append(f"{metric}{label_text} {number}")
+        self._table.add(label_text, self._read(stats))

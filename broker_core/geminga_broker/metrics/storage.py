@@ -5,6 +5,7 @@ cache (spec OP-05; Apache's ManagedLedgerMetrics, ManagedCursorMetrics, ManagedL
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from itertools import pairwise
 from time import perf_counter
 from typing import Protocol
@@ -12,7 +13,7 @@ from typing import Protocol
 from geminga_broker.log.api import ManagedLedger
 from geminga_broker.log.cache import EntryCache
 from geminga_broker.log.cursor import LogCursor
-from geminga_broker.metrics.exposition import Exposition, labels
+from geminga_broker.metrics.exposition import Exposition, Row, Table, labels, with_label
 from geminga_broker.metrics.log_meter import LATENCY_BOUNDS_MS, SIZE_BOUNDS, Window
 from geminga_broker.metrics.pace import Pace
 
@@ -34,32 +35,32 @@ class Histograms:
     """Adds the buckets of storage to a page: how many entries each has, not those below it."""
 
     def __init__(self, text: Exposition) -> None:
-        self._rates = [
-            (f"pulsar_storage_{name}_rate", text.rows(f"pulsar_storage_{name}_rate"))
-            for name in ("write", "read", "read_cache_misses")
-        ]
-        self._histograms = [
-            [(f"{name}_{end}", text.rows(f"{name}_{end}")) for end in [*buckets, "sum", "count"]]
-            for name, buckets in (
+        rates = [f"pulsar_storage_{name}_rate" for name in ("write", "read", "read_cache_misses")]
+        buckets = [
+            f"{name}_{end}"
+            for name, ends in (
                 ("pulsar_storage_write_latency", LATENCIES),
                 ("pulsar_storage_ledger_write_latency", LATENCIES),
                 ("pulsar_entry_size", _SIZES),
             )
+            for end in [*ends, "sum", "count"]
         ]
+        self._table = Table(text, [*rates, *buckets])
 
     def add(self, window: Window, label_text: str) -> None:
         """Rates and buckets of a topic, or of a namespace without topic level."""
-        rates = window.write_rate, window.read_rate, window.miss_rate
-        for (metric, rows), rate in zip(self._rates, rates, strict=True):
-            rows.append(f"{metric}{label_text} {rate}")
-        for ends, figures in zip(
-            self._histograms,
-            (window.write_latency, window.ledger_latency, window.entry_sizes),
-            strict=True,
-        ):
-            count = sum(figures[:-1])
-            for (metric, rows), figure in zip(ends, (*figures, count), strict=True):
-                rows.append(f"{metric}{label_text} {figure}")
+        self._table.add(label_text, _IDLE if window.is_idle else _histograms(window))
+
+
+def _histograms(window: Window) -> Row:
+    found: list[float] = [window.write_rate, window.read_rate, window.miss_rate]
+    for figures in (window.write_latency, window.ledger_latency, window.entry_sizes):
+        found += figures
+        found.append(sum(figures[:-1]))
+    return found
+
+
+_IDLE = _histograms(Window())
 
 
 class LogTotals(Protocol):
@@ -110,26 +111,39 @@ def add_managed_ledgers(text: Exposition, pairs: Pairs, totals: LogTotals, copie
         text.add(f"pulsar_ml_{name}_OVERFLOW", where, rates[len(bounds)])
 
 
-async def add_cursors(
-    text: Exposition, pairs: Pairs, log: ManagedLedger, copies: int, pace: Pace
-) -> None:
-    """`pulsar_ml_cursor_...` of each durable cursor of a log."""
-    for number, (name, cursor) in enumerate([*log.cursors.items()], 1):
-        if number % CURSORS_A_UNIT == 0:
-            await pace.spend()
-        if not isinstance(cursor, LogCursor) or (meter := cursor.meter) is None:
-            continue
-        where = labels([*pairs, ("ledger_name", log.name), ("cursor_name", name)])
-        for metric, value in (
-            ("nonContiguousDeletedMessagesRange", cursor.state.holes),
-            ("persistLedgerSucceed", meter.ledger_writes),
-            ("persistLedgerErrors", meter.ledger_failures),
-            ("persistZookeeperSucceed", meter.node_writes),
-            ("persistZookeeperErrors", meter.node_failures),
-            ("writeLedgerSize", meter.written_bytes * copies),
-            ("writeLedgerLogicalSize", meter.written_bytes),
-        ):
-            text.add(f"pulsar_ml_cursor_{metric}", where, value)
+class Cursors:
+    """Adds `pulsar_ml_cursor_...` of each durable cursor of a log to a page."""
+
+    def __init__(self, text: Exposition, copies: int, pace: Pace) -> None:
+        self._text = text
+        self._copies = copies
+        self._pace = pace
+
+    @cached_property
+    def _table(self) -> Table:
+        names = (
+            *("nonContiguousDeletedMessagesRange", "persistLedgerSucceed", "persistLedgerErrors"),
+            *("persistZookeeperSucceed", "persistZookeeperErrors"),
+            *("writeLedgerSize", "writeLedgerLogicalSize"),
+        )
+        return Table(self._text, [f"pulsar_ml_cursor_{name}" for name in names])
+
+    async def add(self, where: str, log: ManagedLedger) -> None:
+        """All of a log."""
+        for number, (name, cursor) in enumerate([*log.cursors.items()], 1):
+            if number % CURSORS_A_UNIT == 0:
+                await self._pace.spend()
+            if not isinstance(cursor, LogCursor) or (meter := cursor.meter) is None:
+                continue
+            one = with_label(with_label(where, "ledger_name", log.name), "cursor_name", name)
+            written = meter.written_bytes
+            self._table.add(
+                one,
+                (
+                    *(cursor.state.holes, meter.ledger_writes, meter.ledger_failures),
+                    *(meter.node_writes, meter.node_failures, written * self._copies, written),
+                ),
+            )
 
 
 def cache_figures(cache: EntryCache, logs: int) -> Iterator[tuple[str, float]]:

@@ -5,10 +5,11 @@ TopicStats).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 from geminga_broker.compaction.outcome import Outcome, Status
-from geminga_broker.metrics.exposition import Exposition, labels
+from geminga_broker.metrics.exposition import Exposition, Table, with_label
 from geminga_broker.metrics.log_meter import Window
 from geminga_broker.metrics.pace import Pace
 from geminga_broker.metrics.series import (
@@ -16,10 +17,10 @@ from geminga_broker.metrics.series import (
     PRODUCER_SERIES,
     SUBSCRIPTION_SERIES,
     TOPIC_SERIES,
-    Table,
+    StatsTable,
 )
 from geminga_broker.metrics.settings import MetricsConfig
-from geminga_broker.metrics.storage import LATENCIES, Histograms, add_evictions
+from geminga_broker.metrics.storage import LATENCIES, Histograms
 from geminga_broker.metrics.totals import QUOTA_TYPES
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_broker.topic.stats import ConsumerStats, PublisherStats, SubscriptionStats, TopicStats
@@ -27,8 +28,7 @@ from geminga_broker.topic.topic import Topic
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.background import TURN_UNITS
 
-Pairs = list[tuple[str, str]]
-
+_NONE: Sequence[int] = (0,) * len(QUOTA_TYPES)
 CONSUMERS_A_UNIT = 4
 """Consumers whose lines are a unit of a turn's work."""
 
@@ -43,13 +43,14 @@ class Figures(NamedTuple):
     """Of its log."""
 
 
-def topic_labels(name: TopicName, *, split: bool) -> Pairs:
-    """`topic`; if split the partitioned topic and `partition`, which is -1 without partitions."""
+def with_topic(where: str, name: TopicName, *, split: bool) -> str:
+    """`topic` behind other labels; if split the partitioned topic and `partition`, which is -1
+    without partitions.
+    """
     if not split:
-        return [("topic", str(name))]
-    if not name.is_partition:
-        return [("topic", str(name)), ("partition", "-1")]
-    return [("topic", str(name.partitioned_base)), ("partition", str(name.partition_index))]
+        return with_label(where, "topic", str(name))
+    base = name.partitioned_base if name.is_partition else name
+    return with_label(with_label(where, "topic", str(base)), "partition", str(name.partition_index))
 
 
 class TopicPage:
@@ -62,20 +63,19 @@ class TopicPage:
         self._pace = pace
         self._config = config
         self._histograms = histograms
-        self._topics = Table(text, TopicStats, TOPIC_SERIES)
-        self._subscriptions = Table(text, SubscriptionStats, SUBSCRIPTION_SERIES)
-        self._consumers = Table(text, ConsumerStats, CONSUMER_SERIES)
-        self._producers = Table(text, PublisherStats, PRODUCER_SERIES)
+        self._topics = StatsTable(text, TopicStats, TOPIC_SERIES)
+        self._subscriptions = StatsTable(text, SubscriptionStats, SUBSCRIPTION_SERIES)
+        self._consumers = StatsTable(text, ConsumerStats, CONSUMER_SERIES)
+        self._producers = StatsTable(text, PublisherStats, PRODUCER_SERIES)
 
-    async def add(self, where: Pairs, name: TopicName, topic: Topic, figures: Figures) -> None:
+    async def add(self, where: str, name: TopicName, topic: Topic, figures: Figures) -> None:
         """All series of a topic; `where` has the labels before its own. Others may run meanwhile,
         so that nothing is asked of the topic's subscriptions and producers now.
         """
-        text, stats = self._text, figures.stats
+        stats = figures.stats
         # What few parts cost is counted with their statistics.
         again = int(len(stats.subscriptions) + len(stats.publishers) > TURN_UNITS)
-        pairs = [*where, *topic_labels(name, split=self._config.split_partitions)]
-        of_topic = labels(pairs)
+        of_topic = with_topic(where, name, split=self._config.split_partitions)
         consumers = backlog = 0
         copies = topic.log.meter.copies if isinstance(topic, PersistentTopic) else 1
         for (key, subscription), ids in zip(
@@ -83,43 +83,57 @@ class TopicPage:
         ):
             consumers += len(subscription.consumers)
             backlog += subscription.msg_backlog
-            await self._add_subscription([*pairs, ("subscription", key)], subscription, ids)
+            one = with_label(of_topic, "subscription", key)
+            await self._add_subscription(one, subscription, ids)
             await self._pace.spend(again)
-        for metric, value in (
-            ("pulsar_producers_count", len(stats.publishers)),
-            ("pulsar_subscriptions_count", len(stats.subscriptions)),
-            ("pulsar_consumers_count", consumers),
-            ("pulsar_msg_backlog", backlog),
-            ("pulsar_storage_size", stats.storage_size * copies),
-        ):
-            text.rows(metric).append(f"{metric}{of_topic} {value}")
+        producers, subscriptions = len(stats.publishers), len(stats.subscriptions)
+        size = stats.storage_size * copies
+        self._counts.add(of_topic, (producers, subscriptions, consumers, backlog, size))
         self._topics.add(stats, of_topic)
         if self._config.producers:
             for producer in stats.publishers:
-                named = ("producer_name", producer.producer_name)
-                one = labels([*pairs, named, ("producer_id", str(producer.producer_id))])
+                one = with_label(of_topic, "producer_name", producer.producer_name)
+                one = with_label(one, "producer_id", str(producer.producer_id))
                 self._producers.add(producer, one)
                 await self._pace.spend(again)
         if isinstance(topic, PersistentTopic):
             self._histograms.add(figures.window, of_topic)
-            metric = "pulsar_storage_backlog_quota_exceeded_evictions_total"
-            counts = {kind: topic.evictions[quota] for quota, kind in QUOTA_TYPES}
-            add_evictions(text, metric, pairs, counts)
-            _compaction(text, of_topic, topic.compaction.outcome)
+            evictions = topic.evictions
+            counts = _NONE
+            if any(evictions.values()):
+                counts = tuple([evictions[quota] for quota, _kind in QUOTA_TYPES])
+            self._evictions.add(of_topic, counts)
+            _compaction(self._text, of_topic, topic.compaction.outcome)
+
+    # Metrics that come once there is such a thing.
+
+    @cached_property
+    def _counts(self) -> Table:
+        names = ("producers_count", "subscriptions_count", "consumers_count", "msg_backlog")
+        return Table(self._text, [f"pulsar_{name}" for name in (*names, "storage_size")])
+
+    @cached_property
+    def _subscription_counts(self) -> Table:
+        return Table(self._text, ["pulsar_subscription_consumers_count"])
+
+    @cached_property
+    def _evictions(self) -> Table:
+        metric = "pulsar_storage_backlog_quota_exceeded_evictions_total"
+        return Table(self._text, [metric], ("quota_type", [kind for _quota, kind in QUOTA_TYPES]))
 
     async def _add_subscription(
-        self, pairs: Pairs, stats: SubscriptionStats, ids: Sequence[int]
+        self, where: str, stats: SubscriptionStats, ids: Sequence[int]
     ) -> None:
-        where = labels(pairs)
         self._subscriptions.add(stats, where)
-        metric = "pulsar_subscription_consumers_count"
-        self._text.rows(metric).append(f"{metric}{where} {len(stats.consumers)}")
-        if self._config.consumers:
+        self._subscription_counts.add(where, (len(stats.consumers),))
+        if self._config.consumers and stats.consumers:
+            self._subscriptions.end()  # some metrics are both's
             for number, (consumer_id, found) in enumerate(zip(ids, stats.consumers, strict=True)):
-                named = ("consumer_name", found.consumer_name)
-                one = labels([*pairs, named, ("consumer_id", str(consumer_id))])
+                one = with_label(where, "consumer_name", found.consumer_name)
+                one = with_label(one, "consumer_id", str(consumer_id))
                 self._consumers.add(found, one)
                 await self._pace.spend(number % CONSUMERS_A_UNIT // (CONSUMERS_A_UNIT - 1))
+            self._consumers.end()
 
 
 def _compaction(text: Exposition, of_topic: str, outcome: Outcome) -> None:

@@ -5,6 +5,7 @@ AggregatedNamespaceStats, AggregatedBrokerStats).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import add
 from typing import cast
 
 from geminga_broker.log.reserved_cursors import RESERVED_CURSORS
@@ -64,13 +65,14 @@ class Totals:
         if system:
             self.system_bytes_in += stats.bytes_in_counter
         values = cast(Sequence[float], _read(stats))
-        self._fields = [old + new for old, new in zip(self._fields, values, strict=True)]
+        self._fields = list(map(add, self._fields, values))
         if isinstance(topic, PersistentTopic):
             self.logs += 1
             self.stored_bytes += stats.storage_size * topic.log.meter.copies
             self.window.add(window)
-            for kind, name in QUOTA_TYPES:
-                self.evictions[name] += topic.evictions[kind]
+            if any(topic.evictions.values()):
+                for kind, name in QUOTA_TYPES:
+                    self.evictions[name] += topic.evictions[kind]
 
     def add(self, other: Totals) -> None:
         """Add another namespace's."""

@@ -212,22 +212,23 @@ class TopicBase(ABC, Generic[S]):
     ) -> TopicStats:
         """Sums over subscriptions."""
         rate, throughput = self.rates.per_second(trio.current_time())
-        values = subscriptions.values()
-        return TopicStats(
+        found = TopicStats(
             msg_rate_in=rate,
             msg_throughput_in=throughput,
-            msg_rate_out=sum(s.msg_rate_out for s in values),
-            msg_throughput_out=sum(s.msg_throughput_out for s in values),
+            msg_rate_out=0,
+            msg_throughput_out=0,
             bytes_in_counter=self.rates.bytes,
             msg_in_counter=self.rates.messages,
-            bytes_out_counter=sum(s.bytes_out_counter for s in values),
-            msg_out_counter=sum(s.msg_out_counter for s in values),
             average_msg_size=throughput / rate if rate else 0.0,
-            delayed_message_index_size_in_bytes=sum(
-                s.delayed_message_index_size_in_bytes for s in values
-            ),
             publish_rate_limited_times=self.publishes_limited,
             waiting_publishers=self._registry.waiting,
             publishers=publishers,
             subscriptions=subscriptions,
         )
+        for each in subscriptions.values():
+            found.msg_rate_out += each.msg_rate_out
+            found.msg_throughput_out += each.msg_throughput_out
+            found.bytes_out_counter += each.bytes_out_counter
+            found.msg_out_counter += each.msg_out_counter
+            found.delayed_message_index_size_in_bytes += each.delayed_message_index_size_in_bytes
+        return found

@@ -344,21 +344,25 @@ class PersistentTopic(TopicBase[Subscription]):
     def stats_steps(self) -> StatsSteps:
         """Statistics for `/stats`, with a step for each subscription and producer."""
         subscriptions = {}
-        log = self.log.statistics()
+        size = self.log.size_bytes
+        ledgers = self.log.statistics().ledgers if self.log.cursors else ()
         for name, subscription in list(self.subscriptions.items()):
             stats = subscriptions[name] = subscription.stats()
-            stats.backlog_size = backlog_bytes(log.ledgers, subscription.cursor.mark_delete)
+            stats.backlog_size = backlog_bytes(ledgers, subscription.cursor.mark_delete)
             yield [consumer.consumer_id for consumer in subscription.consumers]
         found = self.base_stats(subscriptions, (yield from self.publishers()))
         found.compaction = self.compaction.outcome.stats
-        found.storage_size = log.size_bytes
+        found.storage_size = size
         found.deduplication_status = "Disabled" if self.deduplication is None else "Enabled"
         quotas = self.policies.quotas
         found.backlog_quota_limit_size = quotas.size.size_bytes
         found.backlog_quota_limit_time = quotas.age.age_s
         found.oldest_backlog_message_age_seconds = self.oldest_backlog_s
         marks = [cursor.mark_delete for cursor in self.log.cursors.values() if cursor.durable]
-        found.backlog_size = backlog_bytes(log.ledgers, min(marks)) if marks else 0
+        if marks:
+            # A first cursor may have come meanwhile.
+            ledgers = ledgers or self.log.statistics().ledgers
+            found.backlog_size = backlog_bytes(ledgers, min(marks))
         return found
 
     def internal_stats(self) -> InternalStats:

@@ -53,7 +53,7 @@ async def test_manual_compaction() -> None:
         named = topic.log.cursors[COMPACTION].properties["CompactedTopicLedger"]
         ledger = found[1]["compactedLedger"]
         assert (ledger["ledgerId"], ledger["entries"]) == (named, 1)
-        text = b"".join(await scrape(broker.service, version="4")).decode()
+        text = (await scrape(broker.service, version="4")).render()
         metrics = dict(re.findall(r"^pulsar_compaction_(\w+)\{.*\} (.*)$", text, re.MULTILINE))
         assert metrics["removed_event_count"] == metrics["succeed_count"] == "1"
         assert (metrics["failed_count"], metrics["compacted_entries_count"]) == ("0", "1")

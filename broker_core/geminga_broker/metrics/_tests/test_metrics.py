@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from geminga_broker.metrics.exposition import CHUNK_BYTES, Exposition, labels
+from geminga_broker.metrics.exposition import Exposition, labels
 from geminga_broker.metrics.scrape import add_process
 from geminga_broker.metrics.series import (
     BROKER_SERIES,
@@ -14,7 +14,7 @@ from geminga_broker.metrics.series import (
     PRODUCER_SERIES,
     SUBSCRIPTION_SERIES,
     TOPIC_SERIES,
-    Table,
+    StatsTable,
 )
 from geminga_broker.topic.stats import ConsumerStats, PublisherStats, SubscriptionStats, TopicStats
 from geminga_runtime.metrics.distribution import Distribution
@@ -64,34 +64,11 @@ def test_every_series_reads_a_field_that_exists() -> None:
 
 def test_fields_without_a_value_are_left_out() -> None:
     text = Exposition()
-    table = Table(text, SubscriptionStats, SUBSCRIPTION_SERIES)
+    table = StatsTable(text, SubscriptionStats, SUBSCRIPTION_SERIES)
     table.add(SubscriptionStats(blocked_subscription_on_unacked_msgs=True), "")
     found = families(text.render())
     assert found["pulsar_subscription_blocked_on_unacked_messages"] == [({}, 1.0)]
     assert "pulsar_subscription_msg_drop_rate" not in found
-
-
-def test_a_packed_page_is_the_same() -> None:
-    whole, packed = Exposition(), Exposition()
-    for number in range(5):
-        for text in (whole, packed):
-            text.add("pulsar_a", "", number)
-            text.add("pulsar_b", "", number, "counter")
-        packed.pack()
-    assert b"".join(packed.chunks()).decode() == whole.render()
-
-
-def test_chunks_are_joined_one_by_one() -> None:
-    text = Exposition()
-    for number in range(5 * CHUNK_BYTES // 100):
-        text.add("pulsar_a", labels([("topic", "x" * 80)]), number)
-        if number % 100 == 0:
-            text.pack()
-    chunks = text.chunks()
-    sizes = [len(chunk) for chunk in chunks]
-    assert len(sizes) >= 4
-    assert max(sizes) < 2 * CHUNK_BYTES
-    assert iter(chunks) is chunks
 
 
 def test_summaries_are_in_milliseconds() -> None:

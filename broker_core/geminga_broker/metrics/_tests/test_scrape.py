@@ -20,6 +20,7 @@ from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import Ack, LogError
 from geminga_broker.metrics.broker import add_authentication, add_stores
 from geminga_broker.metrics.exposition import Exposition
+from geminga_broker.metrics.pace import PAUSE_S
 from geminga_broker.metrics.scrape import scrape
 from geminga_broker.metrics.settings import MetricsConfig
 from geminga_broker.ownership.finder import Located
@@ -29,7 +30,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.auth.api import Identity
 from geminga_runtime.auth.service import Authenticator
-from geminga_runtime.background import PAUSE_S, TURN_UNITS
+from geminga_runtime.background import TURN_UNITS
 from geminga_runtime.metrics.store_times import StoreTimes
 
 Samples = dict[str, list[tuple[dict[str, str], float]]]
@@ -44,7 +45,7 @@ def config_with(metrics: MetricsConfig) -> BrokerConfig:
 
 async def page(broker: WireBroker) -> Samples:
     """Labels without the cluster, and the value, by the sample's name."""
-    text = b"".join(await scrape(broker.service, version="1")).decode()
+    text = (await scrape(broker.service, version="1")).render()
     found: Samples = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:

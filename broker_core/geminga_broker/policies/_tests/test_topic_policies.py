@@ -346,7 +346,7 @@ async def test_evictions_are_counted_for_prometheus() -> None:
         topic = await service.topics.get(T, create=True)
         assert isinstance(topic, PersistentTopic)
         topic.evictions[QuotaType.AGE] += 3
-        text = b"".join(await scrape(service, version="")).decode()
+        text = (await scrape(service, version="")).render()
     name = "pulsar_storage_backlog_quota_exceeded_evictions_total"
     lines = [line for line in text.splitlines() if line.startswith(name)]
     assert [line.rpartition("quota_type=")[2] for line in lines] == ['"size"} 0', '"time"} 3']
