@@ -18,11 +18,11 @@ import trio
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
-from trio.lowlevel import RunVar
 
 from geminga_bookie.errors import BookkeeperError, NotEnoughBookies
 from geminga_broker.admin import jackson
 from geminga_broker.admin.http import types
+from geminga_broker.admin.http.off_loop import off_the_loop
 from geminga_broker.admin.http.pages import error_page
 from geminga_broker.change_events.api import EventsUnavailable, UnfitPolicy
 from geminga_broker.errors import AboveLimit, BrokerError
@@ -44,11 +44,6 @@ BODY_S = 30.0
 """Timeout of receiving a body."""
 BODY_BYTES_MAX = 1 << 20
 """Largest request body that the admin API reads."""
-INLINE_BYTES_MAX = 8 * 1024
-"""Larger bodies are decoded in a thread."""
-_turns: RunVar[trio.CapacityLimiter] = RunVar("geminga_broker.admin.rest")
-"""One of each event loop: a process may have several brokers, in threads."""
-
 Handler = Callable[[Request], Awaitable[Response]]
 
 STATUS_BY_CODE: dict[int, int] = {
@@ -160,20 +155,6 @@ async def json_body(request: Request, *kinds: type) -> bytes:
 async def decoded(body: bytes, *kinds: type) -> object:
     """A body as the first of these types that fits; None as in `read_body`."""
     return await off_the_loop(len(body), partial(_bound, body, kinds))
-
-
-async def off_the_loop(size_bytes: int, work: Callable[[], T]) -> T:
-    """The result of `work` on so many bytes of a request; of many it is done in a thread, one after
-    another: several at once would leave the event loop too little time.
-    """
-    if size_bytes <= INLINE_BYTES_MAX:
-        return work()
-    try:
-        one_thread = _turns.get()
-    except LookupError:
-        one_thread = trio.CapacityLimiter(1)
-        _turns.set(one_thread)
-    return await trio.to_thread.run_sync(work, limiter=one_thread)
 
 
 def _bound(body: bytes, kinds: tuple[type, ...]) -> object:

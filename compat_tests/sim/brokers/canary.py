@@ -33,7 +33,7 @@ CANARIES: dict[str, Canary] = {
     # ---- owning ----
     "a session's end takes no bundle": _plant(
         BundleOwnership._is_held,
-        "hold.epoch == session.epoch and self.has_session",
+        "hold.epoch == session.epoch and _is_alive(session)",
         "True",
     ),
     "a bundle of an earlier session is held in the next one": _plant(

@@ -17,6 +17,7 @@ from typing import Union, get_args, get_origin
 from starlette.responses import RedirectResponse, Response
 
 from geminga_broker.admin import answers, rest, routing
+from geminga_broker.admin.http.off_loop import off_the_loop
 from geminga_broker.admin.http.pages import error_page
 from geminga_broker.admin.openapi.source import (
     UNKNOWN,
@@ -254,5 +255,5 @@ REASON = _Reason
 
 _ANSWERS = (rest.ok, rest.ok_or_empty, rest.accepted, rest.encoded)
 _BODIES = (rest.read_body, rest.read_union, rest.required_body, rest.json_body, rest.raw_body)
-_ENDS = (rest.answered, rest.decoded, rest.off_the_loop)
+_ENDS = (rest.answered, rest.decoded, off_the_loop)
 """Functions that aren't followed: they answer for all."""

@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from geminga_broker.admin import jackson, rest
 from geminga_broker.admin.answers import PublishResult, PublishResults
+from geminga_broker.admin.http.off_loop import INLINE_BYTES_MAX, off_the_loop
 from geminga_broker.admin.owners import require_topic_owner
 from geminga_broker.admin.producing.publishing import (
     PAUSE_S_MAX,
@@ -57,7 +58,7 @@ from geminga_runtime.clock import wall_clock_ms
 ERROR_CODE = 2
 """Of a message that wasn't published: Apache's broker has no other one."""
 LARGE_MAX = 16
-"""Requests with larger bodies than `rest.INLINE_BYTES_MAX` that are published at once."""
+"""Requests with larger bodies than `off_loop.INLINE_BYTES_MAX` that are published at once."""
 LARGE_HELD_MAX = 128
 """Such requests that are there at all, a megabyte each, also while they wait for a rate or their
 turn. More are refused with 503.
@@ -170,7 +171,7 @@ async def _in_turn(
     body = await rest.json_body(request, ProducerMessages)
     plain = rest.flag(request, WITHOUT_SCHEMA)
     wait_until_s = trio.current_time() + PAUSE_S_MAX
-    if len(body) <= rest.INLINE_BYTES_MAX:
+    if len(body) <= INLINE_BYTES_MAX:
         await _below_rate(service, parts, wait_until_s)
         return await _produce(service, name, parts, body, wait_until_s, plain=plain)
     with large.held(name):
@@ -197,7 +198,7 @@ async def _below_rate(service: BrokerService, parts: list[TopicName], wait_until
 async def _given(body: bytes) -> ProducerMessages:
     """What a body says. Raises the error for an invalid body, RestError 413."""
     try:
-        given = await rest.off_the_loop(len(body), partial(request_of, body))
+        given = await off_the_loop(len(body), partial(request_of, body))
     except jackson.Unbindable as error:
         raise rest.bad_body(str(error)) from None
     except TooMany:
@@ -229,7 +230,7 @@ async def _produce(
         schema, version = await _schema(service, name, given, len(body))
     make = partial(all_made, given, schema, version, wall_clock_ms())
     try:
-        messages = await rest.off_the_loop(len(body) + len(schema.data), make)
+        messages = await off_the_loop(len(body) + len(schema.data), make)
     except TooLarge:
         text = f"The messages have more than {MADE_BYTES_MAX} bytes with their metadata"
         raise rest.RestError(413, text) from None
@@ -299,7 +300,7 @@ async def _schema(
             raise rest.RestError(500, FAILED + f"no schema of version {given.schema_version}")
         return found.schema, version
     try:
-        schema = await rest.off_the_loop(size_bytes, partial(schema_of, given))
+        schema = await off_the_loop(size_bytes, partial(schema_of, given))
         return schema, await schemas.admit_producer(name, schema)
     except BadSchema as error:
         raise rest.RestError(500, f"Fail to add or retrieve schema. {error}") from None

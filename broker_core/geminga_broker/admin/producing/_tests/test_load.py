@@ -11,7 +11,7 @@ import time
 import pytest
 import trio
 
-from geminga_broker.admin import rest
+from geminga_broker.admin.http.off_loop import INLINE_BYTES_MAX, off_the_loop
 from geminga_broker.admin.namespaces._tests.test_kept import Admin, admin
 from geminga_broker.admin.producing.avro_json import AvroWriter, NotOfSchema
 from geminga_broker.admin.producing.encoding import encoder_of
@@ -170,7 +170,7 @@ def test_each_event_loop_has_turns_of_its_own() -> None:
         together.wait()
 
     def run() -> None:
-        trio.run(rest.off_the_loop, rest.INLINE_BYTES_MAX + 1, work)
+        trio.run(off_the_loop, INLINE_BYTES_MAX + 1, work)
 
     threads = [threading.Thread(target=run) for _ in range(2)]
     for each in threads:
