@@ -8,7 +8,7 @@ from geminga_runtime.metrics.distribution import Distribution
 
 Number = int | float | bool
 
-CHUNK_BYTES = 40 * 1024
+CHUNK_BYTES = 50 * 1024
 """At least so large are the parts in which a page is sent, but for the last."""
 BLOCK_ROWS = 64
 """So many samples of a metric are made at a time."""

@@ -16,19 +16,20 @@ PAUSE_S = 0.001
 
 class Pace:
     """Counts the work for a page in units: a topic, a subscription, some producers. A turn ends
-    after so many of them as one of `Turns`, or after TURN_S.
+    after so many of them as one of `Turns`, or after `turn_s`.
     """
 
-    __slots__ = ("_began_s", "_left")
+    __slots__ = ("_began_s", "_left", "_turn_s")
 
-    def __init__(self) -> None:
+    def __init__(self, turn_s: float = TURN_S) -> None:
+        self._turn_s = turn_s
         self._left = TURN_UNITS
         self._began_s = perf_counter()
 
     async def spend(self, units: int = 1) -> None:
         """Count finished work; pauses when a turn is used up."""
         self._left -= units
-        if self._left <= 0 or perf_counter() - self._began_s >= TURN_S:
+        if self._left <= 0 or perf_counter() - self._began_s >= self._turn_s:
             await trio.sleep(PAUSE_S)
             self._left = TURN_UNITS
             self._began_s = perf_counter()

@@ -9,6 +9,9 @@ from starlette.types import Receive, Scope, Send
 
 from geminga_broker.metrics.pace import Pace
 
+SENDING_S = 0.001
+"""Parts are sent for so long between two pauses; others run after each."""
+
 
 class Chunked(Response):
     """Sends a page by its parts, which are made meanwhile."""
@@ -23,7 +26,7 @@ class Chunked(Response):
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         await send(start)
         if scope["method"] != "HEAD":
-            pace = Pace()
+            pace = Pace(SENDING_S)
             for chunk in self._chunks:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
                 await pace.spend()
