@@ -99,6 +99,8 @@ async def serving(
     given are not bound.
     """
     from geminga_broker.admin.app import create_app
+    from geminga_broker.admin.calls import Calls
+    from geminga_broker.admin.namespaces.finishing import DeletionFinisher
     from geminga_broker.console.entry import with_console
 
     web_tls = None if web.secure is None else config.tls.web_contexts()
@@ -109,7 +111,8 @@ async def serving(
         addresses = addresses_of(config, web, *ports)
         await service.start(addresses, is_whole_cluster=is_whole_cluster)
         reach_system_topics(service)
-        app = with_console(create_app(service), service)
+        calls = Calls(service)
+        app = with_console(create_app(service, calls), service)
         count = ConnectionCount(
             network.web_connections_max or CONNECTIONS_MAX, network.web_connections_per_ip_max
         )
@@ -117,6 +120,7 @@ async def serving(
         beside = partial(web_server, beside=given.web_beside, secure_beside=given.web_tls_beside)
         proxied = partial(beside, proxy_header=network.web_haproxy_protocol)
         await nursery.start(partial(proxied, connections=count))
+        nursery.start_soon(DeletionFinisher(service, calls).run)
         try:
             yield Running(
                 addresses.broker_url,

@@ -241,6 +241,7 @@ class BrokerService:
         records; brokers of a cluster leave them as the set-up made them.
         """
         self.ownership.addresses = addresses
+        self.namespaces.deletions.broker_id = addresses.broker_id
         self.ownership.listeners = self.config.network.listeners().by_name
         if is_whole_cluster:
             await self._bootstrap(addresses)

@@ -1,4 +1,4 @@
-"""kill -9 while a topic is deleted: after the next start it is there whole, or not at all."""
+"""kill -9 while a topic or namespace is deleted: after the next start it is whole, or gone."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ from geminga_protocol.managed_ledger import decode_cursor_info
 KILLS = rounds(16)
 MESSAGES = 40
 PATH = "/admin/v2/persistent/public/default"
+NAMESPACE = "/admin/v2/namespaces/public/gone"
+PARTITIONS = 3
 SMALL_LEDGERS = {
     **SETTINGS,
     "managedLedgerMaxEntriesPerLedger": "7",
@@ -39,9 +41,10 @@ def test_a_deletion_that_is_killed_is_finished_or_had_not_begun(start: Starter) 
     server = start(settings=SMALL_LEDGERS)
     positions = _fill(server)
     outcomes = {True: 0, False: 0}
+    target = f"{PATH}/faults?force=true"
     longest_s = 0.06
     for _ in range(KILLS):
-        deleting = threading.Thread(target=_delete, args=(server,))
+        deleting = threading.Thread(target=_delete, args=(server.web_url + target,))
         deleting.start()
         deleting.join(chance.random() * longest_s)  # until then, or until it has ended
         server.kill()
@@ -60,6 +63,63 @@ def test_a_deletion_that_is_killed_is_finished_or_had_not_begun(start: Starter) 
             assert _nodes(server, "/geminga/log-deletions%") == []
             positions = _fill(server)
     assert outcomes[False], "no deletion had begun"
+
+
+@pytest.mark.slow
+def test_a_deletion_of_a_namespace_that_is_killed_is_finished_or_had_not_begun(
+    start: Starter,
+) -> None:
+    chance = random.Random(12)
+    settings = {**SMALL_LEDGERS, "forceDeleteNamespaceAllowed": "true"}
+    server = start(settings=settings)
+    _make_namespace(server)
+    outcomes = {True: 0, False: 0}
+    longest_s = 0.1
+    for _ in range(KILLS):
+        target = f"{server.web_url}{NAMESPACE}?force=true"
+        deleting = threading.Thread(target=_delete, args=(target,))
+        deleting.start()
+        deleting.join(chance.random() * longest_s)  # until then, or until it has ended
+        server.kill()
+        deleting.join()
+        server = start(settings=settings)
+        is_done = partial(_has_no_notes, server)
+        wait_until(is_done, server.process, server.log_path, timeout_s=60)
+        exists = "public/gone" in _get(server, "/admin/v2/namespaces/public")
+        outcomes[exists] += 1
+        longest_s = 2 * longest_s if exists else 0.1
+        if exists:
+            assert len(_get(server, f"{NAMESPACE}/topics")) == PARTITIONS + 1
+        else:
+            left = _nodes(server, "%/public/gone%")
+            assert [path for path in left if not path.endswith("persistent")] == []
+            _make_namespace(server)
+    assert outcomes[False], "no deletion had begun"
+
+
+def _make_namespace(server: ServerProcess) -> None:
+    """Make the namespace, which must be empty then, and topics in it."""
+    assert _ask(server, "PUT", NAMESPACE) == 204
+    assert _get(server, f"{NAMESPACE}/topics") == []
+    base = "/admin/v2/persistent/public/gone"
+    assert _ask(server, "PUT", f"{base}/parted/partitions", PARTITIONS) == 204
+    assert _ask(server, "PUT", f"{base}/single") == 204
+    assert _ask(server, "POST", f"{base}/single/maxProducers", 3) == 204
+
+
+def _has_no_notes(server: ServerProcess) -> bool:
+    return _nodes(server, "/geminga/deletions") == []
+
+
+def _ask(server: ServerProcess, method: str, path: str, body: object = None) -> int:
+    content = None if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(
+        server.web_url + path, method=method, data=content, headers=headers
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        status: int = answer.status
+        return status
 
 
 def _fill(server: ServerProcess) -> list[tuple[int, int]]:
@@ -86,8 +146,8 @@ def _has_cursor_ledger(server: ServerProcess) -> bool:
     return decode_cursor_info(value).cursorsLedgerId != NO_LEDGER
 
 
-def _delete(server: ServerProcess) -> None:
-    request = urllib.request.Request(f"{server.web_url}{PATH}/faults?force=true", method="DELETE")
+def _delete(url: str) -> None:
+    request = urllib.request.Request(url, method="DELETE")
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
             assert answer.status == 204

@@ -75,9 +75,9 @@ DOMAINS = ("persistent", "non-persistent")
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def create_app(service: BrokerService) -> ASGIApp:
-    """All routes of a broker, guarded."""
-    routes = routes_of(service)
+def create_app(service: BrokerService, calls: Calls | None = None) -> ASGIApp:
+    """All routes of a broker, guarded; `calls` learns them."""
+    routes = routes_of(service, calls)
     unknown = unknown_to(service, Methods(routes))
     on_errors = EXCEPTION_HANDLERS | {HTTPException: unknown}
     app = Starlette(exception_handlers=on_errors | {Exception: on_defect})
@@ -85,9 +85,9 @@ def create_app(service: BrokerService) -> ASGIApp:
     return _by_kind(service, DirectRoutes(app, router, on_errors, on_defect))
 
 
-def routes_of(service: BrokerService) -> list[Route]:
+def routes_of(service: BrokerService, calls: Calls | None = None) -> list[Route]:
     """All routes of a broker, not guarded; those of topics and bundles lead to their owners."""
-    calls = Calls(service)
+    calls = calls or Calls(service)
     routes = [*clusters.routes(service), *isolation_policies.routes(service, calls)]
     routes += [*failure_domains.routes(service), *tenants.routes(service)]
     routes += [*resource_quotas.routes(service), *broker_stats.routes(service)]

@@ -29,6 +29,8 @@ from geminga_protocol.topic_name import TopicName
 
 CONCURRENT_MAX = 16
 """Parts of one call that run at a time."""
+NO_OWNER_STATUS = 412
+NO_OWNER = "Failed to find ownership for ServiceUnit:"
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -44,6 +46,11 @@ class Answer(NamedTuple):
     def is_error(self) -> bool:
         """Whether the call failed, or would have to be made elsewhere."""
         return self.status >= 300
+
+    @property
+    def has_no_owner(self) -> bool:
+        """Whether there was no broker to be asked."""
+        return self.status == NO_OWNER_STATUS and self.reason.startswith(NO_OWNER)
 
     @property
     def reason(self) -> str:
@@ -124,7 +131,7 @@ class Calls:
             except BrokerError as error:
                 return await _answer(_request(call, path, parameters), _raising(error))
             if found is None:
-                return _failed(412, f"Failed to find ownership for ServiceUnit:{bundle}")
+                return _failed(NO_OWNER_STATUS, f"{NO_OWNER}{bundle}")
             if found.addresses.broker_id != service.addresses.broker_id:
                 final = found.redirect and found.authoritative
                 flag = f"{AUTHORITATIVE}={str(final).lower()}"

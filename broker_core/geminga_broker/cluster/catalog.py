@@ -16,8 +16,9 @@ from typing import Protocol
 import trio
 from fastcrc import crc32
 
+from geminga_broker.cluster.deletions import Resumed, is_marked
 from geminga_broker.cluster.namespaces import Namespaces
-from geminga_broker.cluster.records import JsonObject, ResourceExists, ResourceMissing
+from geminga_broker.cluster.records import JsonObject, ResourceExists
 from geminga_broker.config import TopicConfig
 from geminga_broker.errors import AboveLimit, BrokerError
 from geminga_broker.limits import PARTITIONS_MAX, check_partitioned
@@ -26,10 +27,9 @@ from geminga_protocol.managed_ledger import encode_ledger_info
 from geminga_protocol.pb.managed_ledger_pb2 import ManagedLedgerInfo
 from geminga_protocol.pb.pulsar_api_pb2 import CommandGetTopicsOfNamespace, ServerError
 from geminga_protocol.topic_name import PARTITION_SUFFIX, TopicName, url_decode, url_encode
-from geminga_runtime.metadata.api import MUST_NOT_EXIST, BadVersion, MetadataError, MetadataStore
+from geminga_runtime.metadata.api import MUST_NOT_EXIST, BadVersion, MetadataStore
 
 MANAGED_LEDGERS = "/managed-ledgers"
-UNMARK_S = 5.0
 INLINE_NAMES_MAX = 5000
 """More names are sorted in a thread."""
 Mode = CommandGetTopicsOfNamespace.Mode
@@ -106,8 +106,8 @@ class TopicCatalog:
         )
 
     async def delete_partitioned(self, topic: TopicName) -> None:
-        """Raises ResourceMissing."""
-        await self._records.delete(_record_name(topic))
+        """Remove the record in `being_deleted`. Raises ResourceMissing, ResourceChanged."""
+        await self._records.delete_where(_record_name(topic), is_marked)
 
     async def create_partitions(self, topic: TopicName, indexes: Iterable[int]) -> None:
         """Make partitions of a persistent topic that nobody has loaded yet: an empty node, as
@@ -128,26 +128,22 @@ class TopicCatalog:
             await self._store.put(path, encode_ledger_info(info), MUST_NOT_EXIST)
 
     @asynccontextmanager
-    async def being_deleted(self, topic: TopicName) -> AsyncIterator[int]:
+    async def being_deleted(
+        self, topic: TopicName, *, force: bool = False, resumed: Resumed | None = None
+    ) -> AsyncIterator[int]:
         """In the block no broker makes a missing partition of the topic; its number of partitions.
-        A mark in the topic's record says so. If the process is killed, the mark stays, and the
-        partitions that are there work on, until the topic is deleted again. Raises ResourceMissing.
+        A mark in the topic's record says so. Raises as `Deletions.marked`.
         """
-        record = await self._records.update(
-            _record_name(topic), lambda old: old | {"deleted": True}
+        marked = self._namespaces.deletions.marked(
+            self._records, _record_name(topic), str(topic), force=force, resumed=resumed
         )
-        count = record.get("partitions")
-        try:
+        async with marked as record:
+            count = record.get("partitions")
             yield count if isinstance(count, int) else 0
-        except BaseException:
-            with (
-                trio.move_on_after(UNMARK_S, shield=True),
-                suppress(MetadataError, ResourceMissing),
-            ):
-                await self._records.update(
-                    _record_name(topic), lambda old: old | {"deleted": False}
-                )
-            raise
+
+    async def check_being_deleted(self, topic: TopicName) -> None:
+        """See `Deletions.check`."""
+        await self._namespaces.deletions.check(self._records, _record_name(topic))
 
     async def partitions_to_make(self, topic: TopicName) -> tuple[int, bool]:
         """The number of partitions, and whether missing ones may be made: not in `being_deleted`,
@@ -155,7 +151,7 @@ class TopicCatalog:
         """
         record = await self._records.get(_record_name(topic)) or {}
         count = record.get("partitions")
-        return count if isinstance(count, int) else 0, record.get("deleted") is not True
+        return count if isinstance(count, int) else 0, not is_marked(record)
 
     async def change_properties(
         self, topic: TopicName, change: Callable[[Mapping[str, str]], Mapping[str, str]]

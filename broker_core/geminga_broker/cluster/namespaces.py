@@ -8,14 +8,14 @@ policies/{tenant}/{namespace}`.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from itertools import pairwise
 from typing import cast
 
 import msgspec
-import trio
 
+from geminga_broker.cluster.deletions import Deletions, Resumed, is_marked
 from geminga_broker.cluster.records import (
     JsonObject,
     Records,
@@ -28,9 +28,7 @@ from geminga_broker.cluster.records import (
 from geminga_broker.ownership.bundle import HASH_MAX, BundleId, range_text
 from geminga_protocol.keys import bundle_hash
 from geminga_protocol.topic_name import TopicName
-from geminga_runtime.metadata.api import MetadataError, MetadataStore
-
-UNMARK_S = 5.0
+from geminga_runtime.metadata.api import BadVersion, MetadataStore, NoNode
 
 
 class _Facts(msgspec.Struct):
@@ -127,6 +125,8 @@ class Namespaces:
     """Clusters, tenants and namespaces of the configuration store."""
 
     def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+        self.deletions = Deletions(store)
         self.clusters = Records(store, "/admin/clusters")
         self.tenants = Records(store, "/admin/policies")
         self.local_policies = Records(store, "/admin/local-policies")
@@ -199,40 +199,56 @@ class Namespaces:
         record = new_policies(cut, clusters) | (policies or {})
         record["bundles"] = cut.to_json()
         await self.tenants.create(namespace, record)
+        local: JsonObject = {"bundles": cut.to_json()}
         try:
-            await self.local_policies.create(namespace, {"bundles": cut.to_json()})
-        except ResourceExists:
-            await self.local_policies.update(
-                namespace, lambda old: old | {"bundles": cut.to_json()}
-            )
+            await self.local_policies.create(namespace, local)
+        except ResourceExists:  # of an earlier namespace of that name
+            await self.local_policies.update(namespace, lambda _: local)
 
     async def delete(self, namespace: str) -> None:
         """Remove an empty namespace. Raises ResourceMissing, ResourceInUse."""
+        await self._require_no_partitioned(namespace)
+        await self.tenants.delete(namespace)
+        await self._delete_local_policies(namespace)
+
+    async def delete_marked(self, namespace: str) -> None:
+        """Remove an empty namespace in `being_deleted`. Raises also ResourceChanged if it isn't
+        marked any more.
+        """
+        await self._require_no_partitioned(namespace)
+        await self.tenants.delete_where(namespace, is_marked)
+        await self._delete_local_policies(namespace)
+
+    async def _require_no_partitioned(self, namespace: str) -> None:
         for domain in ("persistent", "non-persistent"):
             if await self.partitioned.names(f"{namespace}/{domain}"):
                 raise ResourceInUse(namespace)
-        await self.tenants.delete(namespace)
-        try:
-            await self.local_policies.delete(namespace)
-        except ResourceMissing:
-            pass
 
-    @asynccontextmanager
-    async def being_deleted(self, namespace: str) -> AsyncIterator[None]:
+    async def _delete_local_policies(self, namespace: str) -> None:
+        with suppress(ResourceMissing):
+            await self.local_policies.delete(namespace)
+
+    async def forget_missing(self, namespace: str) -> None:
+        """Remove what a deletion that was interrupted left of a namespace that is gone."""
+        node = await self._store.get(self.local_policies.path(namespace))
+        if node is not None and await self.tenants.value(namespace) is None:
+            with suppress(NoNode, BadVersion):  # a new one has them now
+                await self._store.delete(self.local_policies.path(namespace), node.stat.version)
+
+    def being_deleted(
+        self, namespace: str, *, force: bool = False, resumed: Resumed | None = None
+    ) -> AbstractAsyncContextManager[JsonObject]:
         """In the block the namespace counts as missing for everything that would make something in
         it, at every broker (Apache's `Policies.deleted`). If the block fails, it is there again.
-        Raises ResourceMissing.
+        Raises as `Deletions.marked`.
         """
-        await self.tenants.update(namespace, lambda old: old | {"deleted": True})
-        try:
-            yield
-        except BaseException:
-            with (
-                trio.move_on_after(UNMARK_S, shield=True),
-                suppress(MetadataError, ResourceMissing),
-            ):
-                await self.tenants.update(namespace, lambda old: old | {"deleted": False})
-            raise
+        return self.deletions.marked(
+            self.tenants, namespace, namespace, force=force, resumed=resumed
+        )
+
+    async def check_being_deleted(self, namespace: str) -> None:
+        """See `Deletions.check`."""
+        await self.deletions.check(self.tenants, namespace)
 
     async def bundles(self, namespace: str) -> Bundles:
         """The bundles, by the local policies first (splits change them). Raises ResourceMissing."""

@@ -44,6 +44,10 @@ class ResourceInUse(ResourceError):
     """The resource isn't empty."""
 
 
+class ResourceChanged(ResourceError):
+    """The resource isn't any more as it was."""
+
+
 class BadName(ResourceError):
     """Not a valid name of a tenant, cluster or namespace."""
 
@@ -134,6 +138,23 @@ class Records:
             await self._store.delete(self.path(name))
         except NoNode:
             raise ResourceMissing(name) from None
+
+    async def delete_where(self, name: str, holds: Callable[[JsonObject], bool]) -> None:
+        """Delete the record if this holds for it. Raises ResourceMissing, ResourceChanged."""
+        path = self.path(name)
+        while True:
+            node = await self._store.get(path)
+            if node is None or not node.value:
+                raise ResourceMissing(name)
+            if not holds(decode(node.value)):
+                raise ResourceChanged(name)
+            try:
+                await self._store.delete(path, node.stat.version)
+            except BadVersion:
+                continue
+            except NoNode:
+                raise ResourceMissing(name) from None
+            return
 
 
 def decode(value: bytes) -> JsonObject:

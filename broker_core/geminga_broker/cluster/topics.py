@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from geminga_broker.authz import granting
 from geminga_broker.cluster.catalog import TopicCatalog
 from geminga_broker.cluster.changes import PolicyChanges
+from geminga_broker.cluster.deletions import Resumed
 from geminga_broker.cluster.loader import TopicLoader, close_topic
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.errors import BrokerError
@@ -106,20 +107,22 @@ class Topics:
         *,
         force: bool = False,
         delete_partitions: Callable[[int], Awaitable[None]] | None = None,
+        resumed: Resumed | None = None,
     ) -> None:
         """Delete a partitioned topic with all partitions; reconnecting clients can't recreate them,
         at no broker. `delete_partitions` gets their number, if other brokers may have them. Raises
-        ResourceMissing, and the errors of `delete`.
+        ResourceChanged, the errors of `delete`, and those of `Deletions.marked`.
         """
-        async with self._catalog.being_deleted(name) as count:
+        async with self._catalog.being_deleted(name, force=force, resumed=resumed) as count:
             if delete_partitions is not None:
                 await delete_partitions(count)
             else:
                 for index in range(count):
                     await self._delete_if_there(name.partition(index), force=force)
+            await self._catalog.check_being_deleted(name)
             await self._forget(name)
+            await self.forget_grants(name)
             await self._catalog.delete_partitioned(name)
-        await self.forget_grants(name)
 
     async def _delete_if_there(self, name: TopicName, *, force: bool) -> None:
         """Delete a topic that may be missing, or in its first load."""

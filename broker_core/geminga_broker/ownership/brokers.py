@@ -56,6 +56,11 @@ class ActiveBrokers:
         node = await self._store.get(f"{BROKERS_PATH}/{broker_id}")
         return None if node is None else decode(node.value, BrokerRecord)
 
+    async def is_own(self, broker_id: str) -> bool:
+        """Whether it is registered by this process. Raises MetadataError."""
+        node = await self._store.get(f"{BROKERS_PATH}/{broker_id}")
+        return node is not None and node.stat.created_by_self
+
     async def is_active(self, broker_id: str) -> bool:
         """Whether it is registered. Raises MetadataError."""
         if not _ID.fullmatch(broker_id):

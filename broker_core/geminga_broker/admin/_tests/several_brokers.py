@@ -20,6 +20,7 @@ from geminga_bookie.memory import MemoryBookie
 from geminga_broker._tests.asgi import request
 from geminga_broker._tests.wire import among
 from geminga_broker.admin.app import create_app
+from geminga_broker.admin.calls import Calls
 from geminga_broker.admin.peers import PeerAnswer, PeerUnreachable
 from geminga_broker.change_events.reaching import reach_system_topics
 from geminga_broker.cluster.addresses import Addresses
@@ -29,6 +30,7 @@ from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.process import log_options
 from geminga_broker.service import BrokerService, open_service
 from geminga_protocol.topic_name import TopicName
+from geminga_runtime.metadata.api import MetadataStore
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 
@@ -52,7 +54,8 @@ class Broker:
         host = f"b{number}"
         self.addresses = Addresses(f"pulsar://{host}:6650", f"http://{host}:8080")
         self.service = service
-        self.app: ASGIApp = create_app(service)
+        self.calls = Calls(service)
+        self.app: ASGIApp = create_app(service, self.calls)
         self.asked: list[str] = []
         setattr(service.peers, "call", cluster.call)  # noqa: B010 - in place of HTTP calls
 
@@ -80,6 +83,10 @@ class Broker:
 
 class Cluster(list[Broker]):
     """All brokers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.services: list[BrokerService] = []
 
     async def call(
         self,
@@ -130,28 +137,44 @@ class Cluster(list[Broker]):
 
 
 @asynccontextmanager
+async def joined(
+    cluster: Cluster,
+    number: int,
+    store: MetadataStore,
+    bookie: MemoryBookie,
+    settings: BrokerConfig,
+    connections: trio.Nursery,
+) -> AsyncIterator[Broker]:
+    """One more broker, on a session of its own. The broker 0 makes the records."""
+    client = BookkeeperClient(KnownBookies([bookie]), store)
+    async with (
+        ManagedLedgerFactory(client, store, log_options(settings)) as logs,
+        open_service(settings, store, logs) as service,
+    ):
+        broker = Broker(number, service, cluster)
+        await service.start(broker.addresses, is_whole_cluster=number == 0)
+        cluster.services.append(service)
+        reach_system_topics(service, among(cluster.services, connections))
+        async with service.load_manager.registered(broker.addresses):
+            cluster.append(broker)
+            try:
+                yield broker
+            finally:
+                cluster.remove(broker)
+                cluster.services.remove(service)
+
+
+@asynccontextmanager
 async def cluster_of(
     count: int = 2, config: BrokerConfig | None = None, configs: Sequence[BrokerConfig] = ()
 ) -> AsyncIterator[Cluster]:
     """That many brokers; the first leads. The namespace public/default has its four bundles."""
     store, bookie, cluster = MemoryMetadataStore(), MemoryBookie(), Cluster()
-    services: list[BrokerService] = []
-    async with AsyncExitStack() as stack:
-        connections = await stack.enter_async_context(trio.open_nursery())
+    async with trio.open_nursery() as connections, AsyncExitStack() as stack:
         for number in range(count):
             own = store if number == 0 else store.another_session()
             settings = configs[number] if configs else config or BrokerConfig()
-            client = BookkeeperClient(KnownBookies([bookie]), own)
-            logs = await stack.enter_async_context(
-                ManagedLedgerFactory(client, own, log_options(settings))
-            )
-            service = await stack.enter_async_context(open_service(settings, own, logs))
-            broker = Broker(number, service, cluster)
-            await service.start(broker.addresses, is_whole_cluster=number == 0)
-            services.append(service)
-            reach_system_topics(service, among(services, connections))
-            load_manager = service.load_manager
-            await stack.enter_async_context(load_manager.registered(broker.addresses))
-            cluster.append(broker)
+            one = joined(cluster, number, own, bookie, settings, connections)
+            await stack.enter_async_context(one)
         yield cluster
         connections.cancel_scope.cancel()

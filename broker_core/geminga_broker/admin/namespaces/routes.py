@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
-from contextlib import suppress
-
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin import jackson, rest
-from geminga_broker.admin.calls import Answer, Call, Calls, each_of, raise_first
+from geminga_broker.admin.calls import Calls
 from geminga_broker.admin.namespaces.changing import in_class_order
 from geminga_broker.admin.namespaces.checks import check_policies
 from geminga_broker.admin.namespaces.clusters import check_new
+from geminga_broker.admin.namespaces.deletion import delete_namespace
 from geminga_broker.admin.namespaces.told import Policies
 from geminga_broker.admin.policy_values import namespace_policies
-from geminga_broker.admin.topics.partitioned import delete_partitioned
 from geminga_broker.admin.topics.routes import listed, topic_names
-from geminga_broker.cluster.catalog import without_system
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.records import (
     BadName,
     JsonObject,
     ResourceExists,
-    ResourceInUse,
     ResourceMissing,
     is_name,
 )
 from geminga_broker.service import BrokerService
-from geminga_protocol.topic_name import TopicName
-
-_log = logging.getLogger(__name__)
 
 BUNDLES_MAX = 1 << 16
-NOT_EMPTY = "Cannot delete non empty namespace"
 
 
 async def require_namespace(namespaces: Namespaces, namespace: str) -> None:
@@ -93,75 +83,6 @@ async def _check_room(service: BrokerService, tenant: str) -> None:
     if limit and len(await service.namespaces.list(tenant)) >= limit:
         text = f"Exceed the maximum number of namespace in tenant :{tenant}"
         raise rest.RestError(412, text)
-
-
-async def delete_namespace(
-    service: BrokerService, calls: Calls, namespace: str, *, force: bool = False
-) -> None:
-    """Delete an empty namespace, or by `force` one with all its topics, wherever these are.
-
-    No broker makes a topic in it meanwhile: as in Apache its record is marked. If the process is
-    killed, the mark stays until the namespace is deleted again; after a failure it is removed.
-    Raises RestError as Apache answers.
-    """
-    if force and not service.config.topics.force_delete_namespaces:
-        raise rest.RestError(405, "Broker doesn't allow forced deletion of namespaces")
-    if not await service.namespaces.tenants.exists(namespace):
-        raise rest.RestError(404, f"Namespace {namespace} does not exist.")
-    if not force:
-        await _require_empty(service, calls, namespace)
-    try:
-        async with service.namespaces.being_deleted(namespace):
-            if force:
-                await _delete_topics(service, calls, namespace, without_system)
-            # Once more: until the mark was set, topics could be made.
-            await _require_empty(service, calls, namespace)
-            await _delete_topics(service, calls, namespace, list)
-            await _release_bundles(service, calls, namespace)
-            await service.namespaces.delete(namespace)
-    except ResourceMissing:
-        raise rest.RestError(404, f"Namespace {namespace} does not exist.") from None
-    except ResourceInUse:
-        raise rest.RestError(409, NOT_EMPTY) from None
-    await service.schemas.delete_namespace(namespace)
-
-
-async def _require_empty(service: BrokerService, calls: Calls, namespace: str) -> None:
-    for domain in ("persistent", "non-persistent"):
-        if without_system(await service.catalog.partitioned(namespace, domain)) or without_system(
-            await topic_names(service, calls, namespace, domain)
-        ):
-            raise rest.RestError(409, NOT_EMPTY)
-
-
-async def _delete_topics(
-    service: BrokerService,
-    calls: Calls,
-    namespace: str,
-    among: Callable[[list[str]], list[str]],
-) -> None:
-    """Delete the topics that `among` chooses, despite connected clients. Policies go before the
-    system topic that holds them.
-    """
-
-    async def delete(text: str) -> Answer:
-        return await calls.on_topic(TopicName.parse(text), Call("DELETE", "", query="force=true"))
-
-    for domain in ("persistent", "non-persistent"):
-        for text in among(await service.catalog.partitioned(namespace, domain)):
-            with suppress(ResourceMissing):
-                await delete_partitioned(service, calls, TopicName.parse(text), force=True)
-        names = among(await topic_names(service, calls, namespace, domain))
-        raise_first(await each_of(delete, names), but=404)
-
-
-async def _release_bundles(service: BrokerService, calls: Calls, namespace: str) -> None:
-    """Bundles of a missing namespace need no owners. One that stays owned does no harm."""
-    for answer in await calls.on_bundles(namespace, Call("DELETE", "")):
-        if answer.is_error:
-            _log.warning("namespace=%s: a bundle keeps its owner: %s", namespace, answer.reason)
-
-
 async def _policies_given(request: Request) -> JsonObject:
     given = await rest.read_body(request, dict[str, object])
     try:

@@ -9,17 +9,22 @@ from starlette.routing import Route
 
 from geminga_broker.admin import rest
 from geminga_broker.admin.answers import MessageId, Partitioned
-from geminga_broker.admin.calls import Call, Calls, raise_first
+from geminga_broker.admin.calls import Answer, Call, Calls, each_of, raise_first
 from geminga_broker.admin.topics.property_rules import checked
 from geminga_broker.admin.topics.routes import (
     listed,
     partitioned_json,
     require_writable_namespace,
 )
-from geminga_broker.cluster.records import ResourceExists, ResourceMissing
+from geminga_broker.cluster.deletions import Resumed
+from geminga_broker.cluster.records import ResourceChanged, ResourceExists, ResourceMissing
 from geminga_broker.errors import AboveLimit
 from geminga_broker.service import BrokerService
 from geminga_protocol.topic_name import PARTITION_SUFFIX, TopicName
+
+
+class Refused(rest.RestError):
+    """What is to be deleted is in use."""
 
 
 class PartitionedTopicMetadata(msgspec.Struct):
@@ -176,17 +181,31 @@ def _routes_of_existing(
 
 
 async def delete_partitioned(
-    service: BrokerService, calls: Calls, name: TopicName, *, force: bool
+    service: BrokerService,
+    calls: Calls,
+    name: TopicName,
+    *,
+    force: bool,
+    resumed: Resumed | None = None,
 ) -> None:
-    """Delete a partitioned topic with its partitions, wherever these are. Raises RestError,
-    ResourceMissing.
+    """Delete a partitioned topic with its partitions, wherever these are. Raises RestError, and the
+    errors of `Deletions.marked`.
     """
+    call = Call("DELETE", "", query="force=true" if force else "")
+
+    async def delete_one(index: int) -> Answer:
+        await service.catalog.check_being_deleted(name)
+        return await calls.on_topic(name.partition(index), call)
 
     async def delete_partitions(count: int) -> None:
-        call = Call("DELETE", "", query="force=true" if force else "")
-        answers = await calls.on_partitions(name, count, call)
-        if any(answer.status == 412 for answer in answers):
-            raise rest.RestError(412, "Topic has active producers/subscriptions")
+        answers = await each_of(delete_one, range(count))
+        if any(answer.status == 412 and not answer.has_no_owner for answer in answers):
+            raise Refused(412, "Topic has active producers/subscriptions")
         raise_first(answers, but=404)
 
-    await service.topics.delete_partitioned(name, delete_partitions=delete_partitions)
+    try:
+        await service.topics.delete_partitioned(
+            name, force=force, delete_partitions=delete_partitions, resumed=resumed
+        )
+    except ResourceChanged:
+        raise rest.RestError(409, f"The deletion of {name} was ended by another call") from None

@@ -15,7 +15,7 @@ from geminga_broker.cluster.catalog import (
     without_system,
 )
 from geminga_broker.cluster.namespaces import Namespaces
-from geminga_broker.cluster.records import ResourceExists, ResourceMissing
+from geminga_broker.cluster.records import ResourceChanged, ResourceExists, ResourceMissing
 from geminga_broker.config import TopicConfig
 from geminga_broker.errors import BrokerError
 from geminga_protocol._tests.cost import cpu_s
@@ -47,7 +47,11 @@ async def test_partition_records_have_apaches_paths() -> None:
         await topics.create_partitioned(name, 3)
     await topics.grow_partitioned(name, 5)
     assert await topics.partitions(name) == 5
-    await topics.delete_partitioned(name)
+    with pytest.raises(ResourceChanged):
+        await topics.delete_partitioned(name)
+    async with topics.being_deleted(name) as count:
+        assert count == 5
+        await topics.delete_partitioned(name)
     assert await topics.partitions(name) == 0
     with pytest.raises(ResourceMissing):
         await topics.delete_partitioned(name)
