@@ -84,6 +84,8 @@ class ClientSide:
         self._method = b""
         self._in_chunks = False
         self._recent = b""
+        self._body_left: int | None = None
+        """Bytes of the body that were not read yet, None if it comes in chunks."""
         self.answered = False
         """Whether the response has begun."""
 
@@ -123,6 +125,8 @@ class ClientSide:
         except h11.RemoteProtocolError:
             raise BadRequest(UNREADABLE) from None
         if isinstance(event, h11.Data):
+            if self._body_left is not None:
+                self._body_left -= len(event.data)
             return BodyPart(bytes(event.data))
         if isinstance(event, h11.EndOfMessage):
             rest, _ = self._http.trailing_data
@@ -156,6 +160,7 @@ class ClientSide:
         self._in_head = False
         self._method = request.method
         self._in_chunks = request.has_body and request.length is None
+        self._body_left = request.length
         if request.has_body:
             if rest:  # h11 takes b"" for the end of the stream
                 self._receive(rest)
@@ -196,8 +201,12 @@ class ClientSide:
         )
 
     def answer(self, status: int, headers: Headers, reason: bytes = b"") -> bytes:
-        """The head of a response. Without Content-Length the body is chunked or ends the stream."""
+        """The head of a response. Without Content-Length the body is chunked or ends the stream.
+        One that comes before the request's body is whole says that the connection ends.
+        """
         self.answered = True
+        if self.is_body_open:
+            headers = [*headers, (b"connection", b"close")]
         response = h11.Response(status_code=status, headers=headers, reason=reason)
         return self._http.send(response) or b""
 
@@ -226,6 +235,22 @@ class ClientSide:
     def waits_for_continue(self) -> bool:
         """Whether the client sends its body only after a 100."""
         return self._http.they_are_waiting_for_100_continue
+
+    @property
+    def is_body_open(self) -> bool:
+        """Whether a part of the request's body is still to come, or to be read. The end of one
+        whose length was known needs no more bytes.
+        """
+        return self._http.their_state is h11.SEND_BODY and self._body_left != 0
+
+    def finish_body(self) -> bool:
+        """After the response: take the end of a body of which nothing else is left; returns
+        `is_body_open`.
+        """
+        is_open = self.is_body_open
+        if self._http.their_state is h11.SEND_BODY and not is_open:
+            self.next_event()
+        return is_open
 
     @property
     def can_go_on(self) -> bool:

@@ -14,7 +14,7 @@ import trio
 from geminga_proxy.addresses import Address
 from geminga_proxy.config import ProxyConfig
 from geminga_proxy.http import console
-from geminga_proxy.http.client_side import BodyEnd, ClientSide, Event, Gone, RequestHead
+from geminga_proxy.http.client_side import ClientSide, Event, Gone, RequestHead
 from geminga_proxy.http.errors import BadRequest, ExchangeBroken, HttpError
 from geminga_proxy.http.exchange import Exchange, Outbound, RequestBody
 from geminga_proxy.http.headers import (
@@ -45,6 +45,8 @@ IDLE_S = 60.0
 WEBSOCKET_PATIENCE_S = 60.0
 """Time for a side of a WebSocket to take more bytes, and to end after the other side."""
 LAST_ANSWER_S = 1.0
+BEFORE_ANSWER_S = 0.1
+"""Time for an unwanted body before the response; if it isn't whole, the connection ends."""
 STASH_BYTES_MAX = 64 * 1024
 WEBSOCKETS = b"/ws/"
 _JSON = b"application/json"
@@ -73,6 +75,8 @@ class HttpSession:
         try:
             while (request := await self._next_request()) is not None:
                 await self._serve(request)
+                if self._client.finish_body():
+                    await self._linger()
                 if not self._client.can_go_on or self._web.is_draining:
                     return
                 self._client.go_on()
@@ -279,6 +283,8 @@ class HttpSession:
         self, status: int, body: bytes, kind: bytes = _JSON, headers: Sequence[Header] = ()
     ) -> None:
         given = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *headers]
+        with trio.move_on_after(BEFORE_ANSWER_S):
+            await self._skip_body()
         out = self._client.answer(status, given) + self._client.part(body) + self._client.end()
         await self._wire.send(out)
         with trio.move_on_after(LAST_ANSWER_S):
@@ -289,10 +295,8 @@ class HttpSession:
         skipped = 0
         if self._client.waits_for_continue:
             return
-        while not self._client.can_go_on and skipped < STASH_BYTES_MAX:
-            if isinstance(event := await self._next_event(), BodyEnd):
-                return
-            skipped += len(getattr(event, "data", b""))
+        while self._client.is_body_open and skipped < STASH_BYTES_MAX:
+            skipped += len(getattr(await self._next_event(), "data", b""))
 
     async def _refuse(self, error: BadRequest) -> None:
         """Respond without h11, whose state may not allow it, and end the connection."""
@@ -310,7 +314,11 @@ class HttpSession:
         ]
         with trio.move_on_after(LAST_ANSWER_S):
             await self._wire.send(b"\r\n".join(lines))
-            # Closing with unread bytes would reset the connection before the client reads.
+            await self._linger()
+
+    async def _linger(self) -> None:
+        # Closing with unread bytes would reset the connection before the client reads.
+        with trio.move_on_after(LAST_ANSWER_S):
             await self._wire.end_sending()
             for _ in range(16):
                 if not await self._wire.receive():

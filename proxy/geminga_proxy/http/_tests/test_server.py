@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from functools import partial
 
 import h11
@@ -103,6 +104,56 @@ async def test_a_bad_chunk_beside_an_early_answer() -> None:
                         found += bytes(piece)
                 assert found.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 404 "))
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("rest", [True, False])
+@pytest.mark.parametrize("target", [b"/early", b"/metrics/../x"])
+async def test_an_answer_before_the_bodys_end_says_that_the_connection_ends(
+    target: bytes, rest: bool
+) -> None:
+    """A client that keeps it would lose its next request. One that first sends the `rest` of its
+    body gets the answer all the same.
+    """
+
+    async def early(stream: trio.SocketStream) -> None:
+        head = b""
+        while not head.endswith(b"\r\n\r\n1"):
+            head += bytes(await stream.receive_some())
+        await stream.send_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno")
+        await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+        listen = partial(trio.serve_tcp, early, 0, host="127.0.0.1")
+        (listener,) = await nursery.start(listen)
+        async with proxied(listener.socket.getsockname()[1]) as running:
+            stream, found = (await Client.of(running)).stream, b""
+            head = b"POST %b HTTP/1.1\r\nHost: p\r\nContent-Length: 10001\r\n\r\n1" % target
+            await stream.send_all(head)
+            with trio.fail_after(60):
+                if rest:
+                    await stream.socket.recv(1, socket.MSG_PEEK)
+                    for _ in range(10):
+                        await stream.send_all(bytes(1000))
+                        await trio.sleep(0.002)
+                while piece := bytes(await stream.receive_some()):
+                    found += piece
+            assert found.startswith((b"HTTP/1.1 404 ", b"HTTP/1.1 400 "))
+            assert b"connection: close" in found.lower()
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_refused_request_whose_body_comes_behind_its_head_keeps_the_connection() -> None:
+    async with brokers(echo) as (broker,), proxied(broker.port) as running:
+        stream = (await Client.of(running)).stream
+        found = b""
+        for _ in range(2):
+            await stream.send_all(b"TRACE / HTTP/1.1\r\nHost: p\r\nContent-Length: 3\r\n\r\n")
+            await trio.sleep(0.01)
+            await stream.send_all(b"123")
+        with trio.fail_after(60):
+            while found.count(b"HTTP/1.1 405 ") < 2:
+                found += bytes(await stream.receive_some())
+        assert b"connection: close" not in found.lower()
 
 
 async def test_pipelined_requests_are_answered_in_order() -> None:
