@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -40,7 +41,7 @@ from geminga_broker.dynamic_config import (
 )
 from geminga_broker.loadbalance.manager import BrokerParts, LoadManager
 from geminga_broker.log.cache import EntryCache
-from geminga_broker.log.deletion import LogEraser
+from geminga_broker.log.deletion import DELETION_S, LogEraser
 from geminga_broker.log.options import LogOptions
 from geminga_broker.network_config import NetworkConfig
 from geminga_broker.ownership.brokers import ActiveBrokers
@@ -79,7 +80,7 @@ class Storage(Logs, Protocol):
     eraser: LogEraser
     cache: EntryCache
 
-    async def finish_deletions(self) -> None:
+    async def finish_deletions(self, begun_before_ms: float = math.inf) -> None:
         """See `ManagedLedgerFactory.finish_deletions`."""
 
 
@@ -177,8 +178,14 @@ class BrokerService:
         """Set by an administrator; whoever runs the broker stops it then."""
 
     async def finish_deletions(self) -> None:
-        """Finish deletions of topics that need what the broker reaches only while it serves."""
-        await self._logs.finish_deletions()
+        """Finish interrupted deletions of topics; some need what the broker reaches only while it
+        serves. If other brokers live, a young one may be under way at one of them. Raises
+        MetadataError.
+        """
+        others = set(await self.brokers.ids()) - {self.addresses.broker_id}
+        now_ms = self._logs.options.now_ms()
+        before_ms = now_ms - DELETION_S * 1000 if others else math.inf
+        await self._logs.finish_deletions(before_ms)
 
     async def bookie_space(self) -> dict[str, tuple[int, int] | None]:
         """See `BookkeeperClient.space`."""
@@ -340,7 +347,7 @@ async def open_service(
     """A broker over a metadata store and managed ledgers; on exit it unloads all topics."""
     async with trio.open_nursery() as nursery:
         service = BrokerService(config, store, logs, nursery)
-        await logs.finish_deletions()
+        await service.finish_deletions()
         nursery.start_soon(service.run)
         try:
             yield service

@@ -22,6 +22,9 @@ from geminga_runtime.metadata.api import BadVersion, MetadataStore, Node, NoNode
 Forget = Callable[[str], Awaitable[None]]
 """Deletes what else belongs to the log of this name. Idempotent. Raises LogWriteFailed."""
 
+DELETION_S = 60.0
+"""A deletion that isn't done after this time was interrupted: it takes seconds."""
+
 
 class LogEraser:
     """Erases logs whose deletion has begun."""

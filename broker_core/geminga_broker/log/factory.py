@@ -25,7 +25,7 @@ from geminga_broker.log.catalog import (
 from geminga_broker.log.chain import LedgerChain
 from geminga_broker.log.context import LogContext, check_claims
 from geminga_broker.log.cursors import CursorFlushes
-from geminga_broker.log.deletion import LogEraser
+from geminga_broker.log.deletion import DELETION_S, LogEraser
 from geminga_broker.log.options import LogOptions, Persistence
 from geminga_broker.log.reading import index_at
 from geminga_broker.log.state import LogState
@@ -40,9 +40,6 @@ from geminga_runtime.waiters import Promise
 _log = logging.getLogger(__name__)
 
 """Minimal interval of the timer that persists cursors, whatever the options."""
-
-DELETION_S = 60.0
-"""A deletion that isn't done after this time was interrupted: it takes seconds."""
 
 
 class _IsThere(Exception):

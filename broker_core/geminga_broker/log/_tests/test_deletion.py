@@ -12,7 +12,7 @@ import trio
 from geminga_broker.log._tests.world import NAME, World, drain, numbered, publish
 from geminga_broker.log.api import LogNotFound
 from geminga_broker.log.catalog import DELETIONS
-from geminga_broker.log.factory import DELETION_S
+from geminga_broker.log.deletion import DELETION_S
 from geminga_broker.log.options import LogOptions, Retention, Rollover
 from geminga_protocol.ids import EARLIEST, LATEST
 from geminga_runtime.metadata.api import StoreUnavailable

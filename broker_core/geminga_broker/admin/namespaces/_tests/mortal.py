@@ -21,6 +21,7 @@ from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.schema.model import SchemaData
 from geminga_protocol.schema_type import SchemaType
 from geminga_protocol.topic_name import TopicName
+from geminga_runtime.clock import wall_clock_ms
 from geminga_runtime.metadata._tests.stepped import SteppedStore
 from geminga_runtime.metadata.api import StoreUnavailable
 
@@ -41,7 +42,8 @@ class MortalStore(SteppedStore):
     """
 
     def __init__(self, beside: SteppedStore | None = None) -> None:
-        super().__init__()
+        super().__init__(clock_ms=lambda: wall_clock_ms() - self.behind_ms)
+        self.behind_ms = 0
         if beside is not None:
             self._join(beside._rows)
         self.writes = 0

@@ -22,6 +22,7 @@ from geminga_broker.admin.namespaces._tests.mortal import (
 from geminga_broker.admin.namespaces.finishing import CHECK_S, DELETION_S, RETRY_S
 from geminga_broker.cluster.deletions import DELETIONS, Note
 from geminga_broker.errors import BrokerError
+from geminga_broker.log.catalog import DELETIONS as LOG_DELETIONS
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName, url_encode
@@ -275,3 +276,19 @@ async def test_a_text_that_is_no_note_stays(
         assert await broker.finisher.finish()
         assert await broker.world.leftovers() == [f"{DELETIONS}/odd"]
         assert "is no note of a deletion" in caplog.text
+
+
+@pytest.mark.parametrize("others", [0, 1])
+@pytest.mark.parametrize("is_old", [False, True])
+async def test_a_start_leaves_young_deletions_of_logs_to_brokers_that_live(
+    is_old: bool, others: int, autojump_clock: MockClock
+) -> None:
+    """To take one over would fence the other broker in the middle of it."""
+    world = MortalWorld()
+    async with world.brokers(others):
+        world.store.behind_ms = int(DELETION_S * 2000) if is_old else 0
+        path = f"{LOG_DELETIONS}/{url_encode(f'/{SINGLE.persistence_naming_encoding}')}"
+        await world.store.put(path, b"")
+        async with world.broker(others) as starts:
+            await wait_all_tasks_blocked()
+            assert await starts.store.exists(path) == (others > 0 and not is_old)
