@@ -143,7 +143,8 @@ def consumer_options(query: Query, topic: str, subscription: str) -> Consuming:
     if (delay_ms := _whole(query, "negativeAckRedeliveryDelay")) is not None:
         options["negative_ack_redelivery_delay_s"] = delay_ms / 1000
     policy = _dead_letters(query, topic, subscription)
-    if policy is not None:
+    # Apache's service takes one with all types; the client refuses those without an effect.
+    if policy is not None and kind is not None and kind.is_shared:
         options["dead_letter_policy"] = policy
     pull_mode = _flag(query, "pullMode")
     return Consuming(options, 0 if pull_mode else max(1, queue), pull_mode)

@@ -132,7 +132,8 @@ class ConsumerOptions(ConsumerCryptoOptions):
     it is redelivered, with its whole batch; `ack_timeout_backoff` adds a delay that grows with each
     redelivery. Messages that are only prefetched don't time out. `retry_enabled` also subscribes to
     the retry-letter topic, for `reconsume_later`. With `dead_letter_policy`, messages that are
-    redelivered too often go to another topic; only Shared and Key_Shared count redeliveries.
+    redelivered too often go to another topic; only Shared and Key_Shared count redeliveries. With
+    the other types `dead_letter_policy` needs `retry_enabled`, and bounds `reconsume_later` only.
 
     `receiver_queue_size` messages are prefetched per partition, at most `receiver_queue_total_max`
     over all partitions; 0 fetches a message on request only. With
@@ -228,6 +229,11 @@ class ConsumerOptions(ConsumerCryptoOptions):
         if policy is not None and policy.encryption_keys and self.crypto_key_reader is None:
             raise InvalidArgumentError(
                 "encryption_keys of dead_letter_policy need a crypto_key_reader"
+            )
+        if policy is not None and not (kind.is_shared or self.retry_enabled):
+            raise InvalidArgumentError(
+                "dead_letter_policy needs consumer_type SHARED or KEY_SHARED, as only these count "
+                "redeliveries; with retry_enabled, for reconsume_later, it works with all"
             )
 
 

@@ -115,9 +115,13 @@ def test_consumer_parameters() -> None:
             max_redeliver_count=4, dead_letter_topic="persistent://a/b/c-s-DLQ"
         ),
     }
-    named = consumer_options({"deadLetterTopic": "d"}, "t", "s").options["dead_letter_policy"]
+    shared = {"deadLetterTopic": "d", "subscriptionType": "Shared"}
+    named = consumer_options(shared, "t", "s").options["dead_letter_policy"]
     assert named is not None
     assert named.dead_letter_topic == "d"
+    for counting in ({}, {"subscriptionType": "Exclusive"}, {"subscriptionType": "Failover"}):
+        made = consumer_options({"deadLetterTopic": "d", **counting}, "t", "s")
+        assert "dead_letter_policy" not in made.options
     assert consumer_options({"receiverQueueSize": "0"}, "t", "s").pending_max == 1
 
 

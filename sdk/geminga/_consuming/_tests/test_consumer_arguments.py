@@ -77,6 +77,11 @@ TOGETHER: list[tuple[str, dict[str, object]]] = [
     ("read_compacted", {"read_compacted": True, "topic": "non-persistent://public/default/t"}),
     ("retry_letter_topic", {"dead_letter_policy": DeadLetterPolicy(retry_letter_topic="r")}),
     ("encryption_keys", {"dead_letter_policy": DeadLetterPolicy(encryption_keys=["k"])}),
+    ("dead_letter_policy", {"dead_letter_policy": DeadLetterPolicy(3)}),
+    (
+        "dead_letter_policy.*SHARED or KEY_SHARED",
+        {"dead_letter_policy": DeadLetterPolicy(3), "consumer_type": ConsumerType.FAILOVER},
+    ),
     ("retry_enabled", {"retry_enabled": True, "topic": PATTERN}),
     ("receiver_queue_size", {"receiver_queue_size": 0, "topic": PATTERN}),
     ("receiver_queue_size", {"receiver_queue_size": 0, "topic": ["t", "u"]}),

@@ -183,6 +183,21 @@ async def test_reconsume_later(autojump_clock: MockClock) -> None:
         }
 
 
+@pytest.mark.parametrize("kind", [ConsumerType.EXCLUSIVE, ConsumerType.FAILOVER])
+async def test_retries_end_as_dead_letters_without_counted_redeliveries(
+    kind: ConsumerType, autojump_clock: MockClock
+) -> None:
+    policy = DeadLetterPolicy(max_redeliver_count=1)
+    options = {"consumer_type": kind, "retry_enabled": True, "dead_letter_policy": policy}
+    async with consuming(1, **options) as (broker, client, consumer):
+        for _ in range(2):
+            await consumer.reconsume_later(await consumer.receive(5), 0)
+        await trio.sleep(1)
+        assert acked(broker) == {0}
+        (letter,) = await letters(client, "t-s-DLQ", 1)
+        assert letter.data == b"0"
+
+
 async def test_reconsume_later_that_fails_acknowledges_nothing(autojump_clock: MockClock) -> None:
     async with consuming(1, retry_enabled=True) as (broker, _, consumer):
         message = await consumer.receive(5)
