@@ -31,6 +31,7 @@ class Stated(NamedTuple):
     reason: str
     refused: bool
     default: str | None = None
+    alone: bool = False
 
 
 def declared(config_type: type[Any]) -> Fields:
@@ -84,14 +85,15 @@ def stated(file: str) -> dict[str, Stated]:
         for word in words:
             key, given, default = word.partition("=")
             assert key not in found, f"{key} of {file} has two reasons"
-            found[key] = Stated(reason, mark == "!", default if given else None)
+            own = default if given else None
+            found[key] = Stated(reason, mark == "!", own, mark == "?")
     return found
 
 
 def _groups(text: str) -> Iterator[tuple[list[str], str, str, list[str]]]:
     for group in text.split("\n["):
         head, _, body = group.lstrip("[").partition("]\n")
-        mark = min((sign for sign in ":!" if sign in head), key=head.index)
+        mark = min((sign for sign in ":!?" if sign in head), key=head.index)
         files, _, reason = head.partition(mark)
         yield files.split(), mark, reason.strip(), body.split()
 
@@ -113,7 +115,9 @@ def unread(file: str) -> dict[str, KnownKey]:
     """The keys that we don't read, each with the values that change nothing."""
     theirs, others = apache(file), stock(file)
     return {
-        key: KnownKey(one.reason, one.refused, tuple(_defaults(key, one, theirs, others)))
+        key: KnownKey(
+            one.reason, one.refused, tuple(_defaults(key, one, theirs, others)), one.alone
+        )
         for key, one in stated(file).items()
     }
 
@@ -178,19 +182,17 @@ def _unread_by_standalone(key: str) -> KnownKey:
 
 def packaged() -> str:
     """The text of `known_keys/keys.txt`."""
-    groups: dict[tuple[str, bool], dict[str, list[str]]] = {}
+    groups: dict[tuple[str, str], dict[str, list[str]]] = {}
     for reader in readers():
         for key, one in reader.known.items():
             lines = "\n".join(f"{key}={value}" for value in dict.fromkeys(one.defaults or ("",)))
-            groups.setdefault((one.reason, one.refused), {}).setdefault(lines, []).append(
-                reader.name
-            )
+            mark = "!" if one.refused else "?" if one.alone else ":"
+            groups.setdefault((one.reason, mark), {}).setdefault(lines, []).append(reader.name)
     parts = []
-    for (reason, refused), lines_of in groups.items():
+    for (reason, mark), lines_of in groups.items():
         by_readers: dict[str, list[str]] = {}
         for lines, names in lines_of.items():
             by_readers.setdefault(" ".join(names), []).append(lines)
-        mark = "!" if refused else ":"
         parts += [f"[{names}{mark} {reason}]\n" + "\n".join(sorted(lines)) + "\n"
                   for names, lines in by_readers.items()]  # fmt: skip
     return "".join(parts)

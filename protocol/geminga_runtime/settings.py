@@ -164,6 +164,8 @@ def _without_known(unused: list[str], values: Origins, reader: str) -> list[str]
             continue
         elif one.refused:
             raise ConfigError(f"{key} in {origin}: {text!r} is not supported: {one.reason}")
+        elif one.alone:
+            _log.warning("%s=%s in %s has no effect: %s", key, text, origin, one.reason)
         else:
             without_effect.append(f"{key} ({one.reason})")
     if without_effect:

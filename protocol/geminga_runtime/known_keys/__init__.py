@@ -16,12 +16,13 @@ _OFF = ("", "null", "none")
 
 class KnownKey(NamedTuple):
     """A key that has no effect here. With `refused`, another value than a default ends the start:
-    `reason` says what to do then.
+    `reason` says what to do then. With `alone` it has a warning of its own.
     """
 
     reason: str
     refused: bool
     defaults: tuple[str, ...]
+    alone: bool = False
 
     def is_default(self, text: str) -> bool:
         """Whether the value changes nothing at Apache's either."""
@@ -54,22 +55,25 @@ def known_keys(reader: str) -> KnownKeys:
 
 
 def parse(text: str, reader: str) -> KnownKeys:
-    """Lines of `key=default` below `[reader ...: reason]` or `[reader ...! what to do]`."""
+    """Lines of `key=default` below `[reader ...: reason]`, `[reader ...? reason]` (told alone) or
+    `[reader ...! what to do]`.
+    """
     found: dict[str, KnownKey] = {}
     group = None
     for line in text.splitlines():
         if line.startswith("["):
             heads, mark, reason = _split(line[1:-1])
-            group = (reason, mark == "!") if reader in heads.split() else None
+            group = (reason, mark) if reader in heads.split() else None
         elif group is not None:
             key, _, default = line.partition("=")
             before = found[key].defaults if key in found else ()
-            found[key] = KnownKey(*group, (*before, default))
+            reason, mark = group
+            found[key] = KnownKey(reason, mark == "!", (*before, default), mark == "?")
     return KnownKeys(found)
 
 
 def _split(head: str) -> tuple[str, str, str]:
-    mark = min((sign for sign in ":!" if sign in head), key=head.index)
+    mark = min((sign for sign in ":!?" if sign in head), key=head.index)
     readers, _, reason = head.partition(mark)
     return readers, mark, reason.strip()
 
