@@ -45,6 +45,9 @@ def test_a_command_s_request(asked: Asked, line: str, request_: str) -> None:
         "topics list a",
         "namespaces set-retention a/b -t 3x -s 1",
         "namespaces set-retention a/b -t 3h -s 1Q",
+        "namespaces set-retention a/b -t 30 -s 100M",
+        "namespaces set-retention a/b -t -5 -s 100M",
+        "topics set-retention a/b/t -t 30m -s 100",
         "namespaces set-deduplication a/b",
         "namespaces set-deduplication a/b -e -d",
         "namespaces set-persistence a/b -e 1 -w 2",
@@ -72,6 +75,25 @@ def test_wrong_use_is_exit_code_2(asked: Asked, line: str) -> None:
     result = asked.run(*line.split())
     assert result.exit_code == 2, result.output
     assert asked.requests == []
+
+
+def test_help_tells_that_peeking_makes_a_subscription(asked: Asked) -> None:
+    told = " ".join(asked.run("topics", "peek-messages", "--help").output.split())
+    assert "A subscription that isn't there is made, as by Apache's broker, and keeps" in told
+
+
+def test_a_retention_without_its_units(asked: Asked) -> None:
+    given = ("namespaces", "set-retention", "a/b")
+    small = asked.run(*given, "-s", "100", "-t", "30m")
+    assert "--size: 100 bytes are less than one MB; write the unit, such as 100M" in small.stderr
+    short = asked.run(*given, "-s", "100M", "-t", "30")
+    assert "--time: 30 seconds are less than one minute; write the unit, such as" in short.stderr
+    rounded = asked.run(*given, "-s", "0", "-t", "90s")
+    assert rounded.stderr == "--time: 90 seconds are rounded to 1 minute\n"
+    assert asked.requests == [
+        "POST /admin/v2/namespaces/a/b/retention "
+        '{"retentionTimeInMinutes":1,"retentionSizeInMB":0}'
+    ]
 
 
 def test_what_was_meant_is_named(asked: Asked) -> None:

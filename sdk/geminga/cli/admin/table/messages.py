@@ -123,7 +123,9 @@ def _id_at(calls: Calls, values: Values) -> object:
 COMMANDS = (
     Command(
         "peek-messages",
-        "Show messages of a backlog; nothing is acknowledged, a missing subscription is made.",
+        "Show messages of a backlog; nothing is acknowledged. A subscription that isn't there is "
+        "made, as by Apache's broker, and keeps the backlog from then on: delete one that was a "
+        "slip (unsubscribe).",
         None, T,
         (
             SUBSCRIPTION,
@@ -144,7 +146,9 @@ COMMANDS = (
         run=_examine, is_read=True,
     ),
     Command(
-        "get-message-by-id", "Show a message by its place.", None, T,
+        "get-message-by-id",
+        "Show a message by its place. Beyond the last entry the broker answers 500, as Apache's.",
+        None, T,
         (
             number("-l --ledgerId", "ledger_id", "Its ledger.", required=True),
             number("-e --entryId", "entry_id", "Its entry.", required=True),

@@ -122,9 +122,24 @@ def retention(values: Values) -> object:
     assert isinstance(time_s, int)
     assert isinstance(size_bytes, int)
     return {
-        "retentionTimeInMinutes": time_s // 60 if time_s != -1 else -1,
-        "retentionSizeInMB": size_bytes // MIB if size_bytes != -1 else -1,
+        "retentionTimeInMinutes": _counted("--time", time_s, "seconds", 60, "minute", "30m"),
+        "retentionSizeInMB": _counted("--size", size_bytes, "bytes", MIB, "MB", "100M"),
     }
+
+
+def _counted(option: str, given: int, of: str, size: int, unit: str, like: str) -> int:
+    """The value in the policy's unit; 0 and -1 as they are. Tells of one that is rounded. Raises
+    UsageError for one that would become nothing.
+    """
+    if given in (0, -1):
+        return given
+    if given < size:
+        raise click.UsageError(
+            f"{option}: {given} {of} are less than one {unit}; write the unit, such as {like}"
+        )
+    if given % size:
+        click.echo(f"{option}: {given} {of} are rounded to {given // size} {unit}", err=True)
+    return given // size
 
 
 def delayed(values: Values) -> object:
