@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from geminga.cli._run import EXIT_INTERRUPTED
 from geminga.cli.admin.calls import Calls
 from geminga.cli.admin.declare import Command, Option, Values
 from geminga.cli.admin.values import KINDS
@@ -161,12 +162,15 @@ def _callback(row: Command) -> Callable[..., None]:
             if row.failed is not None and row.failed(answer):
                 context.exit(1)
             return
-        while True:
-            answer = done(row, calls, dict(values))
-            if sys.stdout.isatty():
-                click.clear()
-            shown(_for_people(row, answer, form), form)
-            time.sleep(watch_s)
+        try:
+            while True:
+                answer = done(row, calls, dict(values))
+                if sys.stdout.isatty():
+                    click.clear()
+                shown(_for_people(row, answer, form), form)
+                time.sleep(watch_s)
+        except KeyboardInterrupt:
+            sys.exit(EXIT_INTERRUPTED)
 
     return run
 
