@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from geminga_runtime.errors import ConnectFailed, TlsFailed, TlsRefused
+from geminga_runtime.errors import ConnectFailed, TlsFailed, TlsRefused, TlsUnanswered
 from geminga_runtime.stream import WRITE_HIGH_BYTES, FramedStream
 from geminga_runtime.tls import TlsContexts
 from geminga_runtime.tls_stream import TlsStream
@@ -65,7 +65,7 @@ async def open_stream(
     if the peer has none. `introduce` speaks to the peer before the stream is returned, inside TLS.
 
     `deadline` is a time of Trio's clock. Raises ConnectFailed, or its subclass TlsRefused when a
-    retry is useless.
+    retry is useless, or TlsUnanswered when it may be.
     """
     name = _name(host, port)
     try:
@@ -84,6 +84,8 @@ async def open_stream(
                 await _closing_if_failed(stream, introduce(stream))
     except TlsFailed as error:
         raise TlsRefused(f"{name}: {error}") from error
+    except TlsUnanswered as error:
+        raise TlsUnanswered(f"{name}: {_reason(error)}") from error
     except trio.TooSlowError as error:
         raise ConnectFailed(f"{name}: not connected before the deadline") from error
     except OSError as error:
@@ -106,6 +108,11 @@ async def _secured(stream: trio.SocketStream, host: str, tls: TlsContexts) -> Tl
     secured = TlsStream(stream, tls.current(), server_hostname=host)
     try:
         await secured.do_handshake()
+    except ConnectionResetError as error:
+        secured.close()
+        if secured.has_heard:
+            raise
+        raise TlsUnanswered(str(error)) from error
     except BaseException:
         secured.close()
         raise

@@ -4,6 +4,7 @@ ConnectionError
   ConnectionLost      an open connection is lost
   ConnectFailed       no connection could be opened
     TlsRefused        connected, but TLS fails
+    TlsUnanswered     closed during the handshake, before the peer sent anything
   TlsFailed           TLS failed; mapped to one of the others at the boundary
 OSError
   BindFailed          the server's address can't be taken
@@ -27,6 +28,10 @@ class ConnectFailed(ConnectionError):
 
 class TlsRefused(ConnectFailed):
     """The peer speaks no TLS, or one side doesn't trust the other's certificate."""
+
+
+class TlsUnanswered(ConnectFailed):
+    """The peer closed during the TLS handshake and sent nothing: it has no TLS, or is stopping."""
 
 
 class TlsFailed(ConnectionError):

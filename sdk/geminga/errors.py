@@ -132,8 +132,8 @@ class ConnectionFailedError(GemingaError, ConnectionError):
 
 
 class WrongProtocolError(ConnectionFailedError):
-    """The peer speaks HTTP or TLS, not Pulsar's binary protocol, or that instead of HTTP: the
-    service URL has the wrong port or scheme. Producers and consumers that were connected before
+    """The peer speaks HTTP or TLS, not Pulsar's binary protocol, or that instead of HTTP or TLS:
+    the service URL has the wrong port or scheme. Producers and consumers that were connected before
     keep retrying.
     """
 

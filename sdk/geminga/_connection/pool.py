@@ -10,10 +10,17 @@ from geminga._connection.access import Access
 from geminga._connection.background import Background
 from geminga._connection.connection import Connection
 from geminga._connection.service_url import Address
-from geminga.errors import AlreadyClosedError, ConnectionFailedError, GemingaError, TlsError
+from geminga.errors import (
+    AlreadyClosedError,
+    BrokerError,
+    ConnectionFailedError,
+    GemingaError,
+    TlsError,
+    WrongProtocolError,
+)
 from geminga.options import ClientOptions
 from geminga_runtime.connect import connect
-from geminga_runtime.errors import ConnectFailed, TlsRefused
+from geminga_runtime.errors import ConnectFailed, TlsRefused, TlsUnanswered
 from geminga_runtime.stream import FramedStream
 from geminga_runtime.tls import TlsContexts
 from geminga_runtime.waiters import Promise
@@ -129,8 +136,14 @@ class ConnectionPool:
         access = self._clusters[endpoint.cluster]
         try:
             stream = await self.open_stream(endpoint.address, deadline, endpoint.cluster)
-        except GemingaError:
+        except GemingaError as error:
             self.failures["tcp-failed"] += 1
+            unanswered = isinstance(error.__cause__, TlsUnanswered)
+            if unanswered and await self._speaks_without_tls(endpoint.address, deadline):
+                raise WrongProtocolError(
+                    f"{error}; it speaks Pulsar's protocol without TLS: the URL of this port is "
+                    "pulsar://"
+                ) from error
             raise
         connection = Connection(
             stream,
@@ -146,6 +159,26 @@ class ConnectionPool:
             self.failures["handshake"] += 1
             raise
         return connection
+
+    async def _speaks_without_tls(self, address: Address, deadline: float) -> bool:
+        """Whether the port is a broker's one without TLS; a broker that is stopping, or a balancer
+        without one, closes a handshake, too. No credentials are sent.
+        """
+        try:
+            stream = await self._connector(address.host, address.port, deadline)
+        except ConnectFailed:
+            return False
+        connection = Connection(stream, self._options.keep_alive_interval_s)
+        self._nursery.start_soon(connection.run)
+        try:
+            await connection.handshake(max(0.0, deadline - trio.current_time()), None)
+        except BrokerError:
+            return True
+        except GemingaError:
+            return False
+        finally:
+            connection.close("TLS is wanted")
+        return True
 
     async def open_stream(self, address: Address, deadline: float, cluster: int) -> FramedStream:
         """A stream outside of the pool; `deadline` is of Trio's clock. Raises

@@ -90,10 +90,8 @@ def test_a_retention_without_its_units(asked: Asked) -> None:
     assert "--time: 30 seconds are less than one minute; write the unit, such as" in short.stderr
     rounded = asked.run(*given, "-s", "0", "-t", "90s")
     assert rounded.stderr == "--time: 90 seconds are rounded to 1 minute\n"
-    assert asked.requests == [
-        "POST /admin/v2/namespaces/a/b/retention "
-        '{"retentionTimeInMinutes":1,"retentionSizeInMB":0}'
-    ]
+    body = '{"retentionTimeInMinutes":1,"retentionSizeInMB":0}'
+    assert asked.requests == [f"POST /admin/v2/namespaces/a/b/retention {body}"]
 
 
 def test_what_was_meant_is_named(asked: Asked) -> None:
