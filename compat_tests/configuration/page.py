@@ -64,8 +64,8 @@ the key and where it stands, and exit code 2.
 - **Warnings**: a key that has no effect here is named in one line if its value isn't the default \
 of Apache's class or file; a key that Apache hasn't either in another one, with the key that was \
 meant if one is close. `transactionCoordinatorEnabled=true` has a line of its own: such a \
-cluster's file starts a broker, but there are no transactions yet. Apache's files as they come cause no \
-warning.
+cluster's file starts a broker, but there are no transactions yet. Apache's files as they come \
+cause no warning.
 
 "Apache's" is the default of Apache's class where ours is another one; sizes of caches and numbers \
 of threads depend on its machine. What is sized by memory there is small here ([OPERATIONS.md]\

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from geminga._options.arguments import one
 from geminga.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -21,10 +22,15 @@ def make(kind: type[Made], keywords: Mapping[str, object]) -> Made:
     known = {item.name for item in dataclasses.fields(kind)}
     for name in keywords:
         if name not in known:
-            raise InvalidArgumentError(
-                f"unknown option {name!r}; known are {', '.join(sorted(known))}"
-            )
+            raise InvalidArgumentError(f"unknown option {name!r}; {_meant(name, sorted(known))}")
     return kind(**keywords)
+
+
+def _meant(name: str, known: Sequence[str]) -> str:
+    from difflib import get_close_matches  # costs imports that no right call needs
+
+    near = get_close_matches(name.lower(), known, 2)
+    return f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}"
 
 
 def number(options: object, name: str) -> float:
@@ -92,14 +98,14 @@ def of_kind(options: object, name: str, kind: type[object]) -> None:
     """Raises InvalidArgumentError unless it is of that class, or None."""
     value = getattr(options, name)
     if value is not None and not isinstance(value, kind):
-        raise InvalidArgumentError(f"{name} must be a {kind.__name__}, not {value!r}")
+        raise InvalidArgumentError(f"{name} must be {one(kind.__name__)}, not {value!r}")
 
 
 def of_enum(options: object, name: str, kind: type[enum.Enum]) -> None:
     """Raises InvalidArgumentError unless it is a member of the enum."""
     if not isinstance(getattr(options, name), kind):
         raise InvalidArgumentError(
-            f"{name} must be a {kind.__name__}, not {getattr(options, name)!r}"
+            f"{name} must be {one(kind.__name__)}, not {getattr(options, name)!r}"
         )
 
 

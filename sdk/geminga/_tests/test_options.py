@@ -49,6 +49,28 @@ def test_bad_values_are_named(made: type, name: str, value: object) -> None:
         options.make(made, {name: value})
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("batching_enable", "; did you mean batching_enabled or chunking_enabled?"),
+        ("BatchingEnabled", "; did you mean batching_enabled"),
+        ("xyz", "; known are access_mode, "),
+    ],
+)
+def test_a_misspelt_option_tells_what_was_meant(name: str, told: str) -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        options.make(options.ProducerOptions, {name: True})
+    assert told in str(caught.value)
+    assert str(caught.value).startswith(f"unknown option {name!r}")
+
+
+def test_classes_have_their_article() -> None:
+    with pytest.raises(InvalidArgumentError, match="must be an InitialPosition, not 'earliest'"):
+        options.make(options.ConsumerOptions, {"initial_position": "earliest"})
+    with pytest.raises(InvalidArgumentError, match="must be a ConsumerType"):
+        options.make(options.ConsumerOptions, {"consumer_type": "Shared"})
+
+
 def test_sticky_ranges() -> None:
     options.KeySharedPolicy(((0, 10), (11, 65535)))
     with pytest.raises(InvalidArgumentError, match="overlaps"):

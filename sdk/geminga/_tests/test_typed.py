@@ -54,7 +54,7 @@ async def test_avro_there_and_back(autojump_clock: MockClock, batched: bool) -> 
         assert broker.seen.count("getSchema") == 1
         with pytest.raises(geminga.InvalidValueError, match=r"Order\.id must be int"):
             await producer.send(Order("1"))  # type: ignore[arg-type]
-        with pytest.raises(geminga.InvalidValueError, match="must be a Order"):
+        with pytest.raises(geminga.InvalidValueError, match="must be an Order"):
             producer.send_nowait(5)  # type: ignore[arg-type]
 
 

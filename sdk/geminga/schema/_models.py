@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeGuard
 
 import msgspec
 
+from geminga._options.arguments import one
 from geminga.errors import InvalidSchemaError, InvalidValueError
 from geminga.schema._base import Unfit
 from geminga.schema._plans import Change, FieldSpec, Plan, RecordCodec
@@ -178,7 +179,7 @@ class ModelCodec(RecordCodec):
         """The dict for a writer. Raises InvalidValueError, naming the field."""
         kind = self._model
         if not isinstance(value, kind):
-            raise InvalidValueError(f"the value must be a {kind.__name__}, not {value!r}")
+            raise InvalidValueError(f"the value must be {one(kind.__name__)}, not {value!r}")
         own = value.__dict__
         given = {name: own[name] for name in self._attributes if name in own}
         if value.__pydantic_extra__:

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from geminga._options.arguments import one
 from geminga.errors import InvalidValueError
 
 Json = Any
@@ -239,7 +240,7 @@ class RecordCodec:
     def to_dict(self, value: Any) -> dict[str, Any]:
         """The dict for an Avro writer. Raises InvalidValueError, naming the field."""
         if not isinstance(value, self.kind):
-            raise InvalidValueError(f"the value must be a {self.kind.__name__}, not {value!r}")
+            raise InvalidValueError(f"the value must be {one(self.kind.__name__)}, not {value!r}")
         try:
             # Nearly always the object has just the fields, in this order.
             made: dict[str, Any] = value.__dict__.copy()

@@ -13,6 +13,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor, FileDescriptor
 from google.protobuf.message import DecodeError, EncodeError, Message
 
+from geminga._options.arguments import one
 from geminga.errors import InvalidSchemaError, InvalidValueError
 from geminga.schema._avro import ALWAYS_ALLOW_NULL, JSR310_CONVERSION_ENABLED
 from geminga.schema._base import Schema, undecodable
@@ -52,7 +53,7 @@ class _Messages(Schema[M]):
     def encode(self, value: M) -> bytes:
         """The message's bytes. Raises InvalidValueError."""
         if not isinstance(value, self._kind):
-            raise InvalidValueError(f"the value must be a {self._kind.__name__}, not {value!r}")
+            raise InvalidValueError(f"the value must be {one(self._kind.__name__)}, not {value!r}")
         try:
             return value.SerializeToString()
         except EncodeError as error:
