@@ -11,11 +11,21 @@ from pathlib import Path
 from typing import TypeVar
 
 import click
+from click.core import ParameterSource
 
 F = TypeVar("F", bound=Callable[..., object])
 T = TypeVar("T")
 
 PORT = click.IntRange(0, 65535)
+
+_PORT_OPTIONS = {
+    "brokerServicePort": "broker_port",
+    "servicePort": "service_port",
+    "servicePortTls": "service_port_tls",
+    "webServicePort": "web_port",
+    "webServicePortTls": "web_port_tls",
+}
+"""Parameters of commands by the keys of their ports."""
 
 PRIVATE_UMASK = 0o077
 """For servers: their files hold messages, roles and policies."""
@@ -93,5 +103,18 @@ def serve_command(
 
     os.umask(PRIVATE_UMASK)
     refused = run_server(start, describe, BindFailed, ConfigError, *refusals)
+    if isinstance(refused, BindFailed):
+        raise StartFailed(_by_option(str(refused)))
     if refused is not None:
         raise StartFailed(str(refused))
+
+
+def _by_option(text: str) -> str:
+    """What was wrong with a port; it names the option, too, if the port came from one."""
+    key, _, rest = text.partition(": ")
+    name, context = _PORT_OPTIONS.get(key), click.get_current_context(silent=True)
+    if name is None or context is None:
+        return text
+    if context.get_parameter_source(name) is not ParameterSource.COMMANDLINE:
+        return text
+    return f"--{name.replace('_', '-')} ({key}): {rest}"

@@ -55,7 +55,10 @@ def run_server(
     `task_status.started`; the line that `describe` makes of it is printed. Returns the error if the
     server ended with one of `refusals`.
     """
-    return run_part(start, partial(_announce, describe), *refusals)
+    refused = run_part(start, partial(_announce, describe), *refusals)
+    if refused is None:
+        _log.info("stopped")
+    return refused
 
 
 def run_part(

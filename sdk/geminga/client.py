@@ -32,7 +32,7 @@ from geminga._consuming.pattern_topics import PatternTopics
 from geminga._consuming.subscribe import Subscription
 from geminga._dead_letter.letters import complete
 from geminga._dead_letter.sender import DeadLetterSender
-from geminga._options.arguments import function, texts_of
+from geminga._options.arguments import function, topics_of
 from geminga._telemetry.added import traced_consumer, traced_producer
 from geminga.consumer import Consumer
 from geminga.encryption import ConsumerCryptoKeywords, ConsumerCryptoOptions
@@ -179,7 +179,7 @@ class Client(Block):
             function(message_listener, "message_listener")
         if isinstance(topic, Pattern):
             return await self._subscribe_pattern(topic, subscription_name, made, message_listener)
-        names = [parse_topic(each) for each in texts_of(topic, "topic")]
+        names = [parse_topic(each) for each in topics_of(topic)]
         if made.read_compacted and not all(name.is_persistent for name in names):
             raise InvalidArgumentError("read_compacted needs a persistent topic")
         policy = complete(

@@ -108,9 +108,18 @@ def test_a_port_that_is_taken(tmp_path: Path, option: str) -> None:
         line = fail("--in-memory", option, port, other, "0")
     key = {"--broker-port": "brokerServicePort", "--web-port": "webServicePort"}[option]
     assert line == (
-        f"Error: {key}: can't listen on 127.0.0.1:{port}: Address already in use; "
+        f"Error: {option} ({key}): can't listen on 127.0.0.1:{port}: Address already in use; "
         "stop the program that has the port, or set another one"
     )
+
+
+def test_a_port_of_a_file_that_is_taken(tmp_path: Path) -> None:
+    file = tmp_path / "broker.conf"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        file.write_text(f"webServicePort={port}\n")
+        line = fail("--in-memory", "--config", str(file), "--broker-port", "0")
+    assert line.startswith(f"Error: webServicePort: can't listen on 127.0.0.1:{port}: ")
 
 
 def test_a_wrong_setting_is_named(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import trio
 from geminga_broker.cluster.topics import Topics
 from geminga_broker.config import TopicConfig
 from geminga_broker.errors import BrokerError
+from geminga_broker.loadbalance.names import heartbeat_broker
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_broker.topic.topic import Topic
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
@@ -61,9 +62,11 @@ def may_delete(topic: Topic) -> bool:
 
 
 def _warn_of_loss(topic: PersistentTopic) -> None:
-    """Warn before an inactive topic with messages is deleted."""
+    """Warn before an inactive topic with messages is deleted; nobody misses those of health
+    checks.
+    """
     found = topic.log.statistics()
-    if found.entries:
+    if found.entries and not heartbeat_broker(topic.name.namespace):
         _log.warning(
             "topic=%s is inactive and is deleted with its %d entries (%d bytes): a subscription or "
             "retention keeps a topic, brokerDeleteInactiveTopicsEnabled=false keeps all",

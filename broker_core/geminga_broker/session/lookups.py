@@ -14,6 +14,7 @@ from geminga_broker.cluster.catalog import (
     topic_of_ledger_path,
     without_system,
 )
+from geminga_broker.config import TopicConfig
 from geminga_broker.errors import BrokerError
 from geminga_broker.ownership.finder import Located
 from geminga_broker.session.authorization import authorize
@@ -119,14 +120,26 @@ async def _list_topics(session: Session, command: CommandGetTopicsOfNamespace) -
     )
 
 
+def _watched_pattern(config: TopicConfig, text: str) -> TopicPattern:
+    """Raises BrokerError, with Apache's words."""
+    pattern = None
+    if not config.pattern_filtering:
+        reason = "Evaluating subscription patterns is disabled."
+    elif len(text) > config.pattern_length_max:
+        reason = f"Pattern longer than maximum: {config.pattern_length_max}"
+    else:
+        reason = "Invalid topics pattern"
+        pattern = compile_pattern(text)
+    if pattern is None:
+        text = f"Unable to create topic list watcher: {reason}"
+        raise BrokerError(ServerError.NotAllowedError, text)
+    return pattern
+
+
 async def watch_topic_list(session: Session, command: CommandWatchTopicList) -> None:
     """Send the namespace's matching topics, and then each change, until closed (PIP-145)."""
     config = session.service.config.topics
-    pattern = None
-    if config.pattern_filtering and len(command.topics_pattern) <= config.pattern_length_max:
-        pattern = compile_pattern(command.topics_pattern)
-    if pattern is None:
-        raise BrokerError(ServerError.NotAllowedError, "Unable to create topic list watcher")
+    pattern = _watched_pattern(config, command.topics_pattern)
     if command.watcher_id in session.watchers:
         raise BrokerError(ServerError.NotAllowedError, "Topic list watcher is already present")
     if len(session.watchers) >= WATCHERS_MAX:

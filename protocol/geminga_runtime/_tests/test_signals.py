@@ -71,8 +71,9 @@ def test_second_signal_ends_the_process() -> None:
 
 
 READY = """
-import os, signal, trio
+import logging, os, signal, trio
 from geminga_runtime.process import run_server
+logging.basicConfig(level=logging.INFO, format="%(message)s")
 
 async def serve(*, task_status):
     task_status.started("data=/tmp/\\xe9\\udcff")
@@ -91,3 +92,4 @@ def test_a_server_starts_though_its_line_cannot_be_encoded() -> None:
     )  # fmt: skip
     assert done.stdout.startswith("ready in ")
     assert done.stdout.endswith("data=/tmp/\\xe9\\udcff\n")
+    assert done.stderr.splitlines() == ["SIGTERM: stopping", "stopped"]

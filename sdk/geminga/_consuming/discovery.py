@@ -14,7 +14,7 @@ from geminga._connection.core import Core
 from geminga._connection.topic_pattern import TopicPattern
 from geminga._connection.topics import Topics
 from geminga._consuming.pattern_topics import PatternTopics
-from geminga.errors import GemingaError
+from geminga.errors import BrokerError, GemingaError
 from geminga_protocol.commands import lookup as commands
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.backoff import Backoff
@@ -94,8 +94,7 @@ class Discovery:
     # ---- watching a pattern's topics ----
 
     async def _watch(self, topics: PatternTopics) -> None:
-        pattern = topics.pattern
-        options = self._core.options
+        options, told = self._core.options, ""
         backoff = Backoff(options.initial_backoff_s, options.max_backoff_s, rng=self._core.chance)
         while True:
             try:
@@ -104,9 +103,22 @@ class Discovery:
                     return
                 await self._watch_on(connection, topics)
                 backoff.reset()
+                told = ""
             except GemingaError as error:
-                logger.info("watching topics of %s failed: %s", pattern.namespace, error)
+                if str(error) != told:
+                    told = str(error)
+                    self._tell_unwatched(topics.pattern, error)
             await trio.sleep(backoff.next_s(trio.current_time()))
+
+    def _tell_unwatched(self, pattern: TopicPattern, error: GemingaError) -> None:
+        level = logging.WARNING if isinstance(error, BrokerError) else logging.INFO
+        logger.log(
+            level,
+            "watching topics of %s failed; until it is possible, new ones are found every %g s: %s",
+            pattern.text,
+            self._period_s,
+            error,
+        )
 
     async def _watch_on(self, connection: Connection, topics: PatternTopics) -> None:
         pattern = topics.pattern

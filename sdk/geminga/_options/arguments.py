@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
 from geminga.errors import InvalidArgumentError
 from geminga_protocol.message_id import MessageId
+
+logger = logging.getLogger("geminga")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -70,6 +73,19 @@ def place(to: MessageId | datetime | int) -> MessageId | int:
     if isinstance(to, int) and not 0 <= to < 1 << 63:
         raise InvalidArgumentError(f"to must be a time from 0 on, in ms since 1970, not {to!r}")
     return to
+
+
+def topics_of(values: object) -> list[str]:
+    """`texts_of` for topics; tells of a name that looks like a pattern. Raises
+    InvalidArgumentError.
+    """
+    found = texts_of(values, "topic")
+    for each in found:
+        if ".*" in each:
+            logger.warning(
+                "topic %r is a name, not a pattern: re.compile(%r) is a pattern", each, each
+            )
+    return found
 
 
 def texts_of(values: object, name: str) -> list[str]:

@@ -76,3 +76,16 @@ async def test_a_topic_that_is_used_again_in_the_last_moment_stays(
         await trio.sleep(35)
         assert answers == []
         assert str(NAME) in broker.service.topics.loaded
+
+
+@pytest.mark.parametrize(("namespace", "told"), [("public/default", 1), ("pulsar/h:8080", 0)])
+def test_the_loss_of_messages_is_told_but_not_of_health_checks(
+    namespace: str, told: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = SimpleNamespace(entries=2, size_bytes=9)
+    topic = SimpleNamespace(
+        name=TopicName.parse(f"persistent://{namespace}/healthcheck"),
+        log=SimpleNamespace(statistics=lambda: found),
+    )
+    inactivity._warn_of_loss(topic)  # type: ignore[arg-type]
+    assert len(caplog.messages) == told

@@ -90,8 +90,14 @@ async def test_a_watcher_is_notified_of_new_topics() -> None:
         update = (await client.expect(Type.WATCH_TOPIC_UPDATE)).command.watchTopicUpdate
         assert list(update.new_topics) == ["persistent://public/default/a1"]
         await client.ask(lookup.watch_topic_list_close(2, 3), Type.SUCCESS)
-        bad = lookup.watch_topic_list(4, 5, "public/default", "(?=a)")
-        assert (await client.ask(bad, Type.ERROR)).error.error == ServerError.NotAllowedError
+        for text, reason in (
+            ("(?=a)", "Invalid topics pattern"),
+            ("a" * 51, "Pattern longer than maximum: 50"),
+        ):
+            bad = lookup.watch_topic_list(4, 5, "public/default", text)
+            error = (await client.ask(bad, Type.ERROR)).error
+            assert error.error == ServerError.NotAllowedError
+            assert error.message == f"Unable to create topic list watcher: {reason}"
 
 
 async def test_schemas() -> None:

@@ -210,6 +210,41 @@ async def test_partitions_grow(autojump_clock: MockClock) -> None:
         assert len(fixed.topics) == 1
 
 
+class RefusingSession(TopicSession):
+    """Refuses watchers, for the broker's bound of patterns."""
+
+    asked = 0
+
+    def on_watchTopicList(self, body: Any, frame: Frame) -> None:
+        RefusingSession.asked += 1
+        error = answers.error(body.request_id, ServerError.NotAllowedError, "Pattern too long")
+        self.stream.write(error)
+
+
+async def test_a_watch_that_is_refused_is_told_once(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with topics("many-1", kind=RefusingSession) as (_, client):
+        consumer = await client.subscribe(MANY, "s", pattern_auto_discovery_period_s=30)
+        await trio.sleep(600)
+        await consumer.aclose()
+    assert RefusingSession.asked > 3
+    (told,) = (each for each in caplog.records if "watching topics" in each.getMessage())
+    assert told.levelname == "WARNING"
+    assert "found every 30 s: Pattern too long" in told.getMessage()
+
+
+async def test_a_name_like_a_pattern_is_told(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with topics("many-.*", "many") as (_, client):
+        await client.subscribe("many", "s")
+        assert not caplog.records
+        await client.subscribe(["many", "many-.*"], "t")
+    (told,) = caplog.messages
+    assert told == "topic 'many-.*' is a name, not a pattern: re.compile('many-.*') is a pattern"
+
+
 async def test_wrong_arguments(autojump_clock: MockClock) -> None:
     async with topics() as (_, client):
         with pytest.raises(geminga.InvalidArgumentError, match="receiver_queue_size"):
