@@ -13,6 +13,7 @@ from geminga_broker.loadbalance.names import heartbeat_broker
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_broker.topic.topic import Topic
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
+from geminga_protocol.topic_name import TopicName
 from geminga_runtime.background import Turns, run_guarded
 
 _log = logging.getLogger(__name__)
@@ -66,7 +67,7 @@ def _warn_of_loss(topic: PersistentTopic) -> None:
     checks.
     """
     found = topic.log.statistics()
-    if found.entries and not heartbeat_broker(topic.name.namespace):
+    if found.entries and not heartbeat_broker(TopicName.parse(topic.name).namespace):
         _log.warning(
             "topic=%s is inactive and is deleted with its %d entries (%d bytes): a subscription or "
             "retention keeps a topic, brokerDeleteInactiveTopicsEnabled=false keeps all",

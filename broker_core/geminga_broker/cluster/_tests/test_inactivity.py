@@ -84,7 +84,7 @@ def test_the_loss_of_messages_is_told_but_not_of_health_checks(
 ) -> None:
     found = SimpleNamespace(entries=2, size_bytes=9)
     topic = SimpleNamespace(
-        name=TopicName.parse(f"persistent://{namespace}/healthcheck"),
+        name=f"persistent://{namespace}/healthcheck",
         log=SimpleNamespace(statistics=lambda: found),
     )
     inactivity._warn_of_loss(topic)  # type: ignore[arg-type]
