@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Concatenate, ParamSpec
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 import click
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from geminga.cli._access import Access
     from geminga.encryption import ConsumerCryptoKeywords, ProducerCryptoKeywords
     from geminga.message import Message
-    from geminga.schema import AutoConsume
+    from geminga.schema import AutoConsume, Schema
 
 BOUNDARY = "----- got message -----"
 P = ParamSpec("P")
@@ -52,6 +53,43 @@ def encrypts(
         command(options, *arguments, **keywords)
 
     return wrapped
+
+
+@dataclass(frozen=True)
+class ValueSchema:
+    """By which the texts of messages become values; without a schema they are payloads."""
+
+    schema: Schema[Any] | None
+    is_json: bool = False
+
+    def value_of(self, payload: bytes) -> object:
+        """What is sent of a message's text. Raises InvalidArgumentError."""
+        from geminga.errors import InvalidArgumentError
+
+        if self.schema is None:
+            return payload
+        try:
+            text = payload.decode()
+            return json.loads(text) if self.is_json else text
+        except ValueError as error:
+            raise InvalidArgumentError(f"{payload!r} is no value of the schema: {error}") from None
+
+
+def value_schema(context: click.Context, parameter: click.Parameter, value: str) -> ValueSchema:
+    """bytes, string, avro:DEFINITION or json:DEFINITION, as in the Java tools."""
+    from geminga import schema
+    from geminga.errors import InvalidSchemaError
+
+    kind, _, definition = value.partition(":")
+    if value in ("bytes", "string"):
+        return ValueSchema(schema.String() if value == "string" else None)
+    kinds = {"avro": schema.Avro, "json": schema.Json}
+    if kind not in kinds or not definition:
+        raise click.BadParameter(f"{value!r} is not bytes, string, avro:... or json:...")
+    try:
+        return ValueSchema(kinds[kind](definition), is_json=True)
+    except (InvalidSchemaError, ImportError) as error:
+        raise click.BadParameter(str(error)) from error
 
 
 def decrypts(

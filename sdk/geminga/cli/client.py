@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -13,7 +14,15 @@ import click
 
 from geminga.cli import GuessingGroup
 from geminga.cli._access import Access, access_options
-from geminga.cli._messages import Broker, Display, decrypts, encrypts, shows
+from geminga.cli._messages import (
+    Broker,
+    Display,
+    ValueSchema,
+    decrypts,
+    encrypts,
+    shows,
+    value_schema,
+)
 from geminga.cli._run import place, properties, run
 
 if TYPE_CHECKING:
@@ -52,8 +61,23 @@ def client(context: click.Context, access: Access, listener_name: str | None) ->
 @click.option("-s", "--separator", default=",", show_default=True, help="Between messages of -m.")
 @click.option("-p", "--properties", "pairs", multiple=True, callback=properties, help="k=v,k=v")
 @click.option("-k", "--key", help="Partition key.")
-@click.option("-db", "--disable-batch", is_flag=True, help="Send each message by itself.")
+@click.option(
+    "-db",
+    "--disable-batch",
+    "--disable-batching",
+    is_flag=True,
+    help="Send each message by itself.",
+)
 @click.option("-dr", "--disable-replication", is_flag=True, help="Keep it in this cluster.")
+@click.option("-c", "--chunking", is_flag=True, help="Split large messages into chunks.")
+@click.option(
+    "-vs",
+    "--value-schema",
+    "values",
+    default="bytes",
+    callback=value_schema,
+    help="bytes, string, avro:DEFINITION or json:DEFINITION; by the last two messages are JSON.",
+)
 @click.option("-z", "--compression", type=click.Choice(["NONE", "LZ4", "ZLIB", "ZSTD", "SNAPPY"]))
 @click.pass_obj
 @encrypts
@@ -70,6 +94,8 @@ def produce(
     key: str | None,
     disable_batch: bool,
     disable_replication: bool,
+    chunking: bool,
+    values: ValueSchema,
     compression: str | None,
 ) -> None:
     """Send messages to TOPIC: those of -m and -f, or without them each line of standard input."""
@@ -93,13 +119,18 @@ def produce(
         async with (
             broker.access.connect(listener_name=broker.listener_name) as connected,
             connected.create_producer(
-                topic, batching_enabled=not disable_batch, compression_type=chosen, **crypto
+                topic,
+                schema=values.schema,
+                batching_enabled=not (disable_batch or chunking),
+                chunking_enabled=chunking,
+                compression_type=chosen,
+                **crypto,
             ) as producer,
         ):
             receipts: deque[geminga.Receipt] = deque()
             async with aclosing(given_or_read(payloads, num_produce)) as sending:
                 async for payload in sending:
-                    receipts.append(await producer.submit(payload, **described))
+                    receipts.append(await producer.submit(values.value_of(payload), **described))
                     if rate:
                         await trio.sleep(1 / rate)
                     while receipts and receipts[0].is_done:
@@ -116,6 +147,7 @@ def produce(
 @client.command(context_settings={"show_default": True})
 @click.argument("topic")
 @click.option("-s", "--subscription-name", required=True, help="Name of the subscription.")
+@click.option("--regex", is_flag=True, help="TOPIC is a pattern: TENANT/NAMESPACE/REGEX.")
 @click.option(
     "-t",
     "--subscription-type",
@@ -149,6 +181,7 @@ def consume(
     broker: Broker,
     topic: str,
     subscription_name: str,
+    regex: bool,
     subscription_type: str,
     subscription_position: str,
     subscription_mode: str,
@@ -157,6 +190,7 @@ def consume(
     queue_size: int,
 ) -> None:
     """Receive messages of TOPIC and acknowledge them."""
+    topics = pattern_of(topic) if regex else topic
 
     async def main() -> None:
         import trio
@@ -167,7 +201,7 @@ def consume(
         async with (
             broker.access.connect(listener_name=broker.listener_name) as connected,
             connected.subscribe(
-                topic,
+                topics,
                 subscription_name,
                 consumer_type=geminga.ConsumerType(TYPES[subscription_type.lower()]),
                 initial_position=geminga.InitialPosition[subscription_position.upper()],
@@ -254,6 +288,14 @@ def read(
         click.echo(f"{taken} messages successfully read", err=display.in_json)
 
     run(main)
+
+
+def pattern_of(text: str) -> re.Pattern[str]:
+    """Raises UsageError."""
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise click.UsageError(f"--regex: {text!r} is no regular expression: {error}") from error
 
 
 async def given_or_read(payloads: Sequence[bytes], times: int) -> AsyncGenerator[bytes]:
