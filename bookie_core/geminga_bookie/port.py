@@ -37,6 +37,8 @@ class BookieInfo(NamedTuple):
 
     total_bytes: int
     free_bytes: int
+    read_only: str = ""
+    """Why it takes no writes, if it doesn't, and tells that."""
 
 
 AddDone = Callable[[int, int, BookkeeperError | None], None]

@@ -203,6 +203,9 @@ class RegisteredBookies:
         """As BookieDirectory.writable."""
         return self._writable
 
+    async def check_writable(self, count: int) -> None:
+        """As BookieDirectory.check_writable; without effect, as registrations tell it."""
+
     def rules(self) -> PlacementRules:
         """As BookieDirectory.rules."""
         quarantined = self._health.quarantined(self._writable, trio.current_time())

@@ -12,6 +12,7 @@ import trio
 
 from geminga_bookie.client import BookkeeperClient
 from geminga_bookie.client.read import LedgerReader
+from geminga_bookie.port import BookieInfo
 from geminga_broker.admin.peers import Peers
 from geminga_broker.authz.authorizer import Authorizer
 from geminga_broker.authz.needs import Place
@@ -187,7 +188,7 @@ class BrokerService:
         before_ms = now_ms - DELETION_S * 1000 if others else math.inf
         await self._logs.finish_deletions(before_ms)
 
-    async def bookie_space(self) -> dict[str, tuple[int, int] | None]:
+    async def bookie_space(self) -> dict[str, BookieInfo | None]:
         """See `BookkeeperClient.space`."""
         return await self._logs.client.space()
 

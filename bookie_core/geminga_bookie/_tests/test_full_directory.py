@@ -125,12 +125,15 @@ async def test_new_ledgers_go_to_directories_with_room(
 async def test_read_only_when_none_of_a_kind_is_left(tmp_path: Path) -> None:
     disk = _Disk()
     async with open_bookie(_options(tmp_path), disk=disk) as port:
+        assert (await port.info()).read_only == ""
         bookie = await _until(disk, port, "l1", "i2", "l3")
         assert isinstance(bookie.health.error, BookieReadOnly)
+        assert "full" in (await port.info()).read_only
         with pytest.raises(BookieReadOnly):
             await add(bookie, 50, [0])
         await _until(disk, port, "l1", "i2")
         assert bookie.health.error is None
+        assert (await port.info()).read_only == ""
         await add(bookie, 51, [0])
         await _until(disk, port, "j1", "j2")
         assert isinstance(bookie.health.error, BookieReadOnly)

@@ -20,6 +20,7 @@ from geminga_bookie.client.placement import choose_ensemble
 from geminga_bookie.client.read import LedgerReader
 from geminga_bookie.client.unnamed import UnnamedLedgers
 from geminga_bookie.errors import BookkeeperError, MetadataConflict, UnauthorizedAccess
+from geminga_bookie.port import BookieInfo
 from geminga_protocol.bookkeeper.digest import Digest
 from geminga_runtime.background import side_by_side
 from geminga_runtime.clock import wall_clock_ms
@@ -128,6 +129,7 @@ class BookkeeperClient:
     async def _described(self, options: LedgerOptions) -> LedgerOptions:
         if not 1 <= options.ack_quorum <= options.write_quorum <= options.ensemble_size:
             raise ValueError("a ledger needs 1 <= ack quorum <= write quorum <= ensemble size")
+        await self._bookies.check_writable(options.ensemble_size)
         if self._describe is None:
             return options
         more = await self._describe(options.custom_metadata)
@@ -200,17 +202,20 @@ class BookkeeperClient:
         """
         return sorted({*await self._store.bookies(), *self._bookies.writable()})
 
-    async def space(self) -> dict[str, tuple[int, int] | None]:
-        """The (free, total) bytes of the ledger directories of each known bookie, also of those
-        that take no entries; None for one that doesn't tell within SPACE_S. 0 of 0 is a bookie in
-        memory. Raises MetadataError.
+    async def space(self) -> dict[str, BookieInfo | None]:
+        """The bytes of the ledger directories of each known bookie, also of those that take no
+        entries; None for one that doesn't tell within SPACE_S. 0 of 0 is a bookie in memory.
+        Raises MetadataError.
         """
-        found: dict[str, tuple[int, int] | None] = dict.fromkeys(await self.bookies())
+        found: dict[str, BookieInfo | None] = dict.fromkeys(await self.bookies())
 
         async def ask(bookie_id: str) -> None:
             with suppress(BookkeeperError), trio.move_on_after(SPACE_S):
                 info = await self._bookies.port(bookie_id).info()
-                found[bookie_id] = info.free_bytes, info.total_bytes
+                if not info.read_only and bookie_id not in self._bookies.writable():
+                    # One of a cluster tells it by its registration, without a reason.
+                    info = info._replace(read_only="it has registered as read-only")
+                found[bookie_id] = info
 
         with trio.move_on_after(SPACE_OF_ALL_S):
             await side_by_side([partial(ask, each) for each in found], SPACES_AT_ONCE)

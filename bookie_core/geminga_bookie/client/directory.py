@@ -6,13 +6,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 import trio
 
 from geminga_bookie.client.health import ReadRank
 from geminga_bookie.client.placement_rules import PlacementRules
-from geminga_bookie.errors import BookieUnavailable, BookkeeperError
+from geminga_bookie.errors import (
+    BookieReadOnly,
+    BookieUnavailable,
+    BookkeeperError,
+    NotEnoughBookies,
+)
 from geminga_bookie.port import BookiePort
 
 
@@ -40,6 +46,11 @@ class BookieDirectory(Protocol):
     async def wait_change(self) -> None:
         """Return when the bookies that take new entries may be others than before."""
 
+    async def check_writable(self, count: int) -> None:
+        """Before a ledger is made. Raises NotEnoughBookies, with the reasons, if bookies that said
+        that they are read-only still are, so that there are less than `count` others.
+        """
+
 
 class KnownBookies:
     """A directory of bookies that are given: all of them take new entries."""
@@ -49,6 +60,8 @@ class KnownBookies:
         self._changed = trio.Event()
         self.placement = PlacementRules()
         """What `rules` returns."""
+        self._read_only: set[str] = set()
+        """Those that said so and were not asked since."""
 
     def join(self, port: BookiePort) -> None:
         """Another bookie, or a new port to a known one."""
@@ -80,7 +93,9 @@ class KnownBookies:
         return ReadRank.GOOD
 
     def failed(self, bookie_id: str, error: BookkeeperError) -> None:
-        """As BookieDirectory.failed; without effect."""
+        """As BookieDirectory.failed."""
+        if isinstance(error, BookieReadOnly):
+            self._read_only.add(bookie_id)
 
     def slow(self, bookie_id: str) -> None:
         """As BookieDirectory.slow; without effect."""
@@ -88,3 +103,18 @@ class KnownBookies:
     async def wait_change(self) -> None:
         """As BookieDirectory.wait_change."""
         await self._changed.wait()
+
+    async def check_writable(self, count: int) -> None:
+        """As BookieDirectory.check_writable: nobody else tells when they write again."""
+        reasons: list[str] = []
+        for bookie_id in sorted(self._read_only.intersection(self._ports)):
+            why = ""
+            with suppress(BookkeeperError):  # else its next writes tell
+                why = (await self.port(bookie_id).info()).read_only
+            if why:
+                reasons.append(f"bookie {bookie_id} is read-only: {why}")
+            else:
+                self._read_only.discard(bookie_id)
+        if reasons and len(self._ports) - len(reasons) < count:
+            few = "too few bookies take" if len(self._ports) > len(reasons) else "no bookie takes"
+            raise NotEnoughBookies(f"{few} writes: {'; '.join(reasons)}")

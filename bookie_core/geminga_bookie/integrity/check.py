@@ -197,6 +197,7 @@ class _WithOwn:
         self.failed = bookies.failed
         self.slow = bookies.slow
         self.wait_change = bookies.wait_change
+        self.check_writable = bookies.check_writable
 
     def port(self, bookie_id: str) -> BookiePort:
         return self._own if bookie_id == self._own.bookie_id else self._bookies.port(bookie_id)

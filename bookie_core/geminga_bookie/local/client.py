@@ -258,7 +258,7 @@ class LocalBookie:
         """See `BookiePort.info`."""
         answer = await self._call(frames.Info())
         assert isinstance(answer, frames.Space)
-        return BookieInfo(answer.total_bytes, answer.free_bytes)
+        return BookieInfo(answer.total_bytes, answer.free_bytes, answer.read_only)
 
     async def _call(self, request: frames.Call) -> frames.Result:
         if self._lost is not None:

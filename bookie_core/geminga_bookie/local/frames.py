@@ -149,6 +149,7 @@ class Space(msgspec.Struct, array_like=True, tag=28):
 
     total_bytes: int
     free_bytes: int
+    read_only: str = ""
 
 
 class Refused(msgspec.Struct, array_like=True, tag=29):

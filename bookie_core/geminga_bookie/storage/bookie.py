@@ -324,9 +324,11 @@ class InProcessBookie:
     async def info(self) -> BookieInfo:
         """See `BookiePort.info`."""
         try:
-            return await self.storage.workers.run(self.health.room)
+            room = await self.storage.workers.run(self.health.room)
         except OSError as error:
             raise StorageFailed(f"disk usage unknown: {error}") from error
+        refusal = self.health.error
+        return room if refusal is None else room._replace(read_only=str(refusal))
 
     def _flushed(self, failures: Mapping[Part, OSError]) -> None:
         texts = {part: f"flush failed: {error}" for part, error in failures.items()}

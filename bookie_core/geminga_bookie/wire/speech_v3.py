@@ -380,7 +380,7 @@ async def _serve_info(
     bookie: BookiePort, request: Request, answer: Response, wait_s: float
 ) -> None:
     asked, said = request.getBookieInfoRequest.requested, answer.getBookieInfoResponse
-    total_bytes, free_bytes = await bookie.info()
+    total_bytes, free_bytes, _ = await bookie.info()
     if asked & GetBookieInfoRequest.TOTAL_DISK_CAPACITY:
         said.totalDiskCapacity = total_bytes
     if asked & GetBookieInfoRequest.FREE_DISK_SPACE:

@@ -206,6 +206,7 @@ class FakeLog:
         self.hold = False
         self.held: list[tuple[list[tuple[bytes, int]], AppendDone]] = []
         self.fail: LogError | None = None
+        self.unready: LogError | None = None
         self.terminated = False
         self.closed = self.deleted = False
         self.slow_s = 0.0
@@ -214,6 +215,11 @@ class FakeLog:
     async def pause(self) -> None:
         if self.slow_s:
             await trio.sleep(self.slow_s)
+
+    async def make_ready(self) -> None:
+        """The log takes appends, unless a test says otherwise."""
+        if self.unready is not None:
+            raise self.unready
 
     async def set_property(self, key: str, value: str) -> None:
         await trio.lowlevel.checkpoint()

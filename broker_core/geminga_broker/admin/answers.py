@@ -44,10 +44,13 @@ class Bookies(TypedDict):
 
 
 class Space(TypedDict):
-    """Room on the disks of a bookie; 0 of 0 for one in memory."""
+    """Room on the disks of a bookie; 0 of 0 for one in memory. `readOnly` says why it takes no
+    writes, and is empty if it does.
+    """
 
     freeBytes: int
     totalBytes: int
+    readOnly: str
 
 
 class OwnershipStatus(TypedDict):

@@ -109,7 +109,13 @@ def _bookie_routes(service: BrokerService) -> list[Route]:
         """Geminga's own; Apache has no such path."""
         return rest.ok(
             {
-                bookie: None if found is None else {"freeBytes": found[0], "totalBytes": found[1]}
+                bookie: None
+                if found is None
+                else {
+                    "freeBytes": found.free_bytes,
+                    "totalBytes": found.total_bytes,
+                    "readOnly": found.read_only,
+                }
                 for bookie, found in (await service.bookie_space()).items()
             },
             dict[str, answers.Space | None],

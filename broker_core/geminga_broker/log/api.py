@@ -318,6 +318,11 @@ class ManagedLedger(Protocol):
         wait in a queue; the callers bound it.
         """
 
+    async def make_ready(self) -> None:
+        """Return when the log takes appends, or its state refuses them for good; without a ledger
+        make one, unless that failed just now. Raises LogWriteFailed with the reason.
+        """
+
     async def settled(self) -> None:
         """Return when all earlier appends are durable or failed."""
 

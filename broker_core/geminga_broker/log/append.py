@@ -26,8 +26,9 @@ from geminga_broker.log.api import (
 from geminga_broker.log.catalog import INDEX_PROPERTY
 from geminga_broker.log.chain import LedgerInfo
 from geminga_broker.log.context import LogContext
-from geminga_broker.log.entry import LogEntry, PrefixMaker
-from geminga_broker.log.reading import index_at, new_tuple
+from geminga_broker.log.entry import PrefixMaker
+from geminga_broker.log.failure_lines import FailureLines
+from geminga_broker.log.reading import entries_of, index_at
 from geminga_broker.log.state import LogState
 from geminga_broker.log.unnamed import open_named
 from geminga_protocol.buffers import Buffer
@@ -72,6 +73,7 @@ class LogAppender:
         self._opened_s = trio.current_time()
         self._retry_s = 0.0
         self._cause = ""
+        self._failures = FailureLines(context.name)
         self._barren = False
         self._unanswered = 0
         """Entries in the open ledger without a result yet; results come in order."""
@@ -103,6 +105,28 @@ class LogAppender:
         first, packets = writer.append(payloads, partial(self._written, done, perf_counter()))
         if self._wants_cache() and self._context.writer is writer:
             self._fill_cache(first, packets, writer.packet_head_bytes, entries)
+
+    async def make_ready(self) -> None:
+        """See `ManagedLedger.make_ready`."""
+        context = self._context
+        if context.writer is None and context.state not in _ERRORS and not self._is_waiting:
+            done = trio.Event()
+
+            async def attempt() -> None:
+                try:
+                    await self.roll()
+                finally:
+                    done.set()
+
+            self._spawn(attempt)  # not here: the caller may be cancelled in the middle
+            await done.wait()
+        if context.state is LogState.NO_LEDGER:
+            raise LogWriteFailed(f"{context.name}: {self._cause}")
+
+    @property
+    def _is_waiting(self) -> bool:
+        """Whether making a ledger failed so lately that it isn't tried again yet."""
+        return self._context.state is LogState.NO_LEDGER and trio.current_time() < self._retry_s
 
     async def settled(self) -> None:
         """See `ManagedLedger.settled`."""
@@ -139,7 +163,7 @@ class LogAppender:
             if context.state is LogState.OPEN:
                 if not (self._is_due() or (force and self._ledger.entries)):
                     return
-            elif context.state is not LogState.NO_LEDGER:
+            elif context.state is not LogState.NO_LEDGER or (self._is_waiting and not force):
                 return
             await self._next_ledger()
 
@@ -192,15 +216,7 @@ class LogAppender:
         entries: Sequence[tuple[Buffer, int]],
     ) -> None:
         ledger_id = self._ledger.ledger_id
-        made: list[LogEntry] = []
-        size_bytes = 0
-        entry_id = first
-        for packet, entry in zip(packets, entries, strict=True):
-            position = new_tuple(Position, (ledger_id, entry_id))
-            view = memoryview(packet)[head_bytes:]
-            made.append(LogEntry(position, view, entry[1]))
-            size_bytes += len(view)
-            entry_id += 1
+        made, size_bytes = entries_of(ledger_id, first, packets, head_bytes, entries)
         self._context.cache.add(ledger_id, first, made, size_bytes)
 
     def _written(
@@ -248,6 +264,8 @@ class LogAppender:
     def _stored_group(self, end: int) -> None:
         """After a group commit, wake the readers; roll over if the ledger is full."""
         entries, took_s = self._context.meter.committed()
+        if self._failures.told:
+            self._failures.over()
         _slow.ended(took_s, "log=%s: %d entries were stored", self._context.name, entries)
         self._grown()
         rollover = self._context.options.rollover
@@ -270,7 +288,7 @@ class LogAppender:
             else:
                 self._refusal = LogWriteFailed(text)
                 self._barren = not self._ledger.entries
-                _log.warning("log=%s: entries were not written: %s", context.name, error)
+                self._failures.tell(error, f"entries were not written: {self._cause}")
                 if context.writer is not None:
                     context.writer, context.unclosed = None, context.writer
                     self._spawn(self.roll)
@@ -283,7 +301,7 @@ class LogAppender:
         kind = _ERRORS.get(state)
         if kind is not None and not self._unanswered:
             done(EARLIEST, len(entries), kind(f"{self._context.name} is {state.value}"))
-        elif state is LogState.NO_LEDGER and trio.current_time() < self._retry_s:
+        elif self._is_waiting:
             done(EARLIEST, len(entries), LogWriteFailed(f"{self._context.name}: {self._cause}"))
         else:
             copied = [(bytes(data), messages) for data, messages in entries]
@@ -322,7 +340,7 @@ class LogAppender:
             context.fence(str(error))
         except (BookkeeperError, MetadataError) as error:
             self._cause = f"no new ledger: {error or type(error).__name__}"
-            _log.warning("log=%s: %s", context.name, self._cause)
+            self._failures.tell(error, self._cause)
             self._give_up()
         except Exception as error:
             # A defect: the stored state is unknown. The next open recovers the log.

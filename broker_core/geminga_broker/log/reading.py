@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from geminga_bookie.client.read import LedgerReader
 from geminga_bookie.errors import BookkeeperError
@@ -12,6 +13,7 @@ from geminga_broker.log.context import LogContext
 from geminga_broker.log.entry import LogEntry, total_size
 from geminga_broker.log.options import LogOptions
 from geminga_broker.log.salvage import DAMAGE
+from geminga_protocol.buffers import Buffer
 from geminga_protocol.ids import EARLIEST, Position
 from geminga_runtime.metadata.api import MetadataError
 
@@ -21,6 +23,26 @@ HANDLES_MAX = 8
 
 new_tuple = tuple.__new__
 """Makes a Position in half the time that Position() takes."""
+
+
+def entries_of(
+    ledger_id: int,
+    first: int,
+    packets: Sequence[bytes],
+    head_bytes: int,
+    appended: Sequence[tuple[Buffer, int]],
+) -> tuple[list[LogEntry], int]:
+    """What was appended as it will be read, from its packets, and its bytes."""
+    made: list[LogEntry] = []
+    size_bytes = 0
+    entry_id = first
+    for packet, entry in zip(packets, appended, strict=True):
+        position = new_tuple(Position, (ledger_id, entry_id))
+        view = memoryview(packet)[head_bytes:]
+        made.append(LogEntry(position, view, entry[1]))
+        size_bytes += len(view)
+        entry_id += 1
+    return made, size_bytes
 
 
 class LogReads:

@@ -66,6 +66,7 @@ class TopicLog:
         self.cursors: Mapping[str, LogCursor] = self._cursors.by_name
         self.properties: Mapping[str, str] = context.catalog.properties
         self.append = self._appender.append
+        self.make_ready = self._appender.make_ready
         self.open_reader = self._cursors.open_reader
         self.trim = self._trimmer.trim
         self.next_position = context.chain.next_position

@@ -52,6 +52,21 @@ async def evict_dead_consumer(subscription: Subscription, request: SubscribeRequ
         old.close()
 
 
+async def make_ready(log: ManagedLedger) -> None:
+    """Before a producer is let in. Raises BrokerError PersistenceError if nothing can be stored.
+
+    Apache's broker lets it in and closes it with its next message (PersistentTopic.addFailed). As
+    each success resets the client's back-off, it comes back after 0.1 s, for ever; and Apache's
+    client in C++ (also in Python) starts its send timer with each success, so that its sends never
+    time out. Refused, it backs off by itself, its timer goes on, and it hears the reason.
+    """
+    try:
+        await log.make_ready()
+    except LogError as error:
+        text = f"the broker could not store messages: {error}"
+        raise BrokerError(ServerError.PersistenceError, text) from error
+
+
 async def store_epoch(topic: TopicBase[S], log: ManagedLedger, producer: Producer) -> None:
     """Make an exclusive producer's epoch durable, so that a broker that loads the topic later
     fences producers of earlier epochs, and wait for what those before it have sent: from here on

@@ -32,6 +32,7 @@ from geminga_broker.topic.fencing import (
     evict_dead_consumer,
     evict_dead_producer,
     grant_exclusive_access,
+    make_ready,
     store_epoch,
     stored_epoch,
 )
@@ -87,9 +88,11 @@ class PersistentTopic(TopicBase[Subscription]):
 
     async def add_producer(self, request: ProducerRequest[Producer]) -> Producer:
         """Raises BrokerError ProducerBusy, ProducerFenced, TopicTerminatedError, ServiceNotReady,
-        MetadataError (encryption), NotAllowedError, ProducerBlockedQuotaExceededError.
+        MetadataError (encryption), NotAllowedError, ProducerBlockedQuotaExceededError,
+        PersistenceError.
         """
         await check_producer(self)
+        await make_ready(self.log)
         producer = Producer(request, self)
         await evict_dead_producer(self._registry, producer)
         # No checkpoint from here on: a cancellation or an unload must not leave the registered

@@ -329,9 +329,11 @@ class Producer:
             self.close()
 
     def _warn(self, error: LogError) -> None:
-        """Log the failure, but not each one: a full disk fails every run."""
+        """Log the failure, but not each one. What can't be written now the log itself tells: each
+        producer comes back and fails again, under another object.
+        """
         now_s = trio.current_time()
-        if now_s >= self._warn_after_s:
+        if now_s >= self._warn_after_s and not isinstance(error, LogWriteFailed):
             self._warn_after_s = now_s + WARNING_PERIOD_S
             _log.warning("%s: publishing by %s failed: %s", self._target.name, self.name, error)
 

@@ -287,7 +287,9 @@ class Outbox(Window):
         count = self.pending_messages
         why = "" if refused is None else f"; the broker's last answer was {refused.code}: {refused}"
         text = f"no receipt within {send_timeout_s} s{why}"
-        self.fail_all(OperationTimeoutError(text, topic=topic))
+        error = OperationTimeoutError(text, topic=topic)
+        error.__cause__ = refused
+        self.fail_all(error)
         return count
 
     def fail_all(self, error: GemingaError) -> None:

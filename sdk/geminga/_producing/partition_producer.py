@@ -189,7 +189,9 @@ class PartitionProducer(SendingRoom):
         opened_s = outbox.open_since_s
         if opened_s is not None and (not outbox.in_flight or now_s >= opened_s + self._delay_s):
             self.seal()
-        refused = self._refused[1] if now_s < self._refused[0] + self._send_timeout_s else None
+        refused_s, refused = self._refused
+        if self._connection is not None and now_s >= refused_s + self._send_timeout_s:
+            refused = None
         expired = outbox.expire(self._send_timeout_s, now_s, self.topic, refused)
         if expired:
             logger.warning("%s: %d messages got no receipt in time", self.topic, expired)

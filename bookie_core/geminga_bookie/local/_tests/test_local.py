@@ -37,7 +37,7 @@ from geminga_bookie.local import frames
 from geminga_bookie.local.client import LocalBookie, open_local_bookie
 from geminga_bookie.local.server import LocalLimits, serve_local
 from geminga_bookie.memory import MemoryBookie
-from geminga_bookie.port import BookiePort
+from geminga_bookie.port import BookieInfo, BookiePort
 from geminga_runtime.message_frames import encode
 from geminga_runtime.stream import FramedStream
 
@@ -157,6 +157,16 @@ async def test_a_cancelled_request_ends_at_the_bookie() -> None:
             while bookie.reading:  # noqa: ASYNC110
                 await trio.sleep(0.005)
         await port.info()
+
+
+async def test_why_it_is_read_only_crosses(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def full(_bookie: MemoryBookie) -> BookieInfo:
+        await trio.lowlevel.checkpoint()
+        return BookieInfo(10, 1, "full")
+
+    monkeypatch.setattr(MemoryBookie, "info", full)
+    async with served(MemoryBookie(ID)) as port:
+        assert await port.info() == BookieInfo(10, 1, "full")
 
 
 async def test_errors_cross_as_they_are() -> None:

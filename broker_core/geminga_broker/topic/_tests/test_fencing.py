@@ -86,6 +86,20 @@ async def test_without_a_durable_epoch_there_is_no_exclusive_producer(world: Wor
     await add(topic, "a", Mode.Exclusive)
 
 
+@pytest.mark.parametrize("mode", [Mode.Shared, Mode.Exclusive])
+async def test_while_nothing_can_be_stored_producers_are_refused(world: World, mode: int) -> None:
+    topic = world.topic()
+    old = await add(topic, "old")
+    world.log.unready = LogWriteFailed("no bookie takes writes")
+    with pytest.raises(BrokerError, match="could not store messages: no bookie takes") as error:
+        await add(topic, "new", mode)
+    assert error.value.code == ServerError.PersistenceError
+    assert list(topic.producers) == ["old"]
+    world.log.unready = None
+    old.close()
+    await add(topic, "new", mode)
+
+
 async def test_a_topic_taken_by_another_broker_is_unloaded(world: World) -> None:
     topic = world.topic()
     world.log.fail = LogFenced("taken")

@@ -147,7 +147,13 @@ def _bookies(calls: Calls) -> Iterator[Line]:
         if found is None:
             yield space(bookie, None, None)
         else:
-            yield space(bookie, whole(found, "freeBytes"), whole(found, "totalBytes"))
+            read_only = found.get("readOnly")
+            yield space(
+                bookie,
+                whole(found, "freeBytes"),
+                whole(found, "totalBytes"),
+                read_only if isinstance(read_only, str) else "",
+            )
 
 
 def _spaces(calls: Calls) -> list[tuple[str, dict[str, object] | None]]:

@@ -97,11 +97,22 @@ def clock(date: str | None, now_s: float) -> Line:
     )
 
 
-def space(bookie: str, free: int | None, total: int | None) -> Line:
-    """Room on a bookie's disks, None if it doesn't tell."""
+def space(bookie: str, free: int | None, total: int | None, read_only: str = "") -> Line:
+    """Room on a bookie's disks, None if it doesn't tell; `read_only` says why it takes no writes,
+    whatever its room is.
+    """
     if free is None or total is None:
         return Line(
             WARN, "disk", f"Bookie {bookie} doesn't tell its free space.", "Check that it runs."
+        )
+    if read_only:
+        return Line(
+            FAIL,
+            "disk",
+            f"Bookie {bookie} takes no writes: {read_only[:TEXT_MAX]}. "
+            f"It has {size(free)} of {size(total)} free.",
+            "If its disk is full, free space on it: delete topics, shorten retention, consume "
+            "backlogs, or add disks. It writes again by itself. Reading goes on.",
         )
     if total <= 0:
         return Line(OK, "disk", f"Bookie {bookie} keeps everything in memory.")

@@ -295,6 +295,15 @@ def test_disks(free: int | None, total: int | None, level: str) -> None:
     assert space("b:3181", free, total).level == level
 
 
+@pytest.mark.parametrize("total", [0, 100])
+def test_a_read_only_bookie_fails_whatever_its_room_is(total: int) -> None:
+    line = space("b:3181", 50, total, "the disk is full")
+    assert line.level == "fail"
+    assert "b:3181 takes no writes: the disk is full." in line.sentence
+    assert "free space" in line.advice
+    assert "writes again by itself" in line.advice
+
+
 def test_sizes() -> None:
     shown = [size(count) for count in (0, 999, 1000, 12_345_678, 10**12, 10**16)]
     assert shown == ["0 B", "999 B", "1.0 kB", "12 MB", "1.0 TB", "10000.0 TB"]
