@@ -83,6 +83,8 @@ async def _check_room(service: BrokerService, tenant: str) -> None:
     if limit and len(await service.namespaces.list(tenant)) >= limit:
         text = f"Exceed the maximum number of namespace in tenant :{tenant}"
         raise rest.RestError(412, text)
+
+
 async def _policies_given(request: Request) -> JsonObject:
     given = await rest.read_body(request, dict[str, object])
     try:
