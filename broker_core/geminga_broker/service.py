@@ -11,8 +11,8 @@ from typing import Protocol
 import trio
 
 from geminga_bookie.client import BookkeeperClient
+from geminga_bookie.client.api import BookieInfo
 from geminga_bookie.client.read import LedgerReader
-from geminga_bookie.port import BookieInfo
 from geminga_broker.admin.peers import Peers
 from geminga_broker.authz.authorizer import Authorizer
 from geminga_broker.authz.needs import Place

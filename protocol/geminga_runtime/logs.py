@@ -165,7 +165,8 @@ class LineFormatter(logging.Formatter):
             second = int(record.created)
             text = time.strftime(self.default_time_format, self.converter(second))
             self._second = second, text
-        return self.default_msec_format % (text, record.msecs)
+        form = self.default_msec_format
+        return form % (text, record.msecs) if form else text
 
     def formatException(self, ei: _ExceptionInfo) -> str:
         """The traceback, or the end of a long one."""

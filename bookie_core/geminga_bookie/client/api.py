@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
+from geminga_bookie.port import BookieInfo as BookieInfo
+
 LOSS_ACCEPTED = "geminga.loss-accepted"
 """In a ledger's custom metadata: what all bookies that should have it say they may have lost is
 given up (`bookieshell acceptloss`)."""

@@ -51,7 +51,7 @@ class KnownKeys:
 
 def known_keys(reader: str) -> KnownKeys:
     """Of `broker`, `standalone`, `bookie`, `autorecovery`, `proxy` or `client`."""
-    return parse((files(__package__) / "keys.txt").read_text("utf-8"), reader)
+    return parse((files(__name__) / "keys.txt").read_text("utf-8"), reader)
 
 
 def parse(text: str, reader: str) -> KnownKeys:

@@ -9,8 +9,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from geminga_bookie.client.api import BookieInfo
 from geminga_bookie.memory import MemoryBookie
-from geminga_bookie.port import BookieInfo
 from geminga_broker.log._tests.test_topic_log import KEEP, publish_in_vain, refuse_add
 from geminga_broker.log._tests.world import NAME, World, drain, numbered, publish
 from geminga_broker.log.api import LogWriteFailed
