@@ -308,7 +308,7 @@ def test_refused_starts(data_dir: Path, start: Starter) -> None:
     port = int(server.service_url.rpartition(":")[2])
     memory = [*BROKERS, "--in-memory"]
     said = _refused(standalone_command(data_dir, options=memory, broker_port=port))
-    assert f"brokerServicePort: can't listen on 127.0.0.1:{port}" in said
+    assert f"--broker-port (brokerServicePort): can't listen on 127.0.0.1:{port}" in said
     # Only a broker finds this: it tells the parent, which says it once.
     settings = {"entryFilterNames": "nope"}
     said = _refused(standalone_command(data_dir, options=memory, settings=settings))
