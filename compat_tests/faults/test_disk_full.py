@@ -147,7 +147,7 @@ def _send_until_it_works(send: Callable[[bytes], object]) -> None:
 
 
 def _check_doctor(server: ServerProcess) -> None:
-    result = CliRunner().invoke(doctor, ["--admin-url", server.admin_url, "-u", server.service_url])
+    result = CliRunner().invoke(doctor, ["--admin-url", server.web_url, "-u", server.service_url])
     assert result.exit_code == 1
     (told,) = [line for line in result.output.splitlines() if line.startswith("fail: Bookie ")]
     assert " takes no writes: " in told

@@ -25,9 +25,8 @@ from geminga_broker.log.api import (
 )
 from geminga_broker.log.catalog import INDEX_PROPERTY
 from geminga_broker.log.chain import LedgerInfo
-from geminga_broker.log.context import LogContext
+from geminga_broker.log.context import FailureLines, LogContext
 from geminga_broker.log.entry import PrefixMaker
-from geminga_broker.log.failure_lines import FailureLines
 from geminga_broker.log.reading import entries_of, index_at
 from geminga_broker.log.state import LogState
 from geminga_broker.log.unnamed import open_named
@@ -39,7 +38,6 @@ from geminga_runtime.waiters import Promise
 
 _log = logging.getLogger(__name__)
 _slow = SlowOperations(_log)
-
 
 _ERRORS: dict[LogState, type[LogError]] = {
     LogState.TERMINATED: LogTerminated,
@@ -216,8 +214,8 @@ class LogAppender:
         entries: Sequence[tuple[Buffer, int]],
     ) -> None:
         ledger_id = self._ledger.ledger_id
-        made, size_bytes = entries_of(ledger_id, first, packets, head_bytes, entries)
-        self._context.cache.add(ledger_id, first, made, size_bytes)
+        made = entries_of(ledger_id, first, packets, head_bytes, entries)
+        self._context.cache.add(ledger_id, first, *made)
 
     def _written(
         self,
