@@ -72,8 +72,9 @@ empty one), `deliverAt` needs no `eventTime`, and messages aren't deduplicated. 
 Apache's broker never answers, or with a trace, have an answer: 404 for properties of a missing \
 topic, 405 for offloading and compaction of non-persistent ones.
 
-Of our own, which Apache has not: `GET /admin/v2/bookies/space`, the room on the disks of bookies \
-that take entries, and `GET .../subscription/{{subName}}/why`, why a subscription gets nothing. \
+Of our own, which Apache has not: `GET /admin/v2/bookies/space`, the room on the disks of bookies, \
+with why one is read-only, and `GET .../subscription/{{subName}}/why`, why a subscription gets \
+nothing. \
 `POST /topics/...?withoutSchema=true` publishes the texts as they are, as a client without a \
 schema does, and gives the topic none. `GET /admin/v2/openapi.json` describes what this broker \
 serves, for Swagger UI and generators of clients: each operation with its parameters, bodies, \
