@@ -124,13 +124,13 @@ class Deletions:
                 try:
                     record = await records.update(record_name, _mark_again if resumed else _mark)
                 except ResourceMissing:
-                    await self._end(note)
+                    await self._end(note)  # noqa: ASYNC120
                     raise
                 await self._keep(note)
                 yield record
             except BaseException as error:
                 if resumed is None or resumed.undoes(error):
-                    await self._undo(records, record_name, note)
+                    await self._undo(records, record_name, note)  # noqa: ASYNC102 - shielded
                 raise
             await self._end(note)
         finally:

@@ -139,7 +139,8 @@ class ConnectionPool:
         except GemingaError as error:
             self.failures["tcp-failed"] += 1
             unanswered = isinstance(error.__cause__, TlsUnanswered)
-            if unanswered and await self._speaks_without_tls(endpoint.address, deadline):
+            speaks = self._speaks_without_tls
+            if unanswered and await speaks(endpoint.address, deadline):  # noqa: ASYNC120
                 raise WrongProtocolError(
                     f"{error}; it speaks Pulsar's protocol without TLS: the URL of this port is "
                     "pulsar://"

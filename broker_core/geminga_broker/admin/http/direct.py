@@ -62,7 +62,7 @@ class DirectRoutes:
         try:
             await response(request.scope, request.receive, send)
         except Exception as error:
-            await self._on_defect(request, error)
+            await self._on_defect(request, error)  # noqa: ASYNC120
             raise
 
 
