@@ -146,8 +146,10 @@ class Fleet:
 
     def registered(self) -> list[str]:
         """Ids of the brokers that have a session."""
-        assert self.keeper is not None
-        return sorted(self.keeper.get_children("/loadbalance/brokers"))
+        keeper = self.keeper
+        assert keeper is not None
+        # A test before may have let ZooKeeper stand still: our own session goes with it, too.
+        return sorted(keeper.retry(keeper.get_children, "/loadbalance/brokers"))
 
     def record(self, path: str) -> Json:
         """A node of ZooKeeper, empty if there is none."""
