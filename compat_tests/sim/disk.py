@@ -21,7 +21,7 @@ from geminga_bookie._tests.sim_workers import TaskWorkers
 from geminga_bookie.errors import BookkeeperError, StorageFailed
 from geminga_bookie.host import Host
 from geminga_bookie.options import BookieOptions, DiskOptions, GcOptions, JournalOptions
-from geminga_bookie.port import AddDone, BookiePort, LacAnswer
+from geminga_bookie.port import AddDone, BookieInfo, BookiePort, LacAnswer
 from geminga_runtime.metadata.api import (
     ANY_VERSION,
     MetadataError,
@@ -183,6 +183,10 @@ class BookieDoor:
     async def list_entries(self, ledger_id: int) -> list[int]:
         self._enter()
         return await self._bookie.list_entries(ledger_id)
+
+    async def info(self) -> BookieInfo:
+        self._enter()
+        return await self._bookie.info()
 
 
 class MetadataDoor(SessionBeneath):

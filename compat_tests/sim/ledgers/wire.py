@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 import trio
 
 from geminga_bookie.errors import BookieUnavailable, BookkeeperError, RequestTimeout
-from geminga_bookie.port import AddDone, BookiePort, LacAnswer
+from geminga_bookie.port import AddDone, BookieInfo, BookiePort, LacAnswer
 from geminga_runtime.waiters import Promise
 
 from .bookies import Life, Resettable
@@ -217,3 +217,7 @@ class Wire:
     async def list_entries(self, ledger_id: int) -> list[int]:
         """See `BookiePort.list_entries`."""
         return await self._ask(lambda port: port.list_entries(ledger_id), f"list {ledger_id}")
+
+    async def info(self) -> BookieInfo:
+        """See `BookiePort.info`."""
+        return await self._ask(lambda port: port.info(), "info")
