@@ -140,7 +140,7 @@ CANARIES: dict[str, Canary] = {
 
 FOUND_BY: dict[str, int] = {
     "a session's end takes no bundle": 20,
-    "another broker's node is taken over": 83,
+    "another broker's node is taken over": 5,
     "the node is written over whoever has it": 83,
     "a node that was removed stays ours": 134,
     "lost bundles aren't told": 20,
