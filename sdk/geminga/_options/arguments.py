@@ -15,11 +15,6 @@ logger = logging.getLogger("geminga")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def one(name: str) -> str:
-    """The name of a class with its article."""
-    return f"{'an' if name[:1] in 'AEIOaeio' else 'a'} {name}"
-
-
 def duration(value: float, name: str) -> None:
     """Raises InvalidArgumentError unless it is a number of seconds, 0 or above."""
     kind = value.__class__

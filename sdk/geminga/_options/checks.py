@@ -8,13 +8,17 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from geminga._options.arguments import one
 from geminga.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Made = TypeVar("Made", bound="DataclassInstance")
+
+
+def one(name: str) -> str:
+    """The name of a class with its article."""
+    return f"{'an' if name[:1] in 'AEIOaeio' else 'a'} {name}"
 
 
 def make(kind: type[Made], keywords: Mapping[str, object]) -> Made:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeGuard
 
 import msgspec
 
-from geminga._options.arguments import one
+from geminga._options.checks import one
 from geminga.errors import InvalidSchemaError, InvalidValueError
 from geminga.schema._base import Unfit
 from geminga.schema._plans import Change, FieldSpec, Plan, RecordCodec

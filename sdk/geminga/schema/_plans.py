@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from geminga._options.arguments import one
+from geminga._options.checks import one
 from geminga.errors import InvalidValueError
 
 Json = Any

@@ -13,7 +13,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor, FileDescriptor
 from google.protobuf.message import DecodeError, EncodeError, Message
 
-from geminga._options.arguments import one
+from geminga._options.checks import one
 from geminga.errors import InvalidSchemaError, InvalidValueError
 from geminga.schema._avro import ALWAYS_ALLOW_NULL, JSR310_CONVERSION_ENABLED
 from geminga.schema._base import Schema, undecodable
