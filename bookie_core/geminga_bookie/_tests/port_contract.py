@@ -52,8 +52,9 @@ class BookiePortContract(WithLedgers):
         assert bookie.bookie_id == "bookie-1:3181"
 
     async def test_tells_its_room(self, bookie: BookiePort) -> None:
-        total_bytes, free_bytes = await bookie.info()
+        total_bytes, free_bytes, read_only = await bookie.info()
         assert 0 <= free_bytes <= total_bytes
+        assert read_only == ""
 
     async def test_reads_what_was_added(self, bookie: BookiePort) -> None:
         await add(bookie, self.a, range(10))

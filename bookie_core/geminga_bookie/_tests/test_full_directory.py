@@ -163,7 +163,7 @@ async def test_its_room_is_that_of_each_file_system_once(tmp_path: Path) -> None
             return DiskUsage(900 << 20, 500 << 20, device, 1000 << 20)
 
     async with open_bookie(_options(tmp_path), disk=Disk()) as port:
-        assert await port.info() == (2000 << 20, 1000 << 20)
+        assert await port.info() == (2000 << 20, 1000 << 20, "")
 
 
 async def test_a_directory_that_can_not_be_flushed_does_not_hold_up_the_others(
