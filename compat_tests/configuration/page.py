@@ -123,7 +123,9 @@ def _works(file: str, config_type: type[Any]) -> Iterator[str]:
     has_dynamic = file == BROKER
     for part in fields(config_type):
         kind: Any = part.default_factory
-        title = _TITLE.match(kind.__doc__)[0].rstrip(".,:; ")  # type: ignore[index]
+        named = _TITLE.match(kind.__doc__)
+        assert named is not None, kind
+        title = named[0].rstrip(".,:; ")
         rows = []
         for one in fields(kind):
             key = one.metadata["key"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import trio
@@ -14,6 +15,7 @@ from geminga_broker.cluster import inactivity
 from geminga_broker.config import BrokerConfig
 from geminga_broker.log.options import Retention
 from geminga_broker.policies.model import Inactivity
+from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.topic_name import TopicName
 
 NAME = TopicName.parse("persistent://public/default/t")
@@ -87,5 +89,5 @@ def test_the_loss_of_messages_is_told_but_not_of_health_checks(
         name=f"persistent://{namespace}/healthcheck",
         log=SimpleNamespace(statistics=lambda: found),
     )
-    inactivity._warn_of_loss(topic)  # type: ignore[arg-type]
+    inactivity._warn_of_loss(cast(PersistentTopic, topic))
     assert len(caplog.messages) == told

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 import trio
 from msgspec import Struct
+from starlette.types import Message
 
 from geminga_broker._tests.fake_client import FakeConnection, producer_request, subscribe_request
 from geminga_broker._tests.wire import WireBroker, open_broker
@@ -113,13 +114,13 @@ async def test_a_page_is_sent_in_parts_without_a_length(
 ) -> None:
     sent: list[tuple[bytes, bool]] = []
 
-    async def send(message: dict[str, object]) -> None:
+    async def send(message: Message) -> None:
         if message["type"] == "http.response.start":
             assert message["headers"] == [(b"content-type", b"text/plain")]
         else:
-            sent.append((message["body"], message.get("more_body", False)))  # type: ignore[arg-type]
+            sent.append((message["body"], message.get("more_body", False)))
 
-    async def receive() -> dict[str, object]:
+    async def receive() -> Message:
         return {"type": "http.disconnect"}
 
     for method, wanted in (
@@ -127,7 +128,7 @@ async def test_a_page_is_sent_in_parts_without_a_length(
         ("HEAD", [(b"", False)]),
     ):
         answer = Chunked(iter([b"a", b"b"]), "text/plain")
-        await answer({"type": "http", "method": method}, receive, send)  # type: ignore[arg-type]
+        await answer({"type": "http", "method": method}, receive, send)
         assert sent == wanted
         sent.clear()
 

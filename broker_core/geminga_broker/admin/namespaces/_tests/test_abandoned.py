@@ -21,8 +21,10 @@ from geminga_broker.admin.namespaces._tests.mortal import (
 )
 from geminga_broker.admin.namespaces.finishing import CHECK_S, DELETION_S, RETRY_S
 from geminga_broker.cluster.deletions import DELETIONS, Note
+from geminga_broker.cluster.records import Records
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.catalog import DELETIONS as LOG_DELETIONS
+from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName, url_encode
@@ -142,14 +144,14 @@ async def test_a_running_deletion_is_not_finished_beside_it(
     async with one_broker() as broker:
         release = broker.service.unloader.unload
 
-        async def meanwhile(*args: object) -> bool:
+        async def meanwhile(bundle: BundleId, destination: str = "") -> bool:
             if not seen:
                 seen.append(False)
                 deletions = broker.service.namespaces.deletions
                 before = await deletions.noted()
                 await broker.finisher.finish()
                 seen[0] = len(before) == 1 and await deletions.noted() == before
-            return await release(*args)  # type: ignore[arg-type]
+            return await release(bundle, destination)
 
         monkeypatch.setattr(broker.service.unloader, "unload", meanwhile)
         target = f"{OF_NAMESPACE}?force=true"
@@ -169,11 +171,11 @@ async def test_whoever_stood_still_deletes_nothing_of_what_was_made_anew(
         await first.fill()
         check = first.service.namespaces.deletions.check
 
-        async def stop(*args: object) -> None:
+        async def stop(records: Records, record_name: str) -> None:
             if not stands.is_set():
                 stands.set()
                 await goes_on.wait()
-            await check(*args)  # type: ignore[arg-type]
+            await check(records, record_name)
 
         monkeypatch.setattr(first.service.namespaces.deletions, "check", stop)
 
