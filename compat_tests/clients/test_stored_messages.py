@@ -5,6 +5,7 @@ broker, on both servers.
 from __future__ import annotations
 
 import json
+import re
 
 import httpx2 as httpx
 import pytest
@@ -248,7 +249,8 @@ def test_expiring(web: httpx.Client, namespace: str, ledger: int) -> None:
     assert reason(expire(first, topic=f"{base}/p")) == (405, text)
     status, text = reason(web.post(f"{topic}/all_subscription/expireMessages/1"))
     assert status == 409
-    assert "for subscription none due to" in text
+    # Both have nothing to expire; Apache names the one that its map gives first, or last.
+    assert re.search(r"for subscription (s|none) due to", text)
     assert web.post(f"{topic}/all_subscription/expireMessages/x").status_code == 404
 
 

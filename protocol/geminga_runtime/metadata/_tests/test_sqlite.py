@@ -53,7 +53,8 @@ async def test_who_reads_without_end_leaves_turns_to_others(file: Path) -> None:
         nursery.start_soon(count)
         for _ in range(10 * READS_A_TURN):
             await store.get("/a")
-        assert 9 <= turns <= 12
+        # The counter's first turn counts nothing, and its last may come after ours.
+        assert 8 <= turns <= 12
         nursery.cancel_scope.cancel()
     with trio.CancelScope() as scope:
         scope.cancel()
