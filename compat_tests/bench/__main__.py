@@ -6,6 +6,7 @@ On a machine whose speed drifts, ``--rounds 3`` measures both by turns, thrice, 
 from __future__ import annotations
 
 import argparse
+import compileall
 import shutil
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from compat_tests.bench.side import Side
 from compat_tests.processes import ROOT
 
 RECORD = "benchmarks.json"
+SERVERS = ("protocol", "bookie_core", "broker_core", "proxy", "sdk")
 
 
 def main() -> int:
@@ -36,6 +38,8 @@ def main() -> int:
         sys.exit(f"The load programs need Apache's Java client: {reason}")
     folder: Path = options.write or ROOT / "docs"
     folder.mkdir(parents=True, exist_ok=True)  # a wrong one is to be told before, not after
+    for package in SERVERS:  # as pip does when it installs: a start doesn't compile
+        compileall.compile_dir(str(ROOT / package), quiet=2)
     run = report.this_run(options.rounds)
     outcomes = [Outcome(row) for row in rows]
     clients = [

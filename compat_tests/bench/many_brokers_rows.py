@@ -134,7 +134,8 @@ def _under_load(
     finally:
         load.kill()
     found: dict[str, float] = json.loads(text)
-    if found["lost"] or found["failed"] or found["disorder"]:
+    # Of Apache's a send may time out: how many did is a figure then.
+    if found["lost"] or found["disorder"] or (found["failed"] and side.kind == GEMINGA):
         raise LoadFailed(f"messages were lost or came out of order: {found}")
     return found
 
@@ -208,6 +209,7 @@ MANY_BROKERS_ROWS: tuple[Row, ...] = (
         (
             Measure("longest_s", "longest wait for a receipt", "s", ratio_max=1.0),
             Measure("median_s", "longest wait of a topic, median", "s"),
+            Measure("failed", "publishes that timed out", ""),
             Measure("again", "messages that came again", ""),
         ),
     ),

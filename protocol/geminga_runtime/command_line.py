@@ -4,6 +4,7 @@ exit code 2 (spec OP-01). Heavy imports come after the arguments are checked.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from functools import wraps
@@ -12,6 +13,9 @@ from typing import TypeVar
 
 import click
 from click.core import ParameterSource
+
+START_OBJECTS = 1_000_000
+"""New objects between two collections of a server's start, which makes them for its whole life."""
 
 F = TypeVar("F", bound=Callable[..., object])
 T = TypeVar("T")
@@ -47,6 +51,7 @@ def log_options(command: Callable[..., object]) -> Callable[..., object]:
         from geminga_runtime.observing.log_setup import LogSettings, set_up_logging
 
         set_up_logging(LogSettings(log_level, log_format == "json"))
+        gc.set_threshold(START_OBJECTS)
         return command(*args, **given)
 
     levels = click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False)

@@ -1,9 +1,11 @@
-"""One call for all who ask for the same thing at the same time."""
+"""One call for all who ask for the same thing at the same time, or ever."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
+
+import trio
 
 from geminga_runtime.waiters import Promise
 
@@ -41,3 +43,24 @@ class SingleFlight(Generic[K, V]):
             return value
         finally:
             del self._running[key]
+
+
+class Late(Generic[V]):
+    """What is made in a thread when it is first asked for: its modules take longer to import than
+    others may wait, and a program may never need them.
+    """
+
+    def __init__(self, make: Callable[[], V]) -> None:
+        """`make` imports what it needs. If it raises, the next one who asks makes it anew."""
+        self._make = make
+        self._made: tuple[V] | None = None
+        self._flight = SingleFlight[None, V]()
+
+    async def get(self) -> V:
+        """It. Raises the errors of making it."""
+        if self._made is None:
+            self._made = (await self._flight.run(None, self._in_thread),)
+        return self._made[0]
+
+    async def _in_thread(self) -> V:
+        return await trio.to_thread.run_sync(self._make)

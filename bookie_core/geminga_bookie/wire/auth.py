@@ -15,9 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import NamedTuple, Protocol, cast
 
-from cryptography import x509
-from cryptography.x509.oid import NameOID
-
 from geminga_runtime.settings import ConfigError
 
 AUTHENTICATION_DISABLED = "AuthDisabledPlugin"
@@ -119,6 +116,9 @@ class TlsRoles:
 
 def certificate_role(certificate: bytes) -> str | None:
     """The first role in the first organizational unit of a certificate (DER). Raises AuthFailed."""
+    from cryptography import x509  # few bookies ask for certificates
+    from cryptography.x509.oid import NameOID
+
     try:
         names = [list(each) for each in x509.load_der_x509_certificate(certificate).subject.rdns]
     except ValueError:

@@ -65,6 +65,38 @@ def test_serves_and_ends_on_a_signal(tmp_path: Path, number: signal.Signals) -> 
     assert (tmp_path / "data").is_dir()
 
 
+def test_a_start_imports_no_more_than_it_needs(tmp_path: Path) -> None:
+    """What is for WebSockets, certificates and OpenAPI documents comes when somebody asks for it,
+    and works then.
+    """
+    late = ["wsproto", "h11", "geminga.client", "geminga_broker.websocket.service"]
+    late += ["cryptography.x509", "geminga_broker.admin.openapi.document", "pydantic", "jinja2"]
+    errors = tmp_path / "errors"
+    arguments = command("--broker-port", "0", "--web-port", "0", "--in-memory")
+    watched = [sys.executable, "-X", "importtime", *arguments[1:]]
+    with (
+        errors.open("w") as file,
+        subprocess.Popen(watched, stdout=subprocess.PIPE, stderr=file, text=True) as process,
+    ):
+        assert process.stdout is not None
+        try:
+            ready = re.match(r"ready in [0-9.]+ s: \S+ (\S+)", process.stdout.readline())
+            assert ready is not None
+            imported = _imported(errors)
+            assert "geminga_broker.web.server" in imported
+            assert imported.isdisjoint(late)
+            with urllib.request.urlopen(f"{ready[1]}/admin/v2/openapi.json") as answer:
+                assert b'"openapi"' in answer.read()
+            assert late[5] in _imported(errors)
+        finally:
+            process.kill()
+
+
+def _imported(errors: Path) -> set[str]:
+    lines = errors.read_text().splitlines()
+    return {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
+
+
 def test_in_memory_leaves_nothing(tmp_path: Path) -> None:
     with running("--in-memory", "--data-dir", str(tmp_path / "data")) as (process, _):
         process.send_signal(signal.SIGINT)

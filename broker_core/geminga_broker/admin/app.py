@@ -69,7 +69,7 @@ from geminga_broker.metrics.exposition import Exposition
 from geminga_broker.metrics.page import Chunked
 from geminga_broker.metrics.scrape import scrape
 from geminga_broker.service import BrokerService
-from geminga_broker.websocket.service import OpenSockets, serve_websocket
+from geminga_runtime.single_flight import Late
 
 DOMAINS = ("persistent", "non-persistent")
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -177,15 +177,22 @@ def _by_kind(service: BrokerService, app: ASGIApp) -> ASGIApp:
     Handlers decode the parts that they take (`rest.parameter`).
     """
 
-    open_sockets = OpenSockets(service.config.websockets.per_role_max)
     limit = service.request_limit
+
+    def make_sockets() -> ASGIApp:
+        # With a client in it: a start without WebSockets is a fifth shorter.
+        from geminga_broker.websocket.service import WebSocketService
+
+        return WebSocketService(service)
+
+    sockets = Late(make_sockets)
 
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
         if limit is not None and not limit.takes_one():
             await _too_many(scope, receive, send)
             return
         if scope["type"] == "websocket":
-            await serve_websocket(service, open_sockets, scope, receive, send)
+            await (await sockets.get())(scope, receive, send)
             return
         if scope["type"] == "http" and scope.get("raw_path"):
             path = scope["raw_path"].decode("latin-1").partition("?")[0]

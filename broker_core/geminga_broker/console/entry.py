@@ -4,33 +4,27 @@ a broker starts without them, and its loop doesn't wait while templates are comp
 
 from __future__ import annotations
 
-import trio
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from geminga_broker.service import BrokerService
 from geminga_runtime.auth.console_login import is_console
+from geminga_runtime.single_flight import Late
 
 
 def with_console(app: ASGIApp, service: BrokerService) -> ASGIApp:
     """The application with the console at `/` and beneath `/console`; all else goes to `app`."""
     if not service.config.console.enabled:
         return app
-    made: list[ASGIApp] = []
-    turn = trio.Lock()
 
     def make() -> ASGIApp:
         from geminga_broker.console.app import console_of
 
         return console_of(app, service)
 
-    async def console() -> ASGIApp:
-        async with turn:
-            if not made:
-                made.append(await trio.to_thread.run_sync(make))
-        return made[0]
+    console = Late(make)
 
     async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
         is_ours = scope["type"] == "http" and is_console(str(scope.get("path", "")))
-        await (await console() if is_ours else app)(scope, receive, send)
+        await (await console.get() if is_ours else app)(scope, receive, send)
 
     return wrapped

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from http import HTTPStatus
+from importlib import import_module
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -14,7 +15,6 @@ from geminga_broker.web import answers
 from geminga_broker.web.exchange import Exchange
 from geminga_broker.web.requests import TARGET_BYTES_MAX, BadRequest, Request
 from geminga_broker.web.settings import TLS_PEER_CERTIFICATE, WHOLE_BODY, WebSettings
-from geminga_broker.web.sockets import serve_socket
 from geminga_broker.web.wire import Wire
 from geminga_runtime.stream import FramedStream
 
@@ -29,6 +29,7 @@ LINGER_S = 0.5
 """Time for a client that still sends to take the last answer: to close while bytes of it are unread
 makes the system reset the connection, and the answer may be lost (RFC 9112, 9.6).
 """
+SOCKETS = "geminga_broker.web.sockets"
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 
 
@@ -96,10 +97,7 @@ class Connection:
                     return False
             request = reader.ready.popleft()
             if reader.upgraded is not None and not reader.ready:
-                scope = self._scope(request, "websocket")
-                await serve_socket(
-                    *(self._app, scope, wire, request, self._settings), stopping=self._stopping
-                )
+                await self._upgraded(request)
                 return True
             exchange = Exchange(wire, request, is_last=request.is_last or self._is_stopping)
             await self._answer(request, exchange)
@@ -113,6 +111,18 @@ class Connection:
         if reader.failed is not None:
             await self._refuse(reader.failed)
         return True
+
+    async def _upgraded(self, request: Request) -> None:
+        """Serve the WebSocket that the connection is now. What frames need is imported with the
+        first one: few brokers have any.
+        """
+        await trio.to_thread.run_sync(import_module, SOCKETS)
+        from geminga_broker.web.sockets import serve_socket
+
+        scope = self._scope(request, "websocket")
+        await serve_socket(
+            *(self._app, scope, self._wire, request, self._settings), stopping=self._stopping
+        )
 
     async def _next_comes(self, waits: trio.CancelScope) -> bool:
         """Wait for a request's head, which cancels `waits` if it takes too long."""

@@ -73,18 +73,23 @@ class OpenSockets:
                 del self._open[role]
 
 
-async def serve_websocket(
-    service: BrokerService, open_: OpenSockets, scope: Scope, receive: Receive, send: Send
-) -> None:
-    """Serve or refuse one WebSocket."""
-    websocket = WebSocket(scope, receive, send)
-    try:
-        await websocket.receive()  # websocket.connect
-        await _Handler(service, open_, websocket).run()
-    except Refused as refused:
-        await _refuse(websocket, refused)
-    except Ended:
-        pass
+class WebSocketService:
+    """The WebSockets of a broker, as an ASGI application."""
+
+    def __init__(self, service: BrokerService) -> None:
+        self._service = service
+        self._open = OpenSockets(service.config.websockets.per_role_max)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve or refuse one WebSocket."""
+        websocket = WebSocket(scope, receive, send)
+        try:
+            await websocket.receive()  # websocket.connect
+            await _Handler(self._service, self._open, websocket).run()
+        except Refused as refused:
+            await _refuse(websocket, refused)
+        except Ended:
+            pass
 
 
 async def _refuse(websocket: WebSocket, refused: Refused) -> None:

@@ -7,9 +7,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from cryptography import x509
-from cryptography.x509.oid import NameOID
-
 from geminga_runtime.auth.api import AuthenticationFailed, Identity, Peer
 from geminga_runtime.auth.settings import AuthSettings
 
@@ -43,6 +40,9 @@ class _Certificate:
     async def step(self, data: bytes) -> Identity:
         if self._certificate is None:
             raise AuthenticationFailed("no client certificate", "no_certificate")
+        from cryptography import x509  # not every server has this provider
+        from cryptography.x509.oid import NameOID
+
         try:
             certificate = x509.load_der_x509_certificate(self._certificate)
             names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 import trio
@@ -12,8 +13,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from geminga_broker.admin import rest
-from geminga_broker.admin.openapi.document import document
-from geminga_broker.admin.openapi.schemas import Object
+
+if TYPE_CHECKING:
+    from geminga_broker.admin.openapi.schemas import Object
 
 BASE = "/admin/v2"
 PARTS = {
@@ -54,6 +56,8 @@ class Description:
 
 
 def _parts(routes: Sequence[Route], version: str) -> dict[str, bytes]:
+    from geminga_broker.admin.openapi.document import document
+
     whole = document(routes, version)
     return {name: msgspec.json.encode(_part(whole, begins)) for name, begins in PARTS.items()}
 
