@@ -35,9 +35,15 @@ def program() -> Path:
     if not built.exists():
         built.parent.mkdir(parents=True, exist_ok=True)
         making = built.with_suffix(f".{os.getpid()}")
-        command = [go, "build", "-o", str(making), "."]
+        # Unoptimised, and without C: it takes a third less time, and runs for seconds.
+        command = [go, "build", "-gcflags=all=-N -l", "-ldflags=-s -w", "-o", str(making), "."]
         done = subprocess.run(
-            command, cwd=SOURCES, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S
+            command,
+            cwd=SOURCES,
+            env=os.environ | {"CGO_ENABLED": "0"},
+            capture_output=True,
+            text=True,
+            timeout=BUILD_TIMEOUT_S,
         )
         assert done.returncode == 0, done.stderr[-2000:]
         making.replace(built)
