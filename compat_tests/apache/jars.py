@@ -33,13 +33,18 @@ TOOLS_VERSION = "4.0.6"
 """Of the proxy and the command line's tools: Maven Central has this one and 4.0.8, which have the
 same keys of configuration.
 """
+_TOOLS_JARS = (
+    ("org.apache.pulsar", "pulsar-proxy", TOOLS_VERSION),
+    ("org.apache.pulsar", "pulsar-client-tools", TOOLS_VERSION),
+    ("org.eclipse.jetty", "jetty-proxy", "9.4.57.v20241219"),
+    ("com.github.seancfoley", "ipaddress", "5.5.0"),
+)
 _TOOLS = "".join(
     f"""<dependency>
-      <groupId>org.apache.pulsar</groupId><artifactId>{name}</artifactId>
-      <version>{TOOLS_VERSION}</version>
+      <groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>
       <exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>
     </dependency>"""
-    for name in ("pulsar-proxy", "pulsar-client-tools")
+    for group, name, version in _TOOLS_JARS
 )
 _TOOLS_POM = re.sub("<dependency>.*</dependency>", _TOOLS, _POM, flags=re.DOTALL)
 
@@ -104,7 +109,8 @@ def jars() -> Path:
 
 
 def tools_jars() -> Path:
-    """The folder of the jars of Apache's proxy and tools alone, without what they need.
+    """The folder of the jars of Apache's proxy and tools, with what `jars` lacks of those that they
+    need.
 
     Raises PeerMissing as `jars`.
     """
@@ -113,7 +119,7 @@ def tools_jars() -> Path:
     library = home / "lib"
     home.mkdir(parents=True, exist_ok=True)
     with locked(home / ".lock"):
-        if len(list(library.glob("*.jar"))) < 2:
+        if len(list(library.glob("*.jar"))) < len(_TOOLS_JARS):
             if shutil.which("mvn") is None:
                 raise PeerMissing("mvn is not installed, and Apache's tools are not there yet")
             if reason := _fetch(home, library, _TOOLS_POM):

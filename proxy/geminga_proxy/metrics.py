@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
 
 from geminga_runtime.auth.service import Authenticator
+from geminga_runtime.metrics.buckets import Buckets
+from geminga_runtime.metrics.process_figures import process_figures
 from geminga_runtime.server import ConnectionCount
 
 
@@ -14,7 +17,8 @@ class ProxyMetrics:
 
     def __init__(self, connections: ConnectionCount, cluster: str = "") -> None:
         self._connections = connections
-        self._labels = f'{{cluster="{_escaped(cluster)}"}}'
+        self._cluster = ("cluster", cluster)
+        self._labels = _labels([self._cluster])
         self.active_connections = 0
         self.new_connections = 0
         self.tunnels = 0
@@ -28,7 +32,9 @@ class ProxyMetrics:
     def text(self, authenticator: Authenticator | None, http_requests: int) -> str:
         """All metrics of the proxy, in Prometheus' text form."""
         lines = [*self.lines(), "# TYPE geminga_proxy_http_requests counter"]
-        lines += [f"geminga_proxy_http_requests {http_requests}", *_authentication(authenticator)]
+        lines += [f"geminga_proxy_http_requests{self._labels} {http_requests}", *self._process()]
+        if authenticator is not None:
+            lines += self._authentication(authenticator)
         return "\n".join(lines) + "\n"
 
     def lines(self) -> Iterator[str]:
@@ -53,7 +59,41 @@ class ProxyMetrics:
         yield f"# TYPE {name} counter"
         yield f"{name}_total{self._labels} {value}"
 
+    def _authentication(self, authenticator: Authenticator) -> Iterator[str]:
+        yield "# TYPE pulsar_authentication_success_total counter"
+        for (provider, method), count in sorted(authenticator.successes.items()):
+            pairs = [self._cluster, ("provider_name", provider), ("auth_method", method)]
+            yield f"pulsar_authentication_success_total{_labels(pairs)} {count}"
+        yield "# TYPE pulsar_authentication_failures_total counter"
+        for (provider, method, reason), count in sorted(authenticator.failures.items()):
+            pairs = [self._cluster, ("provider_name", provider), ("auth_method", method)]
+            where = _labels([*pairs, ("reason", reason)])
+            yield f"pulsar_authentication_failures_total{where} {count}"
+        yield from self._histogram("pulsar_expiring_token_minutes", authenticator.expiring_minutes)
+        reasons = authenticator.failures.items()
+        expired = sum(count for (_, _, reason), count in reasons if reason == EXPIRED)
+        yield from self._counter("pulsar_expired_token", expired)
 
+    def _histogram(self, name: str, values: Buckets) -> Iterator[str]:
+        yield f"# TYPE {name} histogram"
+        counts = list(accumulate(values.counts))
+        ends = [*(str(float(bound)) for bound in values.bounds), "+Inf"]
+        for end, count in zip(ends, counts, strict=True):
+            yield f"{name}_bucket{_labels([self._cluster, ('le', end)])} {count}"
+        yield f"{name}_count{self._labels} {counts[-1]}"
+        yield f"{name}_sum{self._labels} {round(values.sum, 6)}"
+
+    def _process(self) -> Iterator[str]:
+        """Of this process; what has one name stands together."""
+        said = ""
+        for figure in process_figures():
+            if figure.name != said:
+                said = figure.name
+                yield f"# TYPE {figure.name} {figure.kind}"
+            yield f"{figure.name}{_labels([self._cluster, *figure.labels.items()])} {figure.value}"
+
+
+EXPIRED = "expired_token"
 METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 _KINDS = {
     "lookup": "lookup",
@@ -63,23 +103,10 @@ _KINDS = {
 }
 
 
+def _labels(pairs: Iterable[tuple[str, str]]) -> str:
+    inner = ",".join(f'{name}="{_escaped(value)}"' for name, value in pairs)
+    return f"{{{inner}}}"
+
+
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def _authentication(authenticator: Authenticator | None) -> Iterator[str]:
-    if authenticator is None:
-        return
-    yield "# TYPE pulsar_authentication_success_total counter"
-    for (provider, method), count in sorted(authenticator.successes.items()):
-        yield (
-            "pulsar_authentication_success_total"
-            f'{{provider_name="{provider}",auth_method="{method}"}} {count}'
-        )
-    yield "# TYPE pulsar_authentication_failures_total counter"
-    for (provider, method, reason), count in sorted(authenticator.failures.items()):
-        yield (
-            "pulsar_authentication_failures_total"
-            f'{{provider_name="{provider}",auth_method="{_escaped(method)}",reason="{reason}"}} '
-            f"{count}"
-        )

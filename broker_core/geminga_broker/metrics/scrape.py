@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from functools import cache
 from heapq import merge
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 from geminga_broker.cluster.catalog import is_system_topic
 from geminga_broker.metrics.broker import add_broker
@@ -28,9 +26,7 @@ from geminga_broker.topic.stats import made_in_turns
 from geminga_broker.topic.topic import Topic
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.background import TURN_UNITS
-
-if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
+from geminga_runtime.metrics.process_figures import process_figures
 
 SORTED_NAMES = 512
 """Topics' names that are sorted in one go."""
@@ -127,20 +123,8 @@ class _Scrape:
             await self._page.add(where, name, topic, Figures(stats, consumer_ids, window))
 
 
-@cache
-def _process_registry() -> CollectorRegistry:
-    """Memory, CPU, files and garbage collection of this process, as usual in Python servers."""
-    from prometheus_client import CollectorRegistry, GCCollector, ProcessCollector
-
-    registry = CollectorRegistry()
-    ProcessCollector(registry=registry)
-    GCCollector(registry=registry)
-    return registry
-
-
 def add_process(text: Exposition, cluster: list[tuple[str, str]]) -> None:
-    """`process_*` and `python_gc_*`; the library is imported at the first scrape."""
-    for family in _process_registry().collect():
-        for sample in family.samples:
-            where = labels([*cluster, *sample.labels.items()])
-            text.add(sample.name, where, sample.value, family.type)
+    """`process_*` and `python_gc_*`."""
+    for figure in process_figures():
+        where = labels([*cluster, *figure.labels.items()])
+        text.add(figure.name, where, figure.value, figure.kind)

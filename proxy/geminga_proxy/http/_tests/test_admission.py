@@ -93,10 +93,13 @@ async def test_own_pages(tmp_path: Path) -> None:
         assert (status, headers[b"content-type"][:10]) == (200, b"text/plain")
         assert b'pulsar_proxy_active_connections{cluster=""} 0\n' in body
         assert (
-            b'pulsar_authentication_success_total{provider_name="AuthenticationProviderToken",'
-            b'auth_method="token"} 1\n' in body
+            b'pulsar_authentication_success_total{cluster="",'
+            b'provider_name="AuthenticationProviderToken",auth_method="token"} 1\n' in body
         )
-        assert b'pulsar_authentication_failures_total{provider_name="none"' in body
+        assert b'pulsar_authentication_failures_total{cluster="",provider_name="none"' in body
+        assert b'pulsar_expiring_token_minutes_bucket{cluster="",le="+Inf"} 0\n' in body
+        assert b'pulsar_expired_token_total{cluster=""} 0\n' in body
+        assert b'process_resident_memory_bytes{cluster=""} ' in body
         assert broker.requests == []
     settings = {**AUTH, "authenticateMetricsEndpoint": "false"}
     async with proxied(**settings) as running:
