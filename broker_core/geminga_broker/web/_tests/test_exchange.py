@@ -10,7 +10,7 @@ import trio.testing
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from geminga_broker.web import connection, server
-from geminga_broker.web._tests.served import ask, served
+from geminga_broker.web._tests.served import ask, rest_of, served
 
 
 def get(path: str, *lines: str, version: str = "1.1", method: str = "GET", body: str = "") -> bytes:
@@ -194,6 +194,17 @@ async def test_a_refusal_arrives_though_the_client_still_sends() -> None:
                 await stream.send_all(b"x" * 1000)
             assert (await stream.receive_some()).startswith(b"HTTP/1.1 400 ")
             await stream.aclose()
+
+
+async def test_an_answer_before_a_long_body_arrives() -> None:
+    """So that a client learns why its request is refused, such as one that is too large."""
+    body = b"x" * (8 * connection.REST_BYTES_MAX)
+    async with served() as port:
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        head = b"POST /hello HTTP/1.1\r\nHost: p\r\nContent-Length: %d\r\n\r\n" % len(body)
+        await stream.send_all(head + body)
+        assert (await rest_of(stream)).endswith(b"hello")
+        await stream.aclose()
 
 
 @pytest.mark.parametrize("header", ["PROXY TCP4 192.0.2.7 192.0.2.1 4711 80\r\n", ""])
