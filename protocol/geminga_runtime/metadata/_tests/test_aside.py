@@ -117,6 +117,23 @@ async def test_a_changed_page_costs_what_is_in_it(file: Path) -> None:
         await SqliteMetadataStore.open(file.with_name(ASIDE))
 
 
+async def test_the_pages_of_a_long_value_that_go_in_a_circle(file: Path) -> None:
+    """Nothing tells how often to go round; a size that was changed may say for ever."""
+    store = await SqliteMetadataStore.open(file)
+    await store.put("/n/long", b"".join(b"%d" % number * 4096 for number in range(8)))
+    await store.aclose()
+    database = sqlite3.connect(file)
+    database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    database.close()
+    data = content(file)
+    first = data.index(b"3" * 1500) // PAGE_BYTES * PAGE_BYTES
+    circle = (first // PAGE_BYTES + 1).to_bytes(4, "big")
+    put_back(file, {"": data[:first] + circle + data[first + 4 :]})
+    found = read_rows(file, check_file(file))
+    assert found.lost == {("/n", "long")}
+    assert found.rows.keys() == {("", ""), ("/", "n")}
+
+
 async def test_any_damage_of_a_proven_file_saves_nothing_wrong(file: Path) -> None:
     """Whatever is changed, in however many places."""
     nodes = await filled(file)

@@ -208,7 +208,11 @@ def _payload(page: bytes, at: int) -> tuple[bytes, int, int]:
 
 def _overflow(pages: _Pages, number: int, missing: int) -> bytes:
     parts = []
+    seen: set[int] = set()
     while missing > 0:
+        if number in seen:
+            raise _Bad
+        seen.add(number)
         page = pages.read(number)
         parts.append(page[4 : 4 + missing])
         missing -= len(parts[-1])
