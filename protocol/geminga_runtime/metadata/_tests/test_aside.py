@@ -228,6 +228,12 @@ async def test_nodes_above_others_are_made_anew(file: Path) -> None:
     assert made["/m/ids"].sequence == 5
 
 
+async def test_a_copy_of_the_operators_is_not_taken_for_what_was_saved(file: Path) -> None:
+    nodes = await filled(file)
+    file.with_name(f"{file.name}.saved-2026-11-27").write_bytes(b"a copy")
+    assert await saved_nodes(file) == nodes
+
+
 async def test_a_running_store_is_left_alone(file: Path) -> None:
     await filled(file, 3)
     store = await SqliteMetadataStore.open(file)
