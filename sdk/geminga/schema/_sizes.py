@@ -27,7 +27,9 @@ class Sizes:
                 self._learn(each)
         elif isinstance(schema, Mapping):
             if schema.get("type") == "record":
-                self._records[schema["name"].rpartition(".")[2]] = schema
+                name = schema["name"].rpartition(".")[2]
+                # Of two namespaces: which one a reference means isn't looked at.
+                self._records[name] = None if name in self._records else schema
                 for field in schema["fields"]:
                     self._learn(field["type"])
             else:
