@@ -158,3 +158,20 @@ def test_records_of_one_name_in_two_namespaces() -> None:
     assert both.decode(both.encode(value)) == value
     with pytest.raises(geminga.InvalidValueError, match=r"small.x: 1099511627776 is not a whole"):
         both.encode({**value, "small": {"x": 1 << 40}})
+
+
+def test_a_choice_of_several_records() -> None:
+    """A value of one isn't held to the bounds of another."""
+    kinds = [
+        {"type": "record", "name": name, "fields": [{"name": "x", "type": kind}]}
+        for name, kind in (("Small", "int"), ("Large", "long"))
+    ]
+    shapes: Any = {
+        "type": "record", "name": "Shapes", "fields": [
+            {"name": "one", "type": ["null", *kinds, "int"]},
+            {"name": "again", "type": ["Small", "Large"]}]
+    }  # fmt: skip
+    value = {"one": {"x": 1 << 40}, "again": {"x": 1 << 40}}
+    assert json.loads(schema.Json(shapes).encode(value)) == value
+    with pytest.raises(geminga.InvalidValueError, match="one: 1099511627776 is not"):
+        schema.Json(shapes).encode({"one": 1 << 40})
