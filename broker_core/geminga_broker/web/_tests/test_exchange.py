@@ -10,7 +10,7 @@ import trio.testing
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from geminga_broker.web import connection, server
-from geminga_broker.web._tests.served import ask, rest_of, served
+from geminga_broker.web._tests.served import CLOSING, ask, rest_of, served
 
 
 def get(path: str, *lines: str, version: str = "1.1", method: str = "GET", body: str = "") -> bytes:
@@ -194,6 +194,17 @@ async def test_a_refusal_arrives_though_the_client_still_sends() -> None:
                 await stream.send_all(b"x" * 1000)
             assert (await stream.receive_some()).startswith(b"HTTP/1.1 400 ")
             await stream.aclose()
+
+
+async def test_an_answer_instead_of_going_on_is_the_last() -> None:
+    """The client need not send its body then: its next request would be read as that."""
+    head = b"POST /hello HTTP/1.1\r\nHost: p\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n"
+    async with served() as port:
+        answer = await ask(port, head)
+        assert answer.endswith(b"hello")
+        assert b"\r\nconnection: close\r\n" in answer
+        whole = await ask(port, head + b"123456789" + CLOSING)
+        assert whole.count(b"HTTP/1.1 200 ") == 2
 
 
 async def test_an_answer_before_a_long_body_arrives() -> None:
