@@ -207,8 +207,10 @@ async def test_an_answer_instead_of_going_on_is_the_last() -> None:
         assert whole.count(b"HTTP/1.1 200 ") == 2
 
 
-async def test_an_answer_before_a_long_body_arrives() -> None:
+async def test_an_answer_before_a_long_body_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a client learns why its request is refused, such as one that is too large."""
+    assert connection.LINGER_S > 0
+    monkeypatch.setattr(connection, "LINGER_S", 30)  # however slow the machine is
     body = b"x" * (8 * connection.REST_BYTES_MAX)
     async with served() as port:
         stream = await trio.open_tcp_stream("127.0.0.1", port)
