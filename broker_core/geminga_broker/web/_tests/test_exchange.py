@@ -143,6 +143,26 @@ async def test_wrong_answers(
     assert log in caplog.text
 
 
+async def test_a_body_that_is_shorter_than_announced_ends_the_connection() -> None:
+    """The client takes what comes behind it for its rest."""
+    async with served(partial(answered, [start((b"content-length", b"5")), BODY])) as port:
+        answer = await ask(port, get("/") + get("/", CLOSE))
+    assert answer.endswith(b"\r\n\r\nabc")
+    assert answer.count(b"HTTP/1.1") == 1
+
+
+async def test_a_client_of_http_1_0_is_not_told_to_go_on() -> None:
+    """It has no such answer (RFC 9110, 10.1.1)."""
+    head = get("/echo", "Content-Length: 3", "Expect: 100-continue", version="1.0", method="POST")
+    async with served() as port, await trio.open_tcp_stream("127.0.0.1", port) as stream:
+        await stream.send_all(head)
+        await trio.sleep(0.1)
+        await stream.send_all(b"abc")
+        answer = await rest_of(stream)
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert answer.endswith(b"\r\n\r\nabc")
+
+
 async def test_an_application_learns_that_its_client_is_gone() -> None:
     gone = trio.Event()
 
