@@ -233,6 +233,24 @@ def test_pure_packages_have_no_coroutines(package: str) -> None:
     assert found == []
 
 
+def test_what_tasks_wait_for_is_of_one_event_loop() -> None:
+    """A process may have several brokers or clients, each with a loop in a thread of its own: what
+    is made at import would wake a loop's tasks from another one's thread.
+    """
+    kinds = {"CapacityLimiter", "Condition", "Event", "Lock", "Semaphore", "StrictFIFOLock"}
+    shared = [
+        f"{name}:{node.lineno}"
+        for name in sources()
+        if "/_tests/" not in name
+        for statement in tree_of(name).body
+        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Call) and isinstance(made := node.func, ast.Attribute)
+        if made.attr in kinds and isinstance(made.value, ast.Name) and made.value.id == "trio"
+    ]
+    assert not shared
+
+
 def test_the_connector_uses_public_names_only() -> None:
     """It is a program like a user's own: what it needs of the client is public."""
     found = [

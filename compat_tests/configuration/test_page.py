@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from typing import Any
+
 import pytest
 
 from compat_tests.configuration import state
 from compat_tests.configuration.page import FILES, PACKAGED, PAGE, meanings, page
 from compat_tests.configuration.record import LIST, keys_of_apache
 from compat_tests.missing import APACHE, skipped_without
+from geminga_bookie.autorecovery.config import AutoRecoveryConfig
+from geminga_bookie.process.config import BookieConfig
+from geminga_broker.config import ClusterBrokerConfig
+from geminga_proxy.config import ProxyConfig
 
 
 def test_the_page_is_current() -> None:
@@ -35,6 +42,16 @@ def test_each_key_of_apache_s_is_in_one_place(file: str) -> None:
     assert len(theirs) > 20
     assert theirs - read - older - stated.keys() == set()
     assert (read & older, read & stated.keys(), older & stated.keys()) == (set(),) * 3
+
+
+@pytest.mark.parametrize(
+    "kind", [ClusterBrokerConfig, BookieConfig, AutoRecoveryConfig, ProxyConfig]
+)
+def test_each_key_is_one_setting(kind: type[Any]) -> None:
+    """Of two, a change of a running broker would reach one."""
+    groups: list[Any] = [part.default_factory for part in fields(kind)]
+    keys = [one.metadata["key"] for group in groups for one in fields(group)]
+    assert sorted(set(keys)) == sorted(keys)
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -110,7 +110,7 @@ class Consumer(Block, Generic[V_co]):
         self, listener: Callable[[Consumer[V_co], Message[V_co]], object] | None = None
     ) -> None:
         """Connect to all partitions. Raises the first GemingaError, after closing the others."""
-        async with undone_on_error(self._parts.aclose):
+        async with undone_on_error(self._abandon):
             await self._parts.start()
         if listener is not None:
             self._receiving.is_listened = True
@@ -119,6 +119,11 @@ class Consumer(Block, Generic[V_co]):
             self._listening = listen(
                 self._core, self._subscription.options, self._receiving.next, *calls
             )
+
+    async def _abandon(self) -> None:
+        if self._interceptors is not None:
+            self._interceptors.abandon()
+        await self._parts.aclose()
 
     # ---- receiving ----
 

@@ -32,6 +32,7 @@ from geminga_runtime.metadata.api import MUST_NOT_EXIST, BadVersion, MetadataSto
 MANAGED_LEDGERS = "/managed-ledgers"
 INLINE_NAMES_MAX = 5000
 """More names are sorted in a thread."""
+LIST_THREADS_MAX = 2
 Mode = CommandGetTopicsOfNamespace.Mode
 
 
@@ -43,6 +44,8 @@ class TopicCatalog:
         self._namespaces = namespaces
         self._records = namespaces.partitioned
         self._config = config
+        self.list_threads = trio.CapacityLimiter(LIST_THREADS_MAX)
+        """For who goes through many names."""
 
     async def partitions(self, topic: TopicName) -> int:
         """The number of partitions, 0 for a topic that isn't partitioned."""

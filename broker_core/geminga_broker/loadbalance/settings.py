@@ -118,7 +118,6 @@ class LoadBalanceConfig:
     split_algorithms: str = setting(
         "supportedNamespaceBundleSplitAlgorithms", ",".join(SPLIT_ALGORITHMS)
     )
-    unload_timeout_ms: int = setting("namespaceBundleUnloadingTimeoutMs", 60_000)
 
     @property
     def weights(self) -> Weights:

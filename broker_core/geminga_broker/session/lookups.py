@@ -6,6 +6,7 @@ import trio
 
 from geminga_broker.cluster.catalog import (
     MANAGED_LEDGERS,
+    TopicCatalog,
     TopicPattern,
     by_mode,
     compile_pattern,
@@ -83,9 +84,6 @@ def _answer_lookup(session: Session, command: CommandLookupTopic, found: Located
 LISTED_AT_ONCE_MAX = 1000
 """Names that are matched in one turn of the loop, 10 ms."""
 
-_long_lists = trio.CapacityLimiter(2)
-"""Threads that go through many names."""
-
 
 async def topics_of_namespace(session: Session, command: CommandGetTopicsOfNamespace) -> None:
     """The namespace's topics, filtered here if the pattern allows that.
@@ -107,7 +105,7 @@ async def _list_topics(session: Session, command: CommandGetTopicsOfNamespace) -
     text = command.topics_pattern
     if text and config.pattern_filtering and len(text) <= config.pattern_length_max:
         pattern = compile_pattern(text)
-    names, digest = await _listed(names, pattern)
+    names, digest = await _listed(session.service.catalog, names, pattern)
     changed = not command.HasField("topics_hash") or command.topics_hash != digest
     session.write(
         lookup.get_topics_of_namespace_response(
@@ -198,11 +196,14 @@ async def _topics_changed(changes: trio.MemoryReceiveChannel[Notification]) -> b
 async def _persistent_matching(
     session: Session, namespace: str, pattern: TopicPattern
 ) -> tuple[set[str], str]:
-    names, digest = await _listed(await session.service.catalog.persistent(namespace), pattern)
+    catalog = session.service.catalog
+    names, digest = await _listed(catalog, await catalog.persistent(namespace), pattern)
     return set(names), digest
 
 
-async def _listed(names: list[str], pattern: TopicPattern | None) -> tuple[list[str], str]:
+async def _listed(
+    catalog: TopicCatalog, names: list[str], pattern: TopicPattern | None
+) -> tuple[list[str], str]:
     """What a client may see of these names, and its hash."""
 
     def found() -> tuple[list[str], str]:
@@ -213,7 +214,7 @@ async def _listed(names: list[str], pattern: TopicPattern | None) -> tuple[list[
     if len(names) <= LISTED_AT_ONCE_MAX:
         return found()
     # A thread gives way to the loop each few milliseconds.
-    return await trio.to_thread.run_sync(found, limiter=_long_lists)
+    return await trio.to_thread.run_sync(found, limiter=catalog.list_threads)
 
 
 def close_watcher(session: Session, command: CommandWatchTopicListClose) -> None:

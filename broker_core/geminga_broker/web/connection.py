@@ -105,6 +105,7 @@ class Connection:
                 await self._end(exchange)
                 return True
             if not request.is_complete and not await self._rest_of(request):
+                await self._linger()
                 return True
             if reader.ready:
                 await trio.lowlevel.checkpoint()  # sent ahead: others have a turn too
@@ -140,6 +141,8 @@ class Connection:
 
     async def _answer(self, request: Request, exchange: Exchange) -> None:
         if len(request.target) > TARGET_BYTES_MAX:
+            # HEAD expects no body: its client would take that for the next answer.
+            exchange.is_last |= request.method == "HEAD"
             await self._say(HTTPStatus.REQUEST_URI_TOO_LONG, "The path is too long", exchange)
             return
         try:

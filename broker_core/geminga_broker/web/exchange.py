@@ -148,8 +148,9 @@ class Exchange:
             self._is_chunked = True
         elif not has_length:
             self.is_last = True  # the end of the body is that of the connection
-        if self._status == HTTPStatus.REQUEST_TIMEOUT:
-            self.is_last = True
+        was_not_asked = self._request.waits_to_send and not self._request.is_complete
+        if self._status == HTTPStatus.REQUEST_TIMEOUT or was_not_asked:
+            self.is_last = True  # who was never told to go on may leave the body out
         if self.is_last:
             more += answers.CLOSES
         elif self._request.version == "1.0":

@@ -32,6 +32,8 @@ class Wire:
         self.has_ended = False
         """Whether the client sends nothing more."""
         self._gone = trio.Event()
+        self._in_parts = trio.Lock()
+        """Held while something goes out in parts: a WebSocket has several tasks that send."""
 
     @property
     def is_gone(self) -> bool:
@@ -84,7 +86,7 @@ class Wire:
         without one); sending to one that is gone does nothing.
         """
         stream = self.stream
-        if len(first) + len(rest) <= SEND_BYTES:
+        if len(first) + len(rest) <= SEND_BYTES and not self._in_parts.locked():
             # Joined: the call costs more than the copy.
             stream.write_now(first + rest if first and rest else first or rest)
             if not stream.pending_bytes:
@@ -93,11 +95,12 @@ class Wire:
                 return
             await self._sent(timeout_s)
             return
-        for part in (memoryview(first), memoryview(rest)):
-            for at in range(0, len(part), SEND_BYTES):
-                stream.write(part[at : at + SEND_BYTES])
-                if not await self._sent(timeout_s):
-                    return
+        async with self._in_parts:
+            for part in (memoryview(first), memoryview(rest)):
+                for at in range(0, len(part), SEND_BYTES):
+                    stream.write(part[at : at + SEND_BYTES])
+                    if not await self._sent(timeout_s):
+                        return
 
     async def _sent(self, timeout_s: float | None) -> bool:
         try:

@@ -88,11 +88,6 @@ class LogState(NamedTuple):
     """Whether all that was in the damaged log is known to be in the file."""
 
 
-def find_damage(path: Path) -> str:
-    """`LogState.damage` of the SQLite file at `path`."""
-    return examine(path).damage
-
-
 def examine(path: Path, known: Committed | None = None) -> LogState:
     """The log of the SQLite file at `path`, of which so much is known beside what its index says.
     Call it before SQLite opens the file. Raises OSError.

@@ -10,7 +10,7 @@ from typing import cast
 
 from geminga._entries.entry import Entry
 from geminga._options.consumer_hooks import OwnInterceptor
-from geminga.errors import GemingaError
+from geminga.errors import GemingaError, InvalidArgumentError
 from geminga.message import Message
 from geminga.options import ConsumerInterceptor
 from geminga_protocol.message_id import MessageId
@@ -25,9 +25,21 @@ class ConsumerInterceptors:
 
     def __init__(self, interceptors: Sequence[ConsumerInterceptor]) -> None:
         self._interceptors = tuple(interceptors)
-        for each in self._interceptors:
-            if issubclass(type(each), OwnInterceptor):
-                cast(OwnInterceptor, each).begin()
+        self._begun: list[OwnInterceptor] = []
+        try:
+            for each in self._interceptors:
+                if issubclass(type(each), OwnInterceptor):
+                    own = cast(OwnInterceptor, each)
+                    own.begin()
+                    self._begun.append(own)
+        except InvalidArgumentError:
+            self.abandon()
+            raise
+
+    def abandon(self) -> None:
+        """The consumer can't be opened: another one may take those that are its own."""
+        for each in self._begun:
+            each.close()
 
     @classmethod
     def of(cls, interceptors: Sequence[ConsumerInterceptor]) -> ConsumerInterceptors | None:

@@ -27,7 +27,9 @@ class Sizes:
                 self._learn(each)
         elif isinstance(schema, Mapping):
             if schema.get("type") == "record":
-                self._records[schema["name"].rpartition(".")[2]] = schema
+                name = schema["name"].rpartition(".")[2]
+                # Of two namespaces: which one a reference means isn't looked at.
+                self._records[name] = None if name in self._records else schema
                 for field in schema["fields"]:
                     self._learn(field["type"])
             else:
@@ -45,10 +47,11 @@ class Sizes:
         if isinstance(schema, list):
             # Of a union of several numbers the widest one counts.
             wider = {"float", "double"} & {each for each in schema if isinstance(each, str)}
+            records = [each for each in schema if self._is_record(each)]
             for each in schema:
-                if not (wider and each in ("int", "long")) and not (
-                    each == "int" and "long" in schema
-                ):
+                if (wider and each in ("int", "long")) or (each == "int" and "long" in schema):
+                    continue
+                if len(records) == 1 or each not in records:  # which of several isn't looked at
                     self._check(value, each, where)
         elif isinstance(schema, str):
             if type(value) is int and schema in _BITS:
@@ -61,6 +64,11 @@ class Sizes:
                 self._check(value, record, where)
         elif isinstance(schema, Mapping):
             self._check_parts(value, schema, where)
+
+    def _is_record(self, schema: Any) -> bool:
+        if isinstance(schema, str):
+            return schema.rpartition(".")[2] in self._records
+        return isinstance(schema, Mapping) and schema.get("type") == "record"
 
     def _check_parts(self, value: Any, schema: Mapping[str, Any], where: str) -> None:
         kind = schema.get("type")

@@ -10,7 +10,7 @@ import trio.testing
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from geminga_broker.web import connection, server
-from geminga_broker.web._tests.served import ask, served
+from geminga_broker.web._tests.served import CLOSING, ask, rest_of, served
 
 
 def get(path: str, *lines: str, version: str = "1.1", method: str = "GET", body: str = "") -> bytes:
@@ -143,6 +143,26 @@ async def test_wrong_answers(
     assert log in caplog.text
 
 
+async def test_a_body_that_is_shorter_than_announced_ends_the_connection() -> None:
+    """The client takes what comes behind it for its rest."""
+    async with served(partial(answered, [start((b"content-length", b"5")), BODY])) as port:
+        answer = await ask(port, get("/") + get("/", CLOSE))
+    assert answer.endswith(b"\r\n\r\nabc")
+    assert answer.count(b"HTTP/1.1") == 1
+
+
+async def test_a_client_of_http_1_0_is_not_told_to_go_on() -> None:
+    """It has no such answer (RFC 9110, 10.1.1)."""
+    head = get("/echo", "Content-Length: 3", "Expect: 100-continue", version="1.0", method="POST")
+    async with served() as port, await trio.open_tcp_stream("127.0.0.1", port) as stream:
+        await stream.send_all(head)
+        await trio.sleep(0.1)
+        await stream.send_all(b"abc")
+        answer = await rest_of(stream)
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert answer.endswith(b"\r\n\r\nabc")
+
+
 async def test_an_application_learns_that_its_client_is_gone() -> None:
     gone = trio.Event()
 
@@ -194,6 +214,30 @@ async def test_a_refusal_arrives_though_the_client_still_sends() -> None:
                 await stream.send_all(b"x" * 1000)
             assert (await stream.receive_some()).startswith(b"HTTP/1.1 400 ")
             await stream.aclose()
+
+
+async def test_an_answer_instead_of_going_on_is_the_last() -> None:
+    """The client need not send its body then: its next request would be read as that."""
+    head = b"POST /hello HTTP/1.1\r\nHost: p\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n"
+    async with served() as port:
+        answer = await ask(port, head)
+        assert answer.endswith(b"hello")
+        assert b"\r\nconnection: close\r\n" in answer
+        whole = await ask(port, head + b"123456789" + CLOSING)
+        assert whole.count(b"HTTP/1.1 200 ") == 2
+
+
+async def test_an_answer_before_a_long_body_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a client learns why its request is refused, such as one that is too large."""
+    assert connection.LINGER_S > 0
+    monkeypatch.setattr(connection, "LINGER_S", 30)  # however slow the machine is
+    body = b"x" * (8 * connection.REST_BYTES_MAX)
+    async with served() as port:
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        head = b"POST /hello HTTP/1.1\r\nHost: p\r\nContent-Length: %d\r\n\r\n" % len(body)
+        await stream.send_all(head + body)
+        assert (await rest_of(stream)).endswith(b"hello")
+        await stream.aclose()
 
 
 @pytest.mark.parametrize("header", ["PROXY TCP4 192.0.2.7 192.0.2.1 4711 80\r\n", ""])

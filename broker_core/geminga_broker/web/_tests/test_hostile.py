@@ -60,6 +60,16 @@ async def test_long_paths_are_not_looked_up(size: int, status: bytes) -> None:
     assert answer.split()[1] == status
 
 
+async def test_a_long_path_of_head_is_the_last_request() -> None:
+    """Its answer has a body, which would be read as the next answer."""
+    async with served(ConnectionCount(10)) as port:
+        head = b"HEAD /" + b"a" * (16 * 1024) + b" HTTP/1.1\r\nHost: x\r\n\r\n"
+        answer = await ask(port, head + b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 414 ")
+    assert b"\r\nconnection: close\r\n" in answer
+    assert answer.count(b"HTTP/1.1") == 1
+
+
 async def until_none(count: ConnectionCount) -> None:
     with trio.fail_after(60):
         while count.open:  # noqa: ASYNC110

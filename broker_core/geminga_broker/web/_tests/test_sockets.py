@@ -21,6 +21,8 @@ from geminga_broker.web.sockets import CLOSE_S
 from geminga_broker.websocket.settings import WebSocketSettings
 
 PING, PONG, CLOSE, BINARY = 9, 10, 8, 2
+MUCH_BYTES = 16 << 20
+"""More than a socket takes while nobody reads."""
 
 
 class Told:
@@ -68,6 +70,13 @@ async def fail_later(websocket: WebSocket) -> None:
     raise RuntimeError("planted")
 
 
+async def send_much(websocket: WebSocket) -> None:
+    await websocket.accept()
+    await websocket.send_bytes(b"x" * MUCH_BYTES)
+    await websocket.send_text("after")
+    await websocket.receive()
+
+
 @asynccontextmanager
 async def served(told: Told, settings: WebSocketSettings) -> AsyncIterator[int]:
     sock = bind_web("127.0.0.1", 0)
@@ -75,7 +84,7 @@ async def served(told: Told, settings: WebSocketSettings) -> AsyncIterator[int]:
     routes = [WebSocketRoute("/", partial(note, told))]
     routes += [
         WebSocketRoute(f"/{each.__name__}", each)
-        for each in (refuse, deny, leave, fail, fail_later)
+        for each in (refuse, deny, leave, fail, fail_later, send_much)
     ]
     with trio.fail_after(60):
         async with trio.open_nursery() as nursery:
@@ -193,6 +202,28 @@ async def test_clients_are_told_that_the_server_stops() -> None:
 async def test_a_client_is_asked_whether_it_is_there() -> None:
     async with opened(Told(), WebSocketSettings(ping_interval_s=1)) as stream:
         assert await stream.receive_some() == b"\x89\x00"
+
+
+async def test_an_answer_to_a_ping_waits_for_the_end_of_a_message() -> None:
+    """Frames are not mixed, though a large one goes out in parts."""
+    async with (
+        served(Told(), WebSocketSettings()) as port,
+        await trio.open_tcp_stream("127.0.0.1", port) as stream,
+    ):
+        await stream.send_all(ASK.replace(b"GET / ", b"GET /send_much "))
+        found = bytearray()
+        while b"xxx" not in found:
+            found += await stream.receive_some()
+        await trio.sleep(0.1)
+        await stream.send_all(frame(PING, b"there?"))
+        await trio.sleep(0.1)
+        message = b"\x82\x7f" + struct.pack(">Q", MUCH_BYTES) + b"x" * MUCH_BYTES
+        ends = {b"\x8a\x06there?\x81\x05after", b"\x81\x05after\x8a\x06there?"}
+        del found[: found.index(b"\r\n\r\n") + 4]
+        while len(found) < len(message) + len(min(ends)):
+            found += await stream.receive_some()
+    assert found.startswith(message)
+    assert bytes(found[len(message) :]) in ends
 
 
 async def test_a_subprotocol_is_agreed_upon() -> None:

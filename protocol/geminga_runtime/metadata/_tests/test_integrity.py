@@ -188,6 +188,27 @@ async def test_a_log_that_an_older_version_went_on_with(
     assert (found.damage, found.is_proven) == ("", False)
 
 
+async def test_a_log_that_a_program_copies_meanwhile(file: Path) -> None:
+    """Its frames are not known here, so that the sums of before say nothing of their pages."""
+    store = await SqliteMetadataStore.open(file)
+    await store.put("/m/long", b"before" * 7000)
+    for number in range(40):
+        await store.put(f"/n/{number}", b"x" * 200)
+    await store.put("/m/long", b"behind" * 7000)
+    program = sqlite3.connect(file, isolation_level=None)
+    ((is_busy, frames, copied),) = program.execute("PRAGMA wal_checkpoint(RESTART)").fetchall()
+    assert (is_busy, copied) == (0, frames)
+    program.close()
+    for number in range(40):
+        await store.put(f"/n/{number}", b"y" * 200)
+    await store.aclose()
+    again = await SqliteMetadataStore.open(file)
+    node = await again.get("/m/long")
+    assert node is not None
+    assert node.value == b"behind" * 7000
+    await again.aclose()
+
+
 async def test_a_byte_of_a_value(file: Path) -> None:
     """SQLite itself doesn't notice that."""
     await filled(file)

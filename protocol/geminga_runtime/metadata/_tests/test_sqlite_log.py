@@ -17,7 +17,7 @@ from geminga_runtime.metadata.integrity.aside import set_aside
 from geminga_runtime.metadata.integrity.check import StoreDamaged
 from geminga_runtime.metadata.integrity.log_format import running_sum
 from geminga_runtime.metadata.sqlite import SqliteMetadataStore
-from geminga_runtime.metadata.sqlite_log import find_damage
+from geminga_runtime.metadata.sqlite_log import examine
 
 HEADER_BYTES = 32
 FRAME_BYTES = 24 + 4096
@@ -40,6 +40,10 @@ class Image(NamedTuple):
             index.unlink(missing_ok=True)
         else:
             index.write_bytes(self.index)
+
+
+def find_damage(file: Path) -> str:
+    return examine(file).damage
 
 
 def history(file: Path, sizes: list[int], log_pages_max: int = 1000) -> list[Image]:

@@ -62,7 +62,7 @@ def _save(path: Path) -> list[str]:
     try:
         found = read_rows(path, check_file(path))
     except StoreDamaged:  # there is no file
-        found = Found({}, set(), 0)
+        found = Found({}, set())
     rows = {path_of(names): row for names, row in found.rows.items()}
     rows["/"] = rows.get("/", Row(b"", 0, 0, 0))
     made = _parents(rows)

@@ -68,7 +68,9 @@ def saved_file(path: Path, number: int) -> Path:
 
 def aside_begun(path: Path) -> list[Path]:
     """Such files: there is one while the file at `path` is being set aside. Raises OSError."""
-    return sorted(path.parent.glob(f"{glob.escape(path.name)}{_SAVED}*"))
+    start = f"{path.name}{_SAVED}"
+    found = path.parent.glob(f"{glob.escape(start)}*")
+    return sorted(each for each in found if each.name.removeprefix(start).isdecimal())
 
 
 def check_file(path: Path) -> Checked:

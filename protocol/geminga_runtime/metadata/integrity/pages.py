@@ -38,8 +38,6 @@ class Found(NamedTuple):
     rows: dict[Names, Row]
     lost: set[Names]
     """Those of which only the names are there."""
-    unreadable: int
-    """Pages that couldn't be read."""
 
 
 class _Bad(Exception):
@@ -59,7 +57,6 @@ class _Pages:
         self.count = max(there, log.file_pages, *self._in_log, 0) if self._in_log else there
         self._file = self._open(path)
         self._log = self._open(Path(f"{path}-wal")) if self._in_log else -1
-        self.unreadable: set[int] = set()
 
     @staticmethod
     def _open(path: Path) -> int:
@@ -76,8 +73,6 @@ class _Pages:
             elif self._file >= 0 and number > 0 and number not in self._bad:
                 data = os.pread(self._file, self._bytes, (number - 1) * self._bytes)
         if len(data) != self._bytes:
-            if 0 < number <= self.count:
-                self.unreadable.add(number)
             raise _Bad
         return data
 
@@ -89,7 +84,7 @@ class _Pages:
 
 def read_rows(path: Path, checked: Checked) -> Found:
     """All rows of nodes that belong to no session. Raises OSError if the file can't be opened."""
-    found = Found({}, set(), 0)
+    found = Found({}, set())
     pages = _Pages(path, checked)
     try:
         for number in _of_use(pages):
@@ -98,7 +93,7 @@ def read_rows(path: Path, checked: Checked) -> Found:
             except _Bad:
                 continue
         lost = found.lost - found.rows.keys()
-        return found._replace(lost=lost, unreadable=len(pages.unreadable))
+        return found._replace(lost=lost)
     finally:
         pages.close()
 
@@ -208,7 +203,11 @@ def _payload(page: bytes, at: int) -> tuple[bytes, int, int]:
 
 def _overflow(pages: _Pages, number: int, missing: int) -> bytes:
     parts = []
+    seen: set[int] = set()
     while missing > 0:
+        if number in seen:
+            raise _Bad
+        seen.add(number)
         page = pages.read(number)
         parts.append(page[4 : 4 + missing])
         missing -= len(parts[-1])

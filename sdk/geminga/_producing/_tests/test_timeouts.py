@@ -24,7 +24,7 @@ async def test_the_refusal_is_the_cause(autojump_clock: MockClock) -> None:
 
 async def test_a_refusal_holds_as_long_as_nothing_else_is_known(autojump_clock: MockClock) -> None:
     """The attempts are rarer than the timeouts, after a while."""
-    async with producing(send_timeout_s=2) as (broker, producer):
+    async with producing(send_timeout_s=0.5) as (broker, producer):
         broker.fail["send"] = [FULL]
         broker.fail["producer"] = [FULL] * 1000
         for _ in range(60):

@@ -287,3 +287,21 @@ async def test_consumers_do_not_share_one(spans: Spans, autojump_clock: MockCloc
         await again.acknowledge(await again.receive())
         await trio.testing.wait_all_tasks_blocked()
     assert len(spans.named(f"process {TOPIC}")) == 1
+
+
+async def test_a_consumer_that_cannot_be_opened_keeps_none(
+    spans: Spans, autojump_clock: MockClock
+) -> None:
+    own = tracing.TracingConsumerInterceptor(spans.provider)
+    taken = tracing.TracingConsumerInterceptor(spans.provider)
+    several: Any = [own, taken]
+    with_own: Any = [own]
+    with_taken: Any = [taken]
+    async with fake_broker() as server, server.client() as client:
+        first = await client.subscribe("t", "s", interceptors=with_taken)
+        with pytest.raises(geminga.InvalidArgumentError, match="make one for each consumer"):
+            await client.subscribe("t", "other", interceptors=several)
+        with pytest.raises(geminga.ConsumerBusyError):
+            await client.subscribe("t", "s", interceptors=with_own)
+        await first.aclose()
+        await client.subscribe("t", "s", interceptors=with_own)

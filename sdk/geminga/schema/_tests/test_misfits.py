@@ -141,3 +141,37 @@ def test_other_values_of_an_explicit_schema_pass() -> None:
 def test_the_base_of_all_models_is_no_record(kind: type[schema.Json[object]]) -> None:
     with pytest.raises(geminga.InvalidSchemaError, match="BaseModel itself is no record"):
         kind(pydantic.BaseModel)
+
+
+def test_records_of_one_name_in_two_namespaces() -> None:
+    """Whose bounds a reference means isn't guessed: a right value is never refused."""
+    large, small = (
+        {"type": "record", "name": f"{space}.Point", "fields": [{"name": "x", "type": kind}]}
+        for space, kind in (("a", "long"), ("b", "int"))
+    )
+    both = schema.Json(
+        {"type": "record", "name": "Both", "fields": [
+            {"name": "large", "type": large}, {"name": "small", "type": small},
+            {"name": "again", "type": "a.Point"}]}
+    )  # fmt: skip
+    value = {"large": {"x": 1 << 40}, "small": {"x": 1}, "again": {"x": 1 << 40}}
+    assert both.decode(both.encode(value)) == value
+    with pytest.raises(geminga.InvalidValueError, match=r"small.x: 1099511627776 is not a whole"):
+        both.encode({**value, "small": {"x": 1 << 40}})
+
+
+def test_a_choice_of_several_records() -> None:
+    """A value of one isn't held to the bounds of another."""
+    kinds = [
+        {"type": "record", "name": name, "fields": [{"name": "x", "type": kind}]}
+        for name, kind in (("Small", "int"), ("Large", "long"))
+    ]
+    shapes: Any = {
+        "type": "record", "name": "Shapes", "fields": [
+            {"name": "one", "type": ["null", *kinds, "int"]},
+            {"name": "again", "type": ["Small", "Large"]}]
+    }  # fmt: skip
+    value = {"one": {"x": 1 << 40}, "again": {"x": 1 << 40}}
+    assert json.loads(schema.Json(shapes).encode(value)) == value
+    with pytest.raises(geminga.InvalidValueError, match="one: 1099511627776 is not"):
+        schema.Json(shapes).encode({"one": 1 << 40})
