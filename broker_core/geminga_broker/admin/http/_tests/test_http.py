@@ -39,6 +39,12 @@ def test_a_long_path_costs_no_look_by_each_route() -> None:
     assert cpu_s(lambda: methods.of(path), 0.001) < 0.002
 
 
+def test_a_long_list_of_accepted_types_is_not_looked_at() -> None:
+    request = _request("GET", "/nope", "a," * 30_000 + "text/plain")
+    assert error_page(request, 404).media_type == "text/html"
+    assert cpu_s(lambda: error_page(request, 404), 0.001) < 0.002
+
+
 def _request(method: str, path: str, accept: str = "") -> Request:
     headers = [(b"accept", accept.encode())] if accept else []
     return Request({"type": "http", "method": method, "path": path, "headers": headers})
