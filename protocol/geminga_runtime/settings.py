@@ -22,6 +22,8 @@ _log = logging.getLogger(__name__)
 ENVIRONMENT_PREFIX = "PULSAR_PREFIX_"
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _PLAIN_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
+_PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
+_LINE_END = re.compile(r"\r\n?|\n")
 _KEY = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
 
 _LIKENESS = 0.93
@@ -41,6 +43,10 @@ Origins = Mapping[str, tuple[str, str]]
 class ConfigError(Exception):
     """A setting is invalid. The text is one sentence that names the key and its origin."""
 
+
+SHOWN_MAX = 200
+"""Characters of a wrong value that its error repeats."""
+LONG_MAX = (1 << 63) - 1
 
 SECRET = "*****"
 """Shown in place of a secret's value."""
@@ -267,7 +273,8 @@ def _parse(one: Field[Any], text: str, origin: str) -> object:
     try:
         value = parse(text.strip())
     except ValueError as error:
-        raise ConfigError(f"{key} in {origin}: {text!r} is not {error}") from error
+        shown = text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."
+        raise ConfigError(f"{key} in {origin}: {shown!r} is not {error}") from error
     low, high = one.metadata["min"], one.metadata["max"]
     if isinstance(value, int | float) and value < low and one.metadata["off"]:
         return type(value)(low)
@@ -285,9 +292,12 @@ def _parse_bool(text: str) -> bool:
 
 def _parse_int(text: str) -> int:
     try:
-        return int(text)
+        value = int(text)
     except ValueError:
         raise ValueError("a whole number") from None
+    if abs(value) > LONG_MAX:
+        raise ValueError("a whole number of 64 bits")
+    return value
 
 
 def _parse_float(text: str) -> float:
@@ -300,11 +310,19 @@ def _parse_float(text: str) -> float:
     return value
 
 
+def _parse_text(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("a text of whole characters") from None
+    return text
+
+
 _PARSERS: Mapping[type, Callable[[str], object]] = {
     bool: _parse_bool,
     int: _parse_int,
     float: _parse_float,
-    str: str,
+    str: _parse_text,
 }
 
 
@@ -337,7 +355,7 @@ def parse_properties(text: str) -> dict[str, str]:
 def _logical_lines(text: str) -> Iterator[str]:
     """Lines without comments and blanks, continuations joined."""
     pending = ""
-    for raw in text.splitlines():
+    for raw in _LINE_END.split(text):
         line = raw.lstrip(" \t\f")
         if not pending and (not line or line[0] in "#!"):
             continue
@@ -358,4 +376,9 @@ def _unescape(text: str) -> str:
             return chr(int(code[1:], 16))
         return _PLAIN_ESCAPES.get(code, code)
 
-    return _ESCAPE.sub(replace, text)
+    return _PAIR.sub(_joined, _ESCAPE.sub(replace, text))
+
+
+def _joined(pair: re.Match[str]) -> str:
+    """The character of two escapes: Java's are of UTF-16."""
+    return pair[0].encode("utf-16", "surrogatepass").decode("utf-16")

@@ -39,13 +39,13 @@ def choose_ensemble(
     quorums = Quorums(ensemble_size, write_quorum, ack_quorum)
     usable = rules.usable(bookies, ensemble_size, custom_metadata or {})
     healthy = [each for each in usable if each not in rules.quarantined]
-    free: Ensemble = [None] * ensemble_size
     for pool in (healthy, usable) if len(healthy) < len(usable) else (usable,):
         if len(pool) < ensemble_size:
             continue
         order = rules.in_order(pool, turn)
         if not rules.options.by_region and _racks(rules, quorums) == 1:
             return order[:ensemble_size]  # any will do: no search
+        free: Ensemble = [None] * ensemble_size
         orders = dict.fromkeys(range(ensemble_size), order)
         for demand in _demands(rules, quorums, order):
             found = fill(free, orders, rules, quorums, demand)

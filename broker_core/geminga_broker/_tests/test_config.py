@@ -93,6 +93,18 @@ def test_a_key_that_is_nearly_a_known_one_is_asked_about(
             "managedLedgerDefaultMarkDeleteRateLimit in {file}: 'nan' is not a finite number",
         ),
         (
+            "gcWaitTime=9223372036854775808",
+            "gcWaitTime in {file}: '9223372036854775808' is not a whole number of 64 bits",
+        ),
+        (
+            "maxTenants=" + "x" * 300,
+            "maxTenants in {file}: '" + "x" * 200 + "...' is not a whole number",
+        ),
+        (
+            "clusterName=\\ud800",
+            "clusterName in {file}: '\\ud800' is not a text of whole characters",
+        ),
+        (
             "allowAutoTopicCreationType=both",
             "allowAutoTopicCreationType in {file}: 'both' is none of partitioned, non-partitioned",
         ),

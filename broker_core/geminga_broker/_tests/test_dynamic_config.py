@@ -85,9 +85,10 @@ async def test_what_is_not_valid_in_the_store_counts_as_not_set() -> None:
         await first.service.store.put(PATH, record)
         await settled(first, "defaultNumPartitions", 4)
         assert first.service.config.topics.topics_per_namespace_max == 0
-        await first.service.store.put(PATH, b"no JSON")
-        await wait_all_tasks_blocked()
-        assert first.service.config.topics.default_partitions == 4
+        for text in (b"no JSON", b'{"defaultNumPartitions":"\xff"}'):
+            await first.service.store.put(PATH, text)
+            await wait_all_tasks_blocked()
+            assert first.service.config.topics.default_partitions == 4
         await first.service.store.put(PATH, b"{}")
         await settled(first, "defaultNumPartitions", 1)
 

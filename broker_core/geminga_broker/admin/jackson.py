@@ -40,7 +40,7 @@ def decode(body: bytes, kind: object) -> object:
         raise Unbindable(f"the body has more than {MEMBERS_MAX} members")
     try:
         value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Unbindable(str(error)) from None
     return bind(value, kind, "")
 

@@ -57,7 +57,7 @@ class BookieRacks:
             return {}, MUST_NOT_EXIST
         try:
             found = msgspec.json.decode(node.value, type=Groups) if node.value.strip() else {}
-        except msgspec.DecodeError as error:
+        except ValueError as error:  # msgspec's, or of what is no UTF-8
             raise MetadataError(f"{BOOKIES} can't be read: {error}") from None
         return found, node.stat.version
 

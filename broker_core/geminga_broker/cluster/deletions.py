@@ -21,8 +21,10 @@ from geminga_broker.cluster.records import (
     Records,
     ResourceChanged,
     ResourceMissing,
+    is_name,
 )
-from geminga_protocol.topic_name import url_encode
+from geminga_protocol.errors import LocalProtocolError
+from geminga_protocol.topic_name import TopicName, url_encode
 from geminga_runtime.metadata.api import (
     MUST_NOT_EXIST,
     BadVersion,
@@ -95,8 +97,8 @@ class Deletions:
             if node is None:
                 continue
             try:
-                note = msgspec.json.decode(node.value, type=Note)
-            except msgspec.MsgspecError as error:
+                note = _decoded(child, node.value)
+            except ValueError as error:
                 _log.warning("%s/%s is no note of a deletion: %s", DELETIONS, child, error)
                 continue
             found.append(Noted(note, node.stat.version, node.stat.mtime_ms))
@@ -177,6 +179,21 @@ class Deletions:
 
 def _path(note: Note) -> str:
     return f"{DELETIONS}/{url_encode(note.name)}"
+
+
+def _decoded(child: str, value: bytes) -> Note:
+    """The note in the node of that name. Raises ValueError if it is none, or not of that node."""
+    note = msgspec.json.decode(value, type=Note)
+    if url_encode(note.name) != child:
+        raise ValueError(f"it is of {note.name:.200}")
+    if "://" in note.name:
+        try:
+            TopicName.parse(note.name)
+        except LocalProtocolError as error:
+            raise ValueError(str(error)) from None
+    elif len(parts := note.name.split("/")) != 2 or not all(map(is_name, parts)):
+        raise ValueError(f"{note.name:.200} is no namespace")
+    return note
 
 
 def _mark(old: JsonObject) -> JsonObject:

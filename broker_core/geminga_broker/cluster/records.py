@@ -159,4 +159,7 @@ class Records:
 
 def decode(value: bytes) -> JsonObject:
     """A record. Raises msgspec's errors."""
-    return msgspec.json.decode(value, type=dict[str, object])
+    try:
+        return msgspec.json.decode(value, type=dict[str, object])
+    except UnicodeDecodeError as error:
+        raise msgspec.DecodeError(str(error)) from None

@@ -71,6 +71,6 @@ def _addresses(answer: PeerAnswer) -> Addresses:
         return NOWHERE
     try:
         found = msgspec.json.decode(answer.body, type=_Answer)
-    except msgspec.MsgspecError:
+    except ValueError:  # msgspec's, or of what is no UTF-8
         return NOWHERE
     return Addresses(found.broker_url, found.http_url, found.broker_url_tls, found.http_url_tls)

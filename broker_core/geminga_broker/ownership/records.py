@@ -108,5 +108,5 @@ def decode(value: bytes, kind: type[T]) -> T | None:
     """The record; None if it isn't one."""
     try:
         return msgspec.json.decode(value, type=kind)
-    except (msgspec.DecodeError, msgspec.ValidationError):
+    except ValueError:  # msgspec's errors, and of what is no UTF-8
         return None

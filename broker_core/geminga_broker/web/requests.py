@@ -209,11 +209,17 @@ def _check(request: Request) -> None:
             hosts += 1
         elif name == b"connection":
             connection += b"," + value.lower()
+        elif name == b"proxy-connection" and value.lower() == b"close":
+            connection += b",close"  # the parser heeds it, and reads no further
         elif name == b"upgrade":
             request.upgrade = value.strip().lower()
         elif name == b"expect":
             request.waits_to_send = value.strip().lower() == b"100-continue"
         elif name == b"transfer-encoding":
+            if request.version == "1.0":
+                # Whoever stands between may read it otherwise (RFC 9112, 6.1).
+                text = "Transfer-Encoding is not of HTTP/1.0"
+                raise BadRequest(HTTPStatus.BAD_REQUEST, text)
             if value.strip().lower() != b"chunked":
                 raise BadRequest(
                     HTTPStatus.NOT_IMPLEMENTED, "Transfer-Encoding may be chunked, nothing else"

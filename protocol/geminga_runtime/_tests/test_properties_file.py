@@ -26,6 +26,11 @@ from geminga_runtime.settings import parse_properties
         ("url=http://x:1/?a=b", {"url": "http://x:1/?a=b"}),
         ("a=1\r\nb=2", {"a": "1", "b": "2"}),
         ("a=1\\", {"a": "1"}),
+        ("a=1\rb=2", {"a": "1", "b": "2"}),
+        ("a=1\x0bb=2", {"a": "1\x0bb=2"}),
+        ("a=1\u2028b=2", {"a": "1\u2028b=2"}),
+        ("a=\\ud83d\\ude00\\u00e9", {"a": "\U0001f600é"}),
+        ("a=\\ude00\\ud83d", {"a": "\ude00\ud83d"}),
     ],
 )
 def test_examples(text: str, expected: dict[str, str]) -> None:

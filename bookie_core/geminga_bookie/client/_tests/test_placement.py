@@ -35,6 +35,11 @@ def test_ledgers_begin_at_different_bookies() -> None:
         choose_ensemble(["a"], 2, 7)
 
 
+def test_too_large_an_ensemble_takes_no_memory() -> None:
+    with pytest.raises(NotEnoughBookies, match="a ledger needs 9223372036854775807 bookies"):
+        choose_ensemble(["a"], (1 << 63) - 1, 0)
+
+
 def test_fragments() -> None:
     ensembles = {0: ("a",), 10: ("b",)}
     assert [ensemble_of(ensembles, e) for e in (0, 9, 10, 99)] == [("a",), ("a",), ("b",), ("b",)]

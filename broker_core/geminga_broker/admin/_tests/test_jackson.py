@@ -99,6 +99,12 @@ def test_what_is_refused(body: str, kind: object, text: str) -> None:
     assert len(str(refusal.value)) < 400
 
 
+@pytest.mark.parametrize("body", [b'"\xff"', b'{"\xff": 1}', b'["\xed\xa0\x80"]', b"\xff"])
+def test_what_is_no_utf_8_is_refused(body: bytes) -> None:
+    with pytest.raises(Unbindable):
+        decode(body, object)
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),

@@ -11,6 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from geminga_broker.admin.http.pages import error_page
+from geminga_broker.admin.http.shapes import is_open
 
 ORDER = ("HEAD", "DELETE", "POST", "GET", "OPTIONS", "PUT")
 """In which methods are listed."""
@@ -29,12 +30,19 @@ class Methods:
             by_path.setdefault(route.path, (route, set()))[1].update(route.methods or ())
         # Of paths that fit, the one with most fixed characters counts, as in Jersey: elsewhere a
         # name may stand for the last part.
-        self._paths = sorted(by_path.values(), key=lambda each: -_fixed(each[0].path))
+        self._paths: dict[int, list[tuple[list[str], Route, set[str]]]] = {}
+        for route, methods in sorted(by_path.values(), key=lambda each: -_fixed(each[0].path)):
+            parts = route.path.split("/")
+            self._paths.setdefault(len(parts), []).append((parts, route, methods))
 
     def of(self, path: str) -> set[str]:
         """Those of a path, with HEAD where there is GET, and OPTIONS; empty for an unknown path."""
-        for route, methods in self._paths:
-            if route.path_regex.match(path):
+        parts = path.split("/")
+        for own, route, methods in self._paths.get(len(parts), ()):
+            # First what differs at once: a pattern reads all of a long path.
+            if all(
+                is_open(mine) or mine == part for mine, part in zip(own, parts, strict=True)
+            ) and (route.path_regex.match(path)):
                 return {*methods, "OPTIONS"}
         return set()
 

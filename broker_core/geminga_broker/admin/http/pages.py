@@ -15,6 +15,8 @@ from starlette.responses import Response
 WITH_PAGE = ("GET", "POST", "HEAD")
 """Requests by other methods get no body."""
 
+ACCEPT_CHARACTERS_MAX = 2000
+"""More of what a client accepts isn't looked at."""
 URL_SHOWN_MAX = 2000
 """Characters of a path that are repeated."""
 
@@ -31,7 +33,9 @@ def error_page(request: Request, status: int, headers: Mapping[str, str] | None 
 
 def _body(accept: str, status: int, reason: str, url: str) -> tuple[str, bytes]:
     """The type and the body."""
-    wanted = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
+    wanted = [
+        part.partition(";")[0].strip().lower() for part in accept[:ACCEPT_CHARACTERS_MAX].split(",")
+    ]
     for each in wanted:
         if each in ("text/html", "text/*", "*/*", ""):
             break

@@ -115,6 +115,9 @@ class DeletionFinisher:
                 return True
             _log.warning("%s: its deletion can't be finished yet: %s", name, error)
             return False
+        except Exception:  # of a damaged record, say: others' deletions don't wait for it
+            _log.exception("defect: %s: its deletion can't be finished yet", name)
+            return False
         _log.info("%s: finished its interrupted deletion", name)
         return True
 

@@ -53,10 +53,11 @@ async def test_what_others_wrote_is_kept() -> None:
     await store.put(BOOKIES, b'{"red": {"a:1": {"rack": "/r", "more": [1]}}}')
     await racks.put("b:1", "red", {})
     assert await stored(store) == {"red": {"a:1": {"rack": "/r", "more": [1]}, "b:1": {}}}
-    await store.put(BOOKIES, b"[]")
-    for call in (racks.groups(), racks.put("c:1", "red", {}), racks.remove("a:1")):
-        with pytest.raises(MetadataError, match="can't be read"):
-            await call
+    for text in (b'{"\xff": {}}', b"[]"):
+        await store.put(BOOKIES, text)
+        for call in (racks.groups(), racks.put("c:1", "red", {}), racks.remove("a:1")):
+            with pytest.raises(MetadataError, match="can't be read"):
+                await call
     assert await stored(store) == []
 
 

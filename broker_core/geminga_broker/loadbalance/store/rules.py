@@ -150,6 +150,6 @@ def _decoded(path: str, node: Node | None, kind: type[T]) -> T | None:
         return None
     try:
         return msgspec.json.decode(node.value, type=kind)
-    except msgspec.MsgspecError as error:
+    except ValueError as error:  # msgspec's, or of what is no UTF-8
         _log.warning("%s can't be read, so it is passed over: %s", path, error)
         return None

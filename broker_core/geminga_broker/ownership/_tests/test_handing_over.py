@@ -41,6 +41,7 @@ async def test_it_owns_the_bundle_then() -> None:
         (200, TAKEN.replace(b"b:8080", b"c:8080")),
         (200, b"{"),
         (200, b"[]"),
+        (200, TAKEN.replace(b"b:8080", b"\xff")),
         (503, b'{"reason": "no broker"}'),
         (404, b""),
     ],

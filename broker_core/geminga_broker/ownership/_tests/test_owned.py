@@ -127,7 +127,10 @@ async def test_a_node_of_an_earlier_life_is_replaced() -> None:
     assert await session.exists(owner_path(BUNDLE)), "it is of the new session"
 
 
-@pytest.mark.parametrize("value", [b"", b"{", b"[]", b'{"disabled": 3}'])
+NO_RECORDS = [b"", b"{", b"[]", b'{"disabled": 3}', b'{"nativeUrl": "\xff"}']
+
+
+@pytest.mark.parametrize("value", NO_RECORDS)
 async def test_a_node_that_is_no_record_is_replaced(value: bytes) -> None:
     store = MemoryMetadataStore()
     await store.put(owner_path(BUNDLE), value)
@@ -136,7 +139,7 @@ async def test_a_node_that_is_no_record_is_replaced(value: bytes) -> None:
     assert (await broker.ownership.acquire(BUNDLE)).addresses == A
 
 
-@pytest.mark.parametrize("value", [b"", b"{", b"[]", b'{"disabled": 3}'])
+@pytest.mark.parametrize("value", NO_RECORDS)
 async def test_a_record_of_a_living_broker_that_cant_be_read_is_left_alone(value: bytes) -> None:
     """Of a later version, for example: two would serve the bundle."""
     store = MemoryMetadataStore()

@@ -80,6 +80,7 @@ def test_requests_are_the_same_however_they_come(seed: int) -> None:
         ),
         (b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: gzip, chunked\r\n\r\n", 501),
         (b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: \x0bchunked\r\n\r\n", 400),
+        (b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
         (b"GET /\xc3\xa9 HTTP/1.1\r\n" + HOST + b"\r\n", 400),
         (b"GET /a b HTTP/1.1\r\n" + HOST + b"\r\n", 400),
         (b"GET / HTTP/2.0\r\n" + HOST + b"\r\n", 505),
@@ -96,6 +97,15 @@ def test_what_is_no_request(data: bytes, status: int) -> None:
     assert reader.failed is not None
     assert reader.failed.status == status
     assert not reader.ready
+
+
+@pytest.mark.parametrize("header", ["Connection", "Proxy-Connection"])
+def test_a_client_may_end_the_connection(header: str) -> None:
+    """Nothing behind the request is read: it isn't refused either."""
+    head = b"GET / HTTP/1.1\r\n" + HOST + f"{header}: Close\r\n\r\n".encode()
+    reader = read(head + head)
+    assert reader.failed is None
+    assert [each.is_last for each in reader.ready] == [True]
 
 
 def test_tls_on_the_plain_port_is_told() -> None:

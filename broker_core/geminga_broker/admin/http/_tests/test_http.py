@@ -11,6 +11,7 @@ from starlette.routing import Route
 from geminga_broker.admin.http.methods import Methods, unknown
 from geminga_broker.admin.http.pages import URL_SHOWN_MAX, error_page
 from geminga_broker.admin.http.types import refusal
+from geminga_protocol._tests.cost import cpu_s
 
 
 async def _nothing(_request: Request) -> None: ...
@@ -28,6 +29,20 @@ METHODS = Methods(
         _route("/admin/v2/clusters/all", "POST"),
     ]
 )
+
+
+def test_a_long_path_costs_no_look_by_each_route() -> None:
+    """Whoever sends many holds up all others."""
+    methods = Methods([_route(f"/admin/{{topic}}/word{n}", "GET") for n in range(500)])
+    path = f"/admin/{'x' * 16_000}/word499"
+    assert methods.of(path) == {"GET", "HEAD", "OPTIONS"}
+    assert cpu_s(lambda: methods.of(path), 0.001) < 0.002
+
+
+def test_a_long_list_of_accepted_types_is_not_looked_at() -> None:
+    request = _request("GET", "/nope", "a," * 30_000 + "text/plain")
+    assert error_page(request, 404).media_type == "text/html"
+    assert cpu_s(lambda: error_page(request, 404), 0.001) < 0.002
 
 
 def _request(method: str, path: str, accept: str = "") -> Request:

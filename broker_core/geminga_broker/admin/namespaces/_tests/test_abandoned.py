@@ -269,15 +269,47 @@ async def test_a_deletion_without_an_answer_of_the_store_is_finished(
         assert await broker.world.leftovers() == []
 
 
+def note_of(name: str) -> bytes:
+    """A note of this broker's earlier life."""
+    return msgspec.json.encode(Note(name, True, "b0:8080", "an-earlier-life"))
+
+
+@pytest.mark.parametrize(
+    ("child", "text"),
+    [
+        ("odd", b"{"),
+        ("odd", note_of("public/gone").replace(b"gone", b"\xff")),
+        ("odd", note_of("public/other")),
+        *[
+            (url_encode(name), note_of(name))
+            for name in ("", "/", "public//x", "a/b/c", "a/..", "://", "x://a/b/c", "persistent://")
+        ],
+    ],
+)
 async def test_a_text_that_is_no_note_stays(
-    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+    child: str, text: bytes, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """And nothing else waits for it."""
+    child = child or "empty"
     async with one_broker() as broker:
-        await broker.store.put(f"{DELETIONS}/odd", b"{")
+        await broker.store.put(f"{DELETIONS}/{child}", text)
         await begin(broker, NAMESPACE, force=True)
         assert await broker.finisher.finish()
-        assert await broker.world.leftovers() == [f"{DELETIONS}/odd"]
+        assert await broker.world.leftovers() == [f"{DELETIONS}/{child}"]
         assert "is no note of a deletion" in caplog.text
+
+
+@pytest.mark.parametrize("record", [b"null", b"\xff", b'{"deleted":true,"bundles":7}'])
+async def test_a_deletion_of_a_damaged_record_holds_no_other_up(
+    record: bytes, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with one_broker() as broker:
+        await broker.store.put("/admin/policies/public/damaged", record)
+        await broker.store.put(f"{DELETIONS}/public%2Fdamaged", note_of("public/damaged"))
+        await begin(broker, NAMESPACE, force=True)
+        assert not await broker.finisher.finish()
+        assert await broker.world.leftovers() == [f"{DELETIONS}/public%2Fdamaged"]
+        assert "public/damaged: its deletion can't be finished yet" in caplog.text
 
 
 @pytest.mark.parametrize("others", [0, 1])

@@ -123,7 +123,7 @@ async def test_a_record_that_is_none_changes_nothing(caplog: pytest.LogCaptureFi
     async with reader.following():
         await reader.current([], with_domains=True)
         await store.put(POLICIES, b"[not json")
-        await store.put("/admin/clusters/c/failureDomain/left", b"7")
+        await store.put("/admin/clusters/c/failureDomain/left", b'{"brokers":["\xff"]}')
         await store.put("/admin/local-policies/public/a", b"{")
         rules = await reader.current(["public/a"], with_domains=True)
     assert rules.isolation.allowed("public/a", ["a1:80", "z:80"]) == ["a1:80"]
