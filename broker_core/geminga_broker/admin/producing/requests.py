@@ -148,7 +148,7 @@ def request_of(body: bytes) -> object:
     try:
         messages = msgspec.json.decode(body, type=_Whole).messages
         count = len(msgspec.json.decode(messages, type=list[msgspec.Raw]))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError):
         count = 0  # What is wrong is told below.
     if count > MESSAGES_MAX:
         raise TooMany
