@@ -84,7 +84,7 @@ async def read_brokers(store: MetadataStore) -> list[BrokerRecord]:
             continue
         try:
             found.append(msgspec.json.decode(node.value, type=BrokerRecord))
-        except msgspec.MsgspecError as error:
+        except ValueError as error:  # msgspec's, or of what is no UTF-8
             _log.warning("invalid record of broker %s: %s", name, error)
     return found
 

@@ -61,7 +61,7 @@ class Answer(NamedTuple):
         """The body. Raises RestError 500 for another one, as only a foreign broker could send."""
         try:
             return msgspec.json.decode(self.body, type=kind)
-        except msgspec.MsgspecError as error:
+        except ValueError as error:  # msgspec's, or of what is no UTF-8
             raise rest.RestError(500, f"A broker's answer is not understood: {error}") from None
 
     def error(self) -> rest.RestError:

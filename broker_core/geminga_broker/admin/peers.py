@@ -52,7 +52,7 @@ class PeerAnswer(NamedTuple):
         """The `reason` of an error; the status if there is none."""
         try:
             return msgspec.json.decode(self.body, type=_Error).reason
-        except msgspec.MsgspecError:
+        except ValueError:  # msgspec's, or of what is no UTF-8
             return f"HTTP status {self.status}"
 
 
@@ -198,7 +198,7 @@ class Peers:
             return None
         try:
             record = msgspec.json.decode(node.value, type=_Record)
-        except msgspec.MsgspecError:
+        except ValueError:  # msgspec's, or of what is no UTF-8
             record = _Record()
         url = record.web_service_url if self._tls is None else record.web_service_url_tls
         if (service := _parsed(url or "", self.scheme)) is not None:

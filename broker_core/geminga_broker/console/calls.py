@@ -183,5 +183,5 @@ async def decoded(body: bytes, kind: type[T]) -> T:
         if len(body) <= INLINE_BYTES_MAX:
             return decode()
         return await trio.to_thread.run_sync(decode)
-    except msgspec.MsgspecError as error:
+    except ValueError as error:  # msgspec's, or of what is no UTF-8
         raise CallFailed(500, f"The answer is not understood: {error}") from None

@@ -145,7 +145,7 @@ async def _topics(visit: Visit, path: str, prefix: str) -> tuple[Page, list[Topi
 def _names(body: bytes) -> list[str]:
     try:
         return msgspec.json.decode(body, type=list[str])
-    except msgspec.MsgspecError as error:
+    except ValueError as error:  # msgspec's, or of what is no UTF-8
         raise CallFailed(500, f"The answer is not understood: {error}") from None
 
 

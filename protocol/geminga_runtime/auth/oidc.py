@@ -135,7 +135,7 @@ class OpenIdProvider:
                 return self._old(issuer, known, why)
             try:
                 keys = await self._fetch_keys(issuer)
-            except (OSError, msgspec.DecodeError) as error:
+            except (OSError, ValueError) as error:
                 self._failures[issuer] = self._clock(), str(error)
                 return self._old(issuer, known, str(error))
             self._sets[issuer] = fresh = _KeySet(keys, self._clock())
@@ -184,7 +184,7 @@ def _keys_of(body: bytes) -> dict[str | None, tokens.VerifyingKey]:
 def _read_file(path: Path) -> Mapping[str | None, tokens.VerifyingKey]:
     try:
         return _keys_of(path.read_bytes())
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, ValueError) as error:
         raise ConfigError(f"openIDJwksFile: {path} can't be read: {error}") from None
 
 

@@ -37,6 +37,9 @@ async def test_brokers_come_and_go(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ):
         await store.put(f"{BROKERS_PATH}/a:1", record(first.port), epoch=store.session.epoch)
         await store.put(f"{BROKERS_PATH}/broken:1", b"{", epoch=store.session.epoch)
+        await store.put(
+            f"{BROKERS_PATH}/c:1", b'{"webServiceUrl":"\xff"}', epoch=store.session.epoch
+        )
         settings = {"brokerServiceURL": "", "metadataStoreUrl": f"sqlite://{file}"}
         async with proxied(first, **settings) as running:
             known = running.service.brokers

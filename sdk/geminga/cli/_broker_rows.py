@@ -136,11 +136,11 @@ def row_of(report: bytes, averages: bytes) -> BrokerRow:
         if kind == "LoadReport":
             return _of_simple(msgspec.json.decode(report, type=_Simple, strict=False))
         local = msgspec.json.decode(report, type=_Local, strict=False)
-    except msgspec.MsgspecError as error:
+    except ValueError as error:  # msgspec's, or of what is no UTF-8
         return BrokerRow(error=f"the report can't be read: {error}")
     try:
         average = msgspec.json.decode(averages, type=_Averages, strict=False)
-    except msgspec.MsgspecError:
+    except ValueError:  # msgspec's, or of what is no UTF-8
         return _of_local(local, None)
     return _of_local(local, average)
 
@@ -154,7 +154,7 @@ def leader_of(value: bytes) -> str:
     """The id in the leader's record."""
     try:
         leader = msgspec.json.decode(value, type=_Leader, strict=False)
-    except msgspec.MsgspecError:
+    except ValueError:  # msgspec's, or of what is no UTF-8
         return ""
     return leader.broker_id or leader.service_url.partition("://")[2]
 

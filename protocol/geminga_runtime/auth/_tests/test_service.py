@@ -351,6 +351,9 @@ def test_openid_by_file(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError, match="openIDJwksFile"):
         OpenIdProvider(settings, Issuer().fetch)
+    (tmp_path / "none").write_bytes(b'{"keys":[{"kid":"\xff"}]}')
+    with pytest.raises(ConfigError, match="openIDJwksFile"):
+        OpenIdProvider(settings, Issuer().fetch)
     with pytest.raises(ConfigError, match="https"):
         OpenIdProvider(
             AuthSettings(openid_issuers="http://x", openid_audiences="x"), Issuer().fetch

@@ -91,7 +91,9 @@ def test_a_message_of_the_extensible_load_manager() -> None:
     assert (row.bundles, row.topics, row.cpu_percent, row.updated_ms) == (9, 3, 50.0, 5)
 
 
-@pytest.mark.parametrize("value", [b"", b"[]", b"{", b'{"cpu": 7}', b'{"msgRateIn": "x"}'])
+@pytest.mark.parametrize(
+    "value", [b"", b"[]", b"{", b'{"cpu": 7}', b'{"msgRateIn": "x"}', b'"\xff"']
+)
 def test_a_report_that_is_none_is_named(value: bytes) -> None:
     row = row_of(value, b"")
     assert row.error
@@ -133,7 +135,7 @@ def test_json_has_all_figures() -> None:
 def test_the_leader() -> None:
     assert leader_of(b'{"brokerId":"a:80","serviceUrl":"http://a:80"}') == "a:80"
     assert leader_of(b'{"serviceUrl":"http://a:80"}') == "a:80"
-    assert leader_of(b"x") == ""
+    assert leader_of(b"x") == leader_of(b'{"brokerId":"\xff"}') == ""
 
 
 async def test_changes_are_shown_at_once_and_else_each_interval(autojump_clock: MockClock) -> None:
