@@ -10,6 +10,7 @@ import pytest
 
 from compat_tests.bench import profile, record, report, sdk_report
 from compat_tests.bench.model import APACHE, GEMINGA, Measure, Outcome, Row
+from compat_tests.bench.multi_rows import compared
 from compat_tests.bench.rounds import Rounds, turns
 from compat_tests.bench.rows import ROWS
 from compat_tests.bench.sdk_rows import (
@@ -188,3 +189,19 @@ def test_growth_compares_the_end_with_the_settled_part() -> None:
     watch.samples = [10, 50, 100, 100, 100, 100, 150, 150]
     assert watch.peak_bytes() == 150
     assert watch.growth_bytes() == 50
+
+
+def test_two_servers_are_compared_by_turns_that_follow_each_other() -> None:
+    costs = {"one": 10.0, "two": 12.0}
+    asked: list[str] = []
+
+    def turn(prefix: str) -> dict[str, float]:
+        asked.append(prefix)
+        # The first ones are dearer, and the machine gets slower after three rounds.
+        slowness = 9.0 if len(asked) <= 2 else 1.0 if len(asked) <= 8 else 3.0
+        return {"cpu_us": costs[prefix] * slowness}
+
+    found = compared(turn, "load", 5)
+
+    assert asked == ["one", "two", *("one", "two", "two", "one") * 2, "one", "two"]
+    assert found == {"one_load_cpu_us": 10.0, "two_load_cpu_us": 12.0, "load_ratio": 1.2}

@@ -32,6 +32,8 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 BLOCKED_MAX_S = 0.1
 FRAMES_MAX = 6
 """Frames in the report of a blocked loop."""
+SILENT_LOOKS = 2
+"""Looks at a loop without an answer, half of the limit apart, after which it is blocked."""
 _POLLS = "trio._core._io_"
 
 SWITCH_INTERVAL_S = 0.0005
@@ -163,9 +165,10 @@ async def run_until_signal(main: Callable[[], Awaitable[object]]) -> signal.Sign
 def watch_loop(*, blocked_max_s: float = BLOCKED_MAX_S) -> Iterator[None]:
     """Log a line with the innermost frames each time that the loop is blocked for `blocked_max_s`.
 
-    A thread pings the loop half of `blocked_max_s` after each answer, which costs the loop some
-    microseconds. It reports no shorter block, and every one of at least 1.5 times the limit. A loop
-    that waits for I/O is not blocked: its answer is late on a busy machine.
+    A thread looks every half of `blocked_max_s`. A loop that waits for I/O is not blocked, and is
+    left alone; one that runs is pinged, and its answer read at a later look: neither wakes the
+    other, which costs them hundreds of microseconds. It reports no shorter block, and every one of
+    at least 1.5 times the limit.
     """
     watchdog = _Watchdog(trio.lowlevel.current_trio_token(), blocked_max_s)
     watchdog.start()
@@ -182,6 +185,8 @@ class _Watchdog:
         self._loop_thread_id = threading.get_ident()
         self._stopped = threading.Event()
         self._alive = threading.Event()
+        """The last ping was answered."""
+        self._alive.set()
         self._thread = threading.Thread(target=self._run, name="loop-watchdog", daemon=True)
 
     def start(self) -> None:
@@ -192,27 +197,43 @@ class _Watchdog:
         self._alive.set()
 
     def _run(self) -> None:
+        asked_s, silent = 0.0, 0
         while not self._stopped.wait(self._blocked_max_s / 2):
-            self._alive.clear()
-            asked_s = time.monotonic()
-            try:
-                self._token.run_sync_soon(self._alive.set, idempotent=True)
-            except trio.RunFinishedError:
-                return
-            if not self._alive.wait(self._blocked_max_s):
-                place = self._place()
-                self._alive.wait()
-                if place and not self._stopped.is_set():
-                    blocked_ms = (time.monotonic() - asked_s) * 1000
-                    _log.warning("the loop was blocked for %.0f ms in %s", blocked_ms, place)
+            if not self._alive.is_set():
+                silent += 1
+                if silent == SILENT_LOOKS:
+                    self._report(asked_s)
+            elif not _polls(self._frame()):
+                self._alive.clear()
+                asked_s, silent = time.monotonic(), 0
+                try:
+                    self._token.run_sync_soon(self._alive.set, idempotent=True)
+                except trio.RunFinishedError:
+                    return
+
+    def _report(self, asked_s: float) -> None:
+        """Tell of a block when it is over."""
+        place = self._place()
+        self._alive.wait()
+        if place and not self._stopped.is_set():
+            blocked_ms = (time.monotonic() - asked_s) * 1000
+            _log.warning("the loop was blocked for %.0f ms in %s", blocked_ms, place)
+
+    def _frame(self) -> FrameType | None:
+        return sys._current_frames().get(self._loop_thread_id)
 
     def _place(self) -> str:
         """The loop's innermost frames; empty if it waits for I/O."""
-        frame = sys._current_frames().get(self._loop_thread_id)
-        if frame is None or _name(frame).startswith(_POLLS):
+        frame = self._frame()
+        if frame is None or _polls(frame):
             return ""
         inner = islice(traceback.walk_stack(frame), FRAMES_MAX)
         return ", from ".join(f"{_name(one)}:{line}" for one, line in inner)
+
+
+def _polls(frame: FrameType | None) -> bool:
+    """Whether the loop, whose innermost frame this is, waits for I/O."""
+    return frame is not None and _name(frame).startswith(_POLLS)
 
 
 def _name(frame: FrameType) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from types import FrameType
 
 import pytest
 import trio
@@ -50,48 +51,86 @@ async def test_the_report_is_one_short_line() -> None:
     assert "\n" not in told
 
 
-async def test_a_loop_that_waits_for_io_is_not_blocked(caplog: pytest.LogCaptureFixture) -> None:
-    """Its answer comes late because the machine is busy."""
-    asked = 0
-    enough = threading.Event()
+async def test_a_loop_that_waits_for_io_is_not_blocked(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ran when it was asked, and its answer comes late because the machine is busy."""
+    looked, look = threading.Event(), _Watchdog._place
+
+    def place(watchdog: _Watchdog) -> str:
+        try:
+            return look(watchdog)
+        finally:
+            looked.set()
 
     class Late:
         def run_sync_soon(self, function: Callable[[], None], *, idempotent: bool) -> None:
-            nonlocal asked
-            asked += 1
-            if asked == 3:
-                enough.set()
-            timer = threading.Timer(0.03, function)
+            timer = threading.Timer(0.1, function)
             timer.daemon = True
             timer.start()
 
-    await trio.to_thread.run_sync(enough.is_set)  # the start of Trio's thread may block the loop
-    watchdog = _Watchdog(Late(), 0.001)
+    monkeypatch.setattr(_Watchdog, "_place", place)
+    await trio.to_thread.run_sync(threading.get_ident)  # its first start may block the loop
+    watchdog = _Watchdog(Late(), 0.02)
     watchdog.start()
-    assert await trio.to_thread.run_sync(enough.wait, 60)
+    while watchdog._alive.is_set():  # at work until it is asked
+        pass
+    assert await trio.to_thread.run_sync(looked.wait, 60)
     watchdog.stop()
+    await trio.to_thread.run_sync(watchdog._thread.join, 60)
     assert "blocked" not in caplog.text
 
 
-def test_a_block_below_the_limit_is_not_reported() -> None:
-    """The loop has the whole limit for its answer."""
+async def test_a_loop_that_waits_for_io_is_left_alone() -> None:
+    asked = looks = 0
+    enough = threading.Event()
+
+    class Answers:
+        def run_sync_soon(self, function: Callable[[], None], *, idempotent: bool) -> None:
+            nonlocal asked
+            asked += 1
+            function()
+
+    class Watched(_Watchdog):
+        def _frame(self) -> FrameType | None:
+            nonlocal looks
+            looks += 1
+            if looks == 10:
+                enough.set()
+            return super()._frame()
+
+    watchdog = Watched(Answers(), 0.02)
+    watchdog.start()
+    assert await trio.to_thread.run_sync(enough.wait, 60)
+    watchdog.stop()
+    assert asked <= 3  # the loop may have been at work yet when it was looked at
+
+
+@pytest.mark.parametrize("looks", [1, 2])
+def test_a_block_below_the_limit_is_not_reported(
+    caplog: pytest.LogCaptureFixture, looks: int
+) -> None:
+    """The loop has the whole limit for its answer: two looks after the one that asks."""
     given: list[float | None] = []
 
-    class Alive(threading.Event):
+    class Stopped(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
             given.append(timeout)
-            watchdog.stop()
-            return True
+            if len(given) == 1 + looks:
+                watchdog._alive.set()
+            return len(given) > 1 + looks
 
     class Silent:
         def run_sync_soon(self, function: Callable[[], None], *, idempotent: bool) -> None:
             pass
 
     watchdog = _Watchdog(Silent(), 0.02)
-    watchdog._alive = Alive()
+    watchdog._stopped = Stopped()
     watchdog.start()
-    watchdog._thread.join(60)
-    assert given == [0.02]
+    watchdog._thread.join(10)
+    watchdog._alive.set()  # ends one that has reported
+    assert given == [0.01] * (2 + looks)
+    assert caplog.text == ""
 
 
 def test_silent_when_the_loop_answers(caplog: pytest.LogCaptureFixture) -> None:
