@@ -13,7 +13,7 @@ from geminga_broker._tests.asgi import request
 from geminga_broker._tests.wire import open_broker
 from geminga_broker.admin._tests.test_guard import call, secured
 from geminga_broker.admin.app import create_app, routes_of
-from geminga_broker.admin.openapi import routes as description_routes
+from geminga_broker.admin.openapi import document as documents
 from geminga_broker.admin.openapi.document import NOT_SET
 from geminga_broker.admin.openapi.routes import PARTS
 
@@ -145,14 +145,14 @@ async def test_every_authenticated_role_may_read_it() -> None:
 
 async def test_it_is_made_once_and_not_at_start(monkeypatch: pytest.MonkeyPatch) -> None:
     made = 0
-    document = description_routes.document
+    document = documents.document
 
     def counted(*given: Any) -> Any:
         nonlocal made
         made += 1
         return document(*given)
 
-    monkeypatch.setattr(description_routes, "document", counted)
+    monkeypatch.setattr(documents, "document", counted)
     async with open_broker() as broker:
         app = create_app(broker.service)
         assert made == 0
