@@ -296,7 +296,7 @@ class TopicLoader:
 
         Returns False if it isn't loaded. If `end` raises, the topic stays, unless it is fenced:
         then the next `get` loads it again. A cancellation doesn't stop `end`, which may take
-        LEAVE_S.
+        LEAVE_S. Raises BrokerError ServiceNotReady if it takes longer.
         """
         while (leaving := self._leaving.get(key)) is not None:
             await leaving.wait()
@@ -308,9 +308,12 @@ class TopicLoader:
             with trio.fail_after(LEAVE_S, shield=True):
                 await end(topic)
             self._forget(key)
-        except BaseException:
+        except BaseException as error:
             if topic.fenced:
                 self._forget(key)
+            if isinstance(error, trio.TooSlowError):
+                text = f"{key} can't be left within {LEAVE_S:g} s"
+                raise BrokerError(ServerError.ServiceNotReady, text) from None
             raise
         finally:
             del self._leaving[key]

@@ -92,11 +92,15 @@ class BundleSplitter:
 
     async def _cut(self, bundle: BundleId, boundaries: Sequence[int]) -> None:
         """Change the boundaries; while the store can't say whether they are, again."""
+
+        def cut(record: JsonObject) -> JsonObject:
+            if not self._ownership.holds(bundle):  # to read the record may have taken long
+                raise NotOwned(f"bundle {bundle} was lost while it was split")
+            return _with_cuts(record, bundle, boundaries)
+
         while True:
             try:
-                await self._namespaces.change_local_policies(
-                    bundle.namespace, lambda record: _with_cuts(record, bundle, boundaries)
-                )
+                await self._namespaces.change_local_policies(bundle.namespace, cut)
             except ValueTooLarge:
                 raise  # it was refused for sure, and would be again
             except MetadataError:

@@ -73,8 +73,8 @@ class BundleUnloader:
         self._topics = topics
         self._timeout_s = timeout_s
         self._kept: set[BundleId] = set()
-        self._running: dict[BundleId, trio.Event] = {}
-        """Unloads that aren't over."""
+        self._running: set[trio.Event] = set()
+        """Unloads that aren't over: several of one bundle, if it came back meanwhile."""
         self.handover: Handover = nobody
 
     @contextmanager
@@ -113,11 +113,12 @@ class BundleUnloader:
 
     async def _unload(self, bundle: BundleId, destination: str) -> bool:
         """Returns whether all its topics are closed."""
-        over = self._running[bundle] = trio.Event()
+        over = trio.Event()
+        self._running.add(over)
         try:
             return await self._give_up(bundle, destination)
         finally:
-            del self._running[bundle]
+            self._running.discard(over)
             over.set()
 
     async def _give_up(self, bundle: BundleId, destination: str) -> bool:
@@ -171,7 +172,7 @@ class BundleUnloader:
         async with trio.open_nursery() as nursery:
             for _ in range(UNLOADS_MAX):
                 nursery.start_soon(worker)
-        for over in list(self._running.values()):  # what an operator or the load manager began
+        for over in list(self._running):  # what an operator or the load manager began
             await over.wait()
 
     async def lost(self, bundles: list[BundleId]) -> None:

@@ -63,6 +63,19 @@ async def test_a_cancelled_close_of_many_begins_with_no_more(
             del topics.topics[key]
 
 
+async def test_a_topic_that_takes_too_long_to_close_is_told(autojump_clock: MockClock) -> None:
+    async def never(_topic: Topic) -> None:
+        await trio.sleep_forever()
+
+    async with loader() as (topics, logs):
+        logs.gate.set()
+        await topics.get(A, create=True)
+        with pytest.raises(BrokerError, match="can't be left within 30 s") as raised:
+            await topics.leave(KEY, never)
+        assert raised.value.code == ServerError.ServiceNotReady
+        assert await topics.get(A, create=False) is topics.topics[KEY]
+
+
 @pytest.mark.parametrize("fenced", [False, True])
 async def test_a_topic_whose_end_failed_stays_unless_it_is_fenced(fenced: bool) -> None:
     """A fenced one takes nobody in: the next who asks loads it anew."""

@@ -175,6 +175,22 @@ async def test_boundaries_that_the_store_does_not_take(
     assert sorted(broker.ownership.owned()) == sorted([LOWEST, HIGHEST])
 
 
+async def test_a_bundle_that_is_lost_meanwhile_is_not_cut(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To read the boundaries took so long that another broker has it."""
+    change = broker.namespaces.change_local_policies
+
+    async def late(namespace: str, made: Callable[[JsonObject], JsonObject]) -> None:
+        broker.store.expire_session()
+        await change(namespace, made)
+
+    monkeypatch.setattr(broker.namespaces, "change_local_policies", late)
+    with pytest.raises(NotOwned, match="was lost while it was split"):
+        await broker.splitter.split(LOWEST, [0x10000000])
+    assert await broker.boundaries() == EVEN
+
+
 async def test_a_lost_session_ends_a_split(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:

@@ -175,6 +175,27 @@ async def test_all_are_given_up(broker: Broker, autojump_clock: MockClock) -> No
     assert sorted(broker.topics.steps[:2]) == [f"close {BUNDLE.range}", f"close {OTHER.range}"]
 
 
+async def test_a_bundle_that_comes_back_is_unloaded_again(
+    broker: Broker, autojump_clock: MockClock
+) -> None:
+    """While the first unload still waits for the broker that it was given to."""
+
+    async def slow(*_: object) -> Addresses:
+        await trio.sleep(5)
+        return B
+
+    broker.unloader.handover = slow
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(broker.unloader.unload, BUNDLE, "b:8080")
+        await trio.sleep(2)
+        assert not await broker.is_there(BUNDLE)
+        await broker.ownership.acquire(BUNDLE)
+        nursery.start_soon(broker.unloader.unload, BUNDLE, "b:8080")
+        await trio.sleep(1)
+        await broker.unloader.unload_all()
+        assert trio.current_time() == 8, "both are waited for"
+
+
 async def test_a_stop_waits_for_an_unload_that_was_begun(
     broker: Broker, autojump_clock: MockClock
 ) -> None:
