@@ -101,6 +101,11 @@ CANARIES: dict[str, Canary] = {
         "if not self._ownership.holds(bundle):\n                    raise",
         "raise",
     ),
+    "a lost bundle is cut": _plant(
+        BundleSplitter._cut,
+        "if not self._ownership.holds(bundle):  # to read",
+        "if False:  # to read",
+    ),
     # ---- finding ----
     "whoever is asked takes the bundle": _plant(
         OwnerFinder._search, "if chosen == self._ownership.addresses.broker_id:", "if True:"
@@ -152,6 +157,7 @@ FOUND_BY: dict[str, int] = {
     "the parts of a split are not owned": 2,
     "a split keeps the old bundle's node": 2,
     "a cut without an answer counts as refused": 26,
+    "a lost bundle is cut": 7829,
     "whoever is asked takes the bundle": 35,
 }
 """Those that are looked for in each run of the tests, and the seeds that found them when this was
