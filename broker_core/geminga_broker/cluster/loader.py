@@ -308,17 +308,21 @@ class TopicLoader:
             with trio.fail_after(LEAVE_S, shield=True):
                 await end(topic)
             self._forget(key)
-        except BaseException as error:
-            if topic.fenced:
-                self._forget(key)
-            if isinstance(error, trio.TooSlowError):
-                text = f"{key} can't be left within {LEAVE_S:g} s"
-                raise BrokerError(ServerError.ServiceNotReady, text) from None
+        except trio.TooSlowError:
+            self._forget_fenced(key, topic)
+            text = f"{key} can't be left within {LEAVE_S:g} s"
+            raise BrokerError(ServerError.ServiceNotReady, text) from None
+        except BaseException:
+            self._forget_fenced(key, topic)
             raise
         finally:
             del self._leaving[key]
             promise.resolve(None)
         return True
+
+    def _forget_fenced(self, key: str, topic: Topic) -> None:
+        if topic.fenced:
+            self._forget(key)
 
     def _forget(self, key: str) -> None:
         del self.topics[key]
