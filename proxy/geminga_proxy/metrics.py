@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from itertools import accumulate
+from collections.abc import Iterator
 
 from geminga_runtime.auth.service import Authenticator
 from geminga_runtime.metrics.buckets import Buckets
+from geminga_runtime.metrics.labels import labels
 from geminga_runtime.metrics.process_figures import process_figures
 from geminga_runtime.server import ConnectionCount
 
@@ -18,7 +18,7 @@ class ProxyMetrics:
     def __init__(self, connections: ConnectionCount, cluster: str = "") -> None:
         self._connections = connections
         self._cluster = ("cluster", cluster)
-        self._labels = _labels([self._cluster])
+        self._labels = labels([self._cluster])
         self.active_connections = 0
         self.new_connections = 0
         self.tunnels = 0
@@ -63,24 +63,20 @@ class ProxyMetrics:
         yield "# TYPE pulsar_authentication_success_total counter"
         for (provider, method), count in sorted(authenticator.successes.items()):
             pairs = [self._cluster, ("provider_name", provider), ("auth_method", method)]
-            yield f"pulsar_authentication_success_total{_labels(pairs)} {count}"
+            yield f"pulsar_authentication_success_total{labels(pairs)} {count}"
         yield "# TYPE pulsar_authentication_failures_total counter"
         for (provider, method, reason), count in sorted(authenticator.failures.items()):
             pairs = [self._cluster, ("provider_name", provider), ("auth_method", method)]
-            where = _labels([*pairs, ("reason", reason)])
+            where = labels([*pairs, ("reason", reason)])
             yield f"pulsar_authentication_failures_total{where} {count}"
         yield from self._histogram("pulsar_expiring_token_minutes", authenticator.expiring_minutes)
-        reasons = authenticator.failures.items()
-        expired = sum(count for (_, _, reason), count in reasons if reason == EXPIRED)
-        yield from self._counter("pulsar_expired_token", expired)
+        yield from self._counter("pulsar_expired_token", authenticator.expired_tokens)
 
     def _histogram(self, name: str, values: Buckets) -> Iterator[str]:
         yield f"# TYPE {name} histogram"
-        counts = list(accumulate(values.counts))
-        ends = [*(str(float(bound)) for bound in values.bounds), "+Inf"]
-        for end, count in zip(ends, counts, strict=True):
-            yield f"{name}_bucket{_labels([self._cluster, ('le', end)])} {count}"
-        yield f"{name}_count{self._labels} {counts[-1]}"
+        for end, count in values.up_to():
+            yield f"{name}_bucket{labels([self._cluster, ('le', end)])} {count}"
+        yield f"{name}_count{self._labels} {sum(values.counts)}"
         yield f"{name}_sum{self._labels} {round(values.sum, 6)}"
 
     def _process(self) -> Iterator[str]:
@@ -90,10 +86,9 @@ class ProxyMetrics:
             if figure.name != said:
                 said = figure.name
                 yield f"# TYPE {figure.name} {figure.kind}"
-            yield f"{figure.name}{_labels([self._cluster, *figure.labels.items()])} {figure.value}"
+            yield f"{figure.name}{labels([self._cluster, *figure.labels.items()])} {figure.value}"
 
 
-EXPIRED = "expired_token"
 METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 _KINDS = {
     "lookup": "lookup",
@@ -101,12 +96,3 @@ _KINDS = {
     "topics": "get_topics_of_namespace",
     "schema": "get_schema",
 }
-
-
-def _labels(pairs: Iterable[tuple[str, str]]) -> str:
-    inner = ",".join(f'{name}="{_escaped(value)}"' for name, value in pairs)
-    return f"{{{inner}}}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from geminga_runtime.metrics.distribution import QUANTILES, Distribution, Outcomes
+from geminga_runtime.metrics.labels import labels as label_text
 
 MS = 1000.0
 """Apache's times are in milliseconds."""
@@ -66,13 +67,7 @@ class Page:
 
 
 def _labels(labels: Labels) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+    return label_text(labels.items())
 
 
 def _number(value: float) -> str:

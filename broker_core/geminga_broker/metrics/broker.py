@@ -5,22 +5,21 @@ Apache's BrokerOperabilityMetrics, BrokerService, NamespaceService, Authenticati
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import accumulate
 from time import perf_counter
 
 from geminga_broker.metrics.counts import LoadCounts, SchemaCounts
-from geminga_broker.metrics.exposition import Exposition, labels
+from geminga_broker.metrics.exposition import Exposition
 from geminga_broker.metrics.pace import Pace
 from geminga_broker.service import BrokerService
 from geminga_broker.session.connections import Connections
 from geminga_runtime.auth.service import Authenticator
 from geminga_runtime.metrics.buckets import Buckets
+from geminga_runtime.metrics.labels import labels
 from geminga_runtime.metrics.store_times import StoreTimes
 
 _PUBLISHES = (0.0, 0.5, 0.95, 0.99, 0.999, 0.9999, 1.0)
 _LOOKUPS = (0.5, 0.99, 0.999, 1.0)
 _SCHEMAS = (0.5, 0.75, 0.95, 0.99, 0.999, 0.9999, 1.0)
-EXPIRED = "expired_token"
 SCHEMA_UNITS = 4
 """Of a turn: the quantiles of a namespace are searched in some thousand buckets."""
 
@@ -111,11 +110,9 @@ def _histogram(
     text: Exposition, metric: str, pairs: list[tuple[str, str]], values: Buckets
 ) -> None:
     rows, where = text.rows(metric, "histogram"), labels(pairs)
-    ends = [*(str(float(bound)) for bound in values.bounds), "+Inf"]
-    counts = list(accumulate(values.counts))
-    for end, count in zip(ends, counts, strict=True):
+    for end, count in values.up_to():
         rows.append(f"{metric}_bucket{labels([*pairs, ('le', end)])} {count}")
-    rows.append(f"{metric}_count{where} {counts[-1]}")
+    rows.append(f"{metric}_count{where} {sum(values.counts)}")
     rows.append(f"{metric}_sum{where} {round(values.sum, 6)}")
 
 
@@ -147,6 +144,5 @@ def add_authentication(
         where = labels([*pairs, ("reason", reason)])
         text.add("pulsar_authentication_failures_total", where, count, "counter")
     _histogram(text, "pulsar_expiring_token_minutes", cluster, authenticator.expiring_minutes)
-    expired = [n for (_, _, reason), n in authenticator.failures.items() if reason == EXPIRED]
-    if expired:
-        text.add("pulsar_expired_token_total", labels(cluster), sum(expired), "counter")
+    if expired := authenticator.expired_tokens:
+        text.add("pulsar_expired_token_total", labels(cluster), expired, "counter")

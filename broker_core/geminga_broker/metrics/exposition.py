@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from geminga_runtime.metrics.distribution import Distribution
+from geminga_runtime.metrics.labels import labels
 
 Number = int | float | bool
 
@@ -12,27 +13,6 @@ CHUNK_BYTES = 50 * 1024
 """At least so large are the parts in which a page is sent, but for the last."""
 BLOCK_ROWS = 64
 """So many samples of a metric are made at a time."""
-
-BACKSLASH = "\\"
-
-
-def escape(value: str) -> str:
-    """A label's value, escaped for the text format."""
-    if BACKSLASH in value or '"' in value or "\n" in value:
-        return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return value
-
-
-def labels(pairs: Iterable[tuple[str, str]]) -> str:
-    """`{a="b",c="d"}`, or nothing for no labels."""
-    inner = ",".join([f'{name}="{escape(value)}"' for name, value in pairs])
-    return f"{{{inner}}}" if inner else ""
-
-
-def with_label(label_text: str, name: str, value: str) -> str:
-    """The same labels, which are some, and one more behind them."""
-    return f'{label_text[:-1]},{name}="{escape(value)}"}}'
-
 
 Row = Sequence[object]
 _WORDS = {"True": "1", "False": "0", "None": ""}

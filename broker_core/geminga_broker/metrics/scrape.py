@@ -8,7 +8,7 @@ from time import perf_counter
 
 from geminga_broker.cluster.catalog import is_system_topic
 from geminga_broker.metrics.broker import add_broker
-from geminga_broker.metrics.exposition import Exposition, labels
+from geminga_broker.metrics.exposition import Exposition
 from geminga_broker.metrics.load_balance import samples
 from geminga_broker.metrics.log_meter import Window
 from geminga_broker.metrics.pace import Pace
@@ -26,6 +26,7 @@ from geminga_broker.topic.stats import made_in_turns
 from geminga_broker.topic.topic import Topic
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.background import TURN_UNITS
+from geminga_runtime.metrics.labels import labels
 from geminga_runtime.metrics.process_figures import process_figures
 
 SORTED_NAMES = 512

@@ -13,9 +13,10 @@ from typing import Protocol
 from geminga_broker.log.api import ManagedLedger
 from geminga_broker.log.cache import EntryCache
 from geminga_broker.log.cursor import LogCursor
-from geminga_broker.metrics.exposition import Exposition, Row, Table, labels, with_label
+from geminga_broker.metrics.exposition import Exposition, Row, Table
 from geminga_broker.metrics.log_meter import LATENCY_BOUNDS_MS, SIZE_BOUNDS, Window
 from geminga_broker.metrics.pace import Pace
+from geminga_runtime.metrics.labels import labels, with_label
 
 LATENCIES = [
     *("le_0_5", "le_1", "le_5", "le_10", "le_20", "le_50", "le_100", "le_200", "le_1000"),

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from geminga_broker.compaction.outcome import Outcome, Status
-from geminga_broker.metrics.exposition import Exposition, Table, with_label
+from geminga_broker.metrics.exposition import Exposition, Table
 from geminga_broker.metrics.log_meter import Window
 from geminga_broker.metrics.pace import Pace
 from geminga_broker.metrics.series import (
@@ -27,6 +27,7 @@ from geminga_broker.topic.stats import ConsumerStats, PublisherStats, Subscripti
 from geminga_broker.topic.topic import Topic
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.background import TURN_UNITS
+from geminga_runtime.metrics.labels import with_label
 
 _NONE: Sequence[int] = (0,) * len(QUOTA_TYPES)
 CONSUMERS_A_UNIT = 4

@@ -9,7 +9,7 @@ from operator import add
 from typing import cast
 
 from geminga_broker.log.reserved_cursors import RESERVED_CURSORS
-from geminga_broker.metrics.exposition import Exposition, labels
+from geminga_broker.metrics.exposition import Exposition
 from geminga_broker.metrics.log_meter import Window
 from geminga_broker.metrics.series import BROKER_SERIES, NAMESPACE_SERIES, reader
 from geminga_broker.metrics.storage import Histograms, add_evictions
@@ -17,6 +17,7 @@ from geminga_broker.policies.quota import QuotaType
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_broker.topic.stats import TopicStats
 from geminga_broker.topic.topic import Topic
+from geminga_runtime.metrics.labels import labels
 
 QUOTA_TYPES = ((QuotaType.SIZE, "size"), (QuotaType.AGE, "time"))
 Pairs = Sequence[tuple[str, str]]

@@ -17,18 +17,24 @@ def block_the_loop(until: threading.Event) -> None:
     assert until.wait(60)
 
 
-async def test_reports_a_blocked_loop(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    looked, look = threading.Event(), _Watchdog._place
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set when the watchdog has read the loop's stack."""
+    found, look = threading.Event(), _Watchdog._place
 
     def place(watchdog: _Watchdog) -> str:
         try:
             return look(watchdog)
         finally:
-            looked.set()
+            found.set()
 
     monkeypatch.setattr(_Watchdog, "_place", place)
+    return found
+
+
+async def test_reports_a_blocked_loop(
+    caplog: pytest.LogCaptureFixture, looked: threading.Event
+) -> None:
     with watch_loop(blocked_max_s=0.04):
         await trio.sleep(0.01)
         looked.clear()
@@ -52,16 +58,9 @@ async def test_the_report_is_one_short_line() -> None:
 
 
 async def test_a_loop_that_waits_for_io_is_not_blocked(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture, looked: threading.Event
 ) -> None:
     """It ran when it was asked, and its answer comes late because the machine is busy."""
-    looked, look = threading.Event(), _Watchdog._place
-
-    def place(watchdog: _Watchdog) -> str:
-        try:
-            return look(watchdog)
-        finally:
-            looked.set()
 
     class Late:
         def run_sync_soon(self, function: Callable[[], None], *, idempotent: bool) -> None:
@@ -69,7 +68,6 @@ async def test_a_loop_that_waits_for_io_is_not_blocked(
             timer.daemon = True
             timer.start()
 
-    monkeypatch.setattr(_Watchdog, "_place", place)
     await trio.to_thread.run_sync(threading.get_ident)  # its first start may block the loop
     watchdog = _Watchdog(Late(), 0.02)
     watchdog.start()

@@ -13,6 +13,9 @@ from typing import Protocol
 REFRESH = b"PulsarAuthRefresh"
 """Data of an AUTH_CHALLENGE that asks a peer for fresh credentials (PIP-55)."""
 
+EXPIRED_TOKEN = "expired_token"
+"""The reason of `AuthenticationFailed` for a token whose time is over, by Apache's name."""
+
 ANONYMOUS_METHOD = "none"
 """Method name of clients without credentials."""
 

@@ -16,7 +16,7 @@ import msgspec
 import trio
 
 from geminga_protocol import tokens
-from geminga_runtime.auth.api import AuthenticationFailed, Identity, Peer
+from geminga_runtime.auth.api import EXPIRED_TOKEN, AuthenticationFailed, Identity, Peer
 from geminga_runtime.auth.settings import AuthSettings
 from geminga_runtime.errors import ConnectionLost
 from geminga_runtime.http_get import BadHttpAnswer, get
@@ -106,7 +106,7 @@ class OpenIdProvider:
             key = await self._key(issuer, tokens.key_id(data))
             token = tokens.verify(data, key, self._clock(), self._rules)
         except tokens.TokenExpired as error:
-            raise AuthenticationFailed(str(error), "expired_token") from None
+            raise AuthenticationFailed(str(error), EXPIRED_TOKEN) from None
         except tokens.TokenError as error:
             raise AuthenticationFailed(str(error), "invalid_token") from None
         return Identity(token.role, METHOD, token.good_until_s(self._rules))

@@ -14,6 +14,7 @@ import trio
 from geminga_protocol.commands import connection
 from geminga_protocol.pb.pulsar_api_pb2 import CommandConnect
 from geminga_runtime.auth.api import (
+    EXPIRED_TOKEN,
     REFRESH,
     AuthenticationFailed,
     Challenge,
@@ -163,7 +164,7 @@ class Proof:
             raise AuthenticationFailed(f"role {self._identity.role!r} became {identity.role!r}")
         if identity.expires_at_s is not None and identity.expires_at_s <= time.time():
             # A new challenge would bring the same token again, for ever.
-            raise AuthenticationFailed("the new credentials have expired too", "expired_token")
+            raise AuthenticationFailed("the new credentials have expired too", EXPIRED_TOKEN)
         self._state = _State.OPEN
         self._identity = identity
         self._renewed.set()

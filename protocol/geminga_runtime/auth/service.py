@@ -15,6 +15,7 @@ from typing import Protocol, cast
 
 from geminga_runtime.auth.api import (
     ANONYMOUS_METHOD,
+    EXPIRED_TOKEN,
     AuthenticationFailed,
     Challenge,
     Exchange,
@@ -81,6 +82,12 @@ class Authenticator:
         if method == "token" and identity.expires_at_s is not None:
             left_s = identity.expires_at_s - time.time()
             self.expiring_minutes.add(max(left_s, 0.0) / 60)
+
+    @property
+    def expired_tokens(self) -> int:
+        """How often a token was refused because its time was over."""
+        counts = self.failures.items()
+        return sum(count for (_, _, reason), count in counts if reason == EXPIRED_TOKEN)
 
     @property
     def methods(self) -> Sequence[str]:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from geminga_protocol import tokens
-from geminga_runtime.auth.api import AuthenticationFailed, Identity, Peer
+from geminga_runtime.auth.api import EXPIRED_TOKEN, AuthenticationFailed, Identity, Peer
 from geminga_runtime.auth.key_files import KeySourceError, read_key
 from geminga_runtime.auth.settings import AuthSettings
 from geminga_runtime.settings import ConfigError
@@ -52,7 +52,7 @@ class TokenProvider:
         try:
             token = tokens.verify(data, self._key, self._clock(), self._rules)
         except tokens.TokenExpired as error:
-            raise AuthenticationFailed(str(error), "expired_token") from None
+            raise AuthenticationFailed(str(error), EXPIRED_TOKEN) from None
         except tokens.TokenError as error:
             raise AuthenticationFailed(str(error), "invalid_token") from None
         return Identity(token.role, METHOD, token.good_until_s(self._rules))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import accumulate
 
 
 class Buckets:
@@ -22,3 +23,8 @@ class Buckets:
         """Count one value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
+
+    def up_to(self) -> list[tuple[str, int]]:
+        """Each bucket's upper end, as the label `le` has it, and how many values are not above."""
+        ends = [*(str(float(bound)) for bound in self.bounds), "+Inf"]
+        return list(zip(ends, accumulate(self.counts), strict=True))

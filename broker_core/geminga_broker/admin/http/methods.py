@@ -11,7 +11,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from geminga_broker.admin.http.pages import error_page
-from geminga_broker.admin.http.shapes import is_open
+from geminga_broker.admin.http.shapes import may_fit
 
 ORDER = ("HEAD", "DELETE", "POST", "GET", "OPTIONS", "PUT")
 """In which methods are listed."""
@@ -39,10 +39,7 @@ class Methods:
         """Those of a path, with HEAD where there is GET, and OPTIONS; empty for an unknown path."""
         parts = path.split("/")
         for own, route, methods in self._paths.get(len(parts), ()):
-            # First what differs at once: a pattern reads all of a long path.
-            if all(
-                is_open(mine) or mine == part for mine, part in zip(own, parts, strict=True)
-            ) and (route.path_regex.match(path)):
+            if may_fit(own, parts) and route.path_regex.match(path):
                 return {*methods, "OPTIONS"}
         return set()
 

@@ -61,14 +61,20 @@ class ShapedRouter(Router):
         return [
             route
             for route, parts in self._split
-            if len(parts) == len(shape)
-            and all(is_open(part) or part == word for part, word in zip(parts, shape, strict=True))
+            if len(parts) == len(shape) and may_fit(parts, shape)
         ]
 
 
 def is_open(part: str) -> bool:
     """Whether a part of a route's path is not fixed."""
     return "{" in part
+
+
+def may_fit(parts: Sequence[str], path: Sequence[str]) -> bool:
+    """Whether a path of as many parts as a route's has its fixed ones: what a look tells, where a
+    pattern reads all of a long path.
+    """
+    return all(is_open(part) or part == word for part, word in zip(parts, path, strict=True))
 
 
 def _words_of(paths: Iterable[list[str]]) -> dict[int, list[set[str]]]:

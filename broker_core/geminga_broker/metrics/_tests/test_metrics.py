@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
-from geminga_broker.metrics.exposition import Exposition, labels
+from geminga_broker.metrics.exposition import Exposition
 from geminga_broker.metrics.scrape import add_process
 from geminga_broker.metrics.series import (
     BROKER_SERIES,
@@ -18,6 +18,7 @@ from geminga_broker.metrics.series import (
 )
 from geminga_broker.topic.stats import ConsumerStats, PublisherStats, SubscriptionStats, TopicStats
 from geminga_runtime.metrics.distribution import Distribution
+from geminga_runtime.metrics.labels import labels
 
 ODD = 'a "quoted"\\back\nslash'
 
