@@ -251,6 +251,20 @@ def test_what_tasks_wait_for_is_of_one_event_loop() -> None:
     assert not shared
 
 
+def test_servers_read_json_by_one_function() -> None:
+    """It raises one error, whatever is wrong with what others wrote."""
+    servers = ("protocol/geminga_runtime/", "bookie_core/", "broker_core/", "proxy/")
+    found = [
+        f"{name}:{node.lineno}"
+        for name in sources()
+        if name.startswith(servers) and "/_tests/" not in name and "/json_text.py" not in name
+        for node in ast.walk(tree_of(name))
+        if isinstance(node, ast.Attribute) and node.attr in {"decode", "Decoder"}
+        if ast.unparse(node.value) == "msgspec.json"
+    ]
+    assert not found
+
+
 def test_the_connector_uses_public_names_only() -> None:
     """It is a program like a user's own: what it needs of the client is public."""
     found = [

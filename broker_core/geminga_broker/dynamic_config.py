@@ -11,12 +11,12 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 
-import msgspec
 import trio
 
 from geminga_broker.cluster.records import JsonObject, Records, ResourceExists, ResourceMissing
 from geminga_broker.config import BrokerConfig, checked_change
 from geminga_broker.policies.broker_options import broker_options
+from geminga_runtime.json_text import BadJson
 from geminga_runtime.metadata.api import MetadataError, MetadataStore
 from geminga_runtime.settings import ConfigError, current, overwrite, with_setting
 
@@ -175,7 +175,7 @@ class DynamicConfiguration:
 
     async def load(self) -> None:
         """Take over what is set. A value that isn't valid counts as not set. Raises MetadataError,
-        msgspec.DecodeError.
+        BadJson.
         """
         async with self._turn:
             record = await self.values()
@@ -206,7 +206,7 @@ class DynamicConfiguration:
             while True:
                 try:
                     await self.load()
-                except (MetadataError, msgspec.MsgspecError) as error:
+                except (MetadataError, BadJson) as error:
                     _log.warning("changed settings can't be applied yet: %s", error)
                     await trio.sleep(RETRY_S)
                     continue

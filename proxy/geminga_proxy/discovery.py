@@ -20,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 import trio
 
+from geminga_runtime.json_text import BadJson, read_json
 from geminga_runtime.metadata.api import MetadataError, MetadataStore, StoreUnavailable
 from geminga_runtime.metadata.sqlite import SqliteMetadataStore
 from geminga_runtime.metadata.zookeeper_url import parse_url, with_scheme
@@ -83,8 +84,8 @@ async def read_brokers(store: MetadataStore) -> list[BrokerRecord]:
         if node is None:
             continue
         try:
-            found.append(msgspec.json.decode(node.value, type=BrokerRecord))
-        except ValueError as error:  # msgspec's, or of what is no UTF-8
+            found.append(read_json(node.value, BrokerRecord))
+        except BadJson as error:
             _log.warning("invalid record of broker %s: %s", name, error)
     return found
 

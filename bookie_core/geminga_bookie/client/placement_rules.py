@@ -10,6 +10,10 @@ import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
+from geminga_runtime.json_text import BadJson, read_json
+
 DEFAULT_RACK = "/default-rack"
 """Location of a bookie that no rack is set for (Apache's NetworkTopology.DEFAULT_RACK)."""
 DEFAULT_REGION_RACK = "/default-region/default-rack"
@@ -168,6 +172,11 @@ def isolation_policy(primary: str, secondary: str) -> bytes:
     return json.dumps({"policyClass": _ISOLATED, "properties": groups}).encode()
 
 
+class _Placement(msgspec.Struct, rename="camel"):
+    policy_class: object
+    properties: dict[str, object] | None = None
+
+
 def isolation_of(custom_metadata: Mapping[str, bytes]) -> Isolation | None:
     """The groups that Pulsar's broker writes into a ledger's custom metadata for a namespace with
     bookie affinity groups; None without them.
@@ -176,13 +185,13 @@ def isolation_of(custom_metadata: Mapping[str, bytes]) -> Isolation | None:
     if value is None:
         return None
     try:
-        found = json.loads(value)
-        if found["policyClass"] != _ISOLATED:
-            return Isolation()
-        properties = found.get("properties") or {}
-        return Isolation.of(
-            str(properties.get("isolationBookieGroups") or ""),
-            str(properties.get("secondaryIsolationBookieGroups") or ""),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError):
+        found = read_json(value, _Placement)
+    except BadJson:
         return None
+    if found.policy_class != _ISOLATED:
+        return Isolation()
+    properties = found.properties or {}
+    return Isolation.of(
+        str(properties.get("isolationBookieGroups") or ""),
+        str(properties.get("secondaryIsolationBookieGroups") or ""),
+    )

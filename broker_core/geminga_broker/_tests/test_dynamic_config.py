@@ -85,7 +85,8 @@ async def test_what_is_not_valid_in_the_store_counts_as_not_set() -> None:
         await first.service.store.put(PATH, record)
         await settled(first, "defaultNumPartitions", 4)
         assert first.service.config.topics.topics_per_namespace_max == 0
-        for text in (b"no JSON", b'{"defaultNumPartitions":"\xff"}'):
+        nested = b'{"defaultNumPartitions":' + b"[" * 100_000
+        for text in (b"no JSON", b'{"defaultNumPartitions":"\xff"}', nested):
             await first.service.store.put(PATH, text)
             await wait_all_tasks_blocked()
             assert first.service.config.topics.default_partitions == 4

@@ -27,7 +27,7 @@ from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand
 from geminga_runtime._tests.certificates import Authority, Leaf, common_name
 from geminga_runtime.connect import connect
 from geminga_runtime.errors import ConnectFailed, ConnectionLost, TlsRefused
-from geminga_runtime.http_get import BadHttpAnswer, HttpAnswer, get
+from geminga_runtime.http.get import BadHttpAnswer, HttpAnswer, get
 from geminga_runtime.settings import ConfigError
 from geminga_runtime.tls import ClientTls, ServerTls, TlsContexts
 

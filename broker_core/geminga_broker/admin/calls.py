@@ -26,6 +26,7 @@ from geminga_broker.errors import BrokerError
 from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.service import BrokerService
 from geminga_protocol.topic_name import TopicName
+from geminga_runtime.json_text import BadJson, read_json
 
 CONCURRENT_MAX = 16
 """Parts of one call that run at a time."""
@@ -60,8 +61,8 @@ class Answer(NamedTuple):
     def json(self, kind: type[T]) -> T:
         """The body. Raises RestError 500 for another one, as only a foreign broker could send."""
         try:
-            return msgspec.json.decode(self.body, type=kind)
-        except ValueError as error:  # msgspec's, or of what is no UTF-8
+            return read_json(self.body, kind)
+        except BadJson as error:
             raise rest.RestError(500, f"A broker's answer is not understood: {error}") from None
 
     def error(self) -> rest.RestError:

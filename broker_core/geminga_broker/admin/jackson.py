@@ -15,6 +15,8 @@ from functools import cache
 
 import msgspec
 
+from geminga_runtime.json_text import BadJson, read_json
+
 LONG_MAX = (1 << 63) - 1
 _TRUE = ("true", "True", "TRUE")
 _FALSE = ("false", "False", "FALSE")
@@ -39,8 +41,8 @@ def decode(body: bytes, kind: object) -> object:
     if has_many_members(body):
         raise Unbindable(f"the body has more than {MEMBERS_MAX} members")
     try:
-        value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        value = read_json(body, object)
+    except BadJson as error:
         raise Unbindable(str(error)) from None
     return bind(value, kind, "")
 

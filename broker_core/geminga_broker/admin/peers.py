@@ -19,7 +19,8 @@ from geminga_broker.admin.peer_settings import PeerSettings
 from geminga_broker.ownership.brokers import BROKERS_PATH
 from geminga_runtime.connect import connect
 from geminga_runtime.errors import ConnectFailed, ConnectionLost
-from geminga_runtime.http_get import BadHttpAnswer, HttpAnswer, ask
+from geminga_runtime.http.get import BadHttpAnswer, HttpAnswer, ask
+from geminga_runtime.json_text import BadJson, read_json
 from geminga_runtime.logs import shown
 from geminga_runtime.metadata.api import MetadataError, MetadataStore
 from geminga_runtime.tls import REFRESH_CHECK_S, TlsContexts
@@ -51,8 +52,8 @@ class PeerAnswer(NamedTuple):
     def reason(self) -> str:
         """The `reason` of an error; the status if there is none."""
         try:
-            return msgspec.json.decode(self.body, type=_Error).reason
-        except ValueError:  # msgspec's, or of what is no UTF-8
+            return read_json(self.body, _Error).reason
+        except BadJson:
             return f"HTTP status {self.status}"
 
 
@@ -197,8 +198,8 @@ class Peers:
         if node is None:
             return None
         try:
-            record = msgspec.json.decode(node.value, type=_Record)
-        except ValueError:  # msgspec's, or of what is no UTF-8
+            record = read_json(node.value, _Record)
+        except BadJson:
             record = _Record()
         url = record.web_service_url if self._tls is None else record.web_service_url_tls
         if (service := _parsed(url or "", self.scheme)) is not None:

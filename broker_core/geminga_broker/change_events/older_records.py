@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import NamedTuple
 
-import msgspec
 import trio
 
 from geminga_broker.cluster.records import JsonObject, decode
 from geminga_protocol.errors import ProtocolError
 from geminga_protocol.topic_name import TopicName, url_decode
+from geminga_runtime.json_text import BadJson
 from geminga_runtime.metadata.api import (
     MUST_NOT_EXIST,
     BadVersion,
@@ -58,7 +58,7 @@ class OlderRecords:
                 if (node := await self._store.get(path)) is None:
                     continue
                 topic, record = None, None
-                with suppress(ProtocolError, msgspec.MsgspecError):
+                with suppress(ProtocolError, BadJson):
                     topic = TopicName.parse(f"{domain}://{namespace}/{url_decode(name)}")
                     record = decode(node.value) if node.value else None
                 found.append(OlderRecord(path, node.stat.version, topic, record or {}))

@@ -10,6 +10,7 @@ import msgspec
 
 from geminga_bookie.racks import BOOKIES
 from geminga_broker.cluster.records import JsonObject, ResourceMissing
+from geminga_runtime.json_text import BadJson, read_json
 from geminga_runtime.metadata.api import MUST_NOT_EXIST, BadVersion, MetadataError, MetadataStore
 
 Groups = dict[str, dict[str, JsonObject]]
@@ -56,8 +57,8 @@ class BookieRacks:
         if node is None:
             return {}, MUST_NOT_EXIST
         try:
-            found = msgspec.json.decode(node.value, type=Groups) if node.value.strip() else {}
-        except ValueError as error:  # msgspec's, or of what is no UTF-8
+            found = read_json(node.value, Groups) if node.value.strip() else {}
+        except BadJson as error:
             raise MetadataError(f"{BOOKIES} can't be read: {error}") from None
         return found, node.stat.version
 

@@ -25,6 +25,7 @@ from geminga_broker.cluster.records import (
 )
 from geminga_protocol.errors import LocalProtocolError
 from geminga_protocol.topic_name import TopicName, url_encode
+from geminga_runtime.json_text import read_json
 from geminga_runtime.metadata.api import (
     MUST_NOT_EXIST,
     BadVersion,
@@ -183,7 +184,7 @@ def _path(note: Note) -> str:
 
 def _decoded(child: str, value: bytes) -> Note:
     """The note in the node of that name. Raises ValueError if it is none, or not of that node."""
-    note = msgspec.json.decode(value, type=Note)
+    note = read_json(value, Note)
     if url_encode(note.name) != child:
         raise ValueError(f"it is of {note.name:.200}")
     if "://" in note.name:

@@ -28,6 +28,7 @@ from geminga_broker.cluster.records import (
 from geminga_broker.ownership.bundle import HASH_MAX, BundleId, range_text
 from geminga_protocol.keys import bundle_hash
 from geminga_protocol.topic_name import TopicName
+from geminga_runtime.json_text import read_json
 from geminga_runtime.metadata.api import BadVersion, MetadataStore, NoNode
 
 
@@ -39,7 +40,6 @@ class _Facts(msgspec.Struct):
     auto_creation: object = msgspec.field(name="autoTopicCreationOverride", default=None)
 
 
-_FACTS = msgspec.json.Decoder(_Facts)
 _NO_FACTS = _Facts()
 
 BUNDLES_KEPT_MAX = 1000
@@ -167,7 +167,7 @@ class Namespaces:
         known = self._known_facts.get(namespace)
         if known is not None and known[0] == value:
             return known[1]
-        found = _FACTS.decode(value)
+        found = read_json(value, _Facts)
         if len(self._known_facts) >= BUNDLES_KEPT_MAX:
             self._known_facts.clear()
         self._known_facts[namespace] = value, found

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 
-import msgspec
 import trio
 
 from geminga_broker.change_events.api import EventsUnavailable
@@ -26,6 +25,7 @@ from geminga_broker.topic.persistent import PersistentTopic
 from geminga_broker.topic.topic import Topic
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.background import side_by_side
+from geminga_runtime.json_text import BadJson
 from geminga_runtime.settings import ConfigError
 
 _log = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class PolicyApplier:
             _log.warning("topic=%s policies not applied: %s", key, error)
             if not topic.fenced:
                 failed.append(key)
-        except (ConfigError, msgspec.DecodeError) as error:  # until the record is changed again
+        except (ConfigError, BadJson) as error:  # until the record is changed again
             _log.warning("topic=%s policies not applied: %s", key, error)
 
     async def catch_up(self, name: TopicName, topic: Topic, changes: int) -> None:

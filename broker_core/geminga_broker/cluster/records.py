@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from geminga_broker.limits import ENTITY_BYTES_MAX
+from geminga_runtime.json_text import read_json
 from geminga_runtime.metadata.api import MUST_NOT_EXIST, BadVersion, MetadataStore, NoNode
 from geminga_runtime.metadata.cached import Remembering
 
@@ -158,8 +159,5 @@ class Records:
 
 
 def decode(value: bytes) -> JsonObject:
-    """A record. Raises msgspec's errors."""
-    try:
-        return msgspec.json.decode(value, type=dict[str, object])
-    except UnicodeDecodeError as error:
-        raise msgspec.DecodeError(str(error)) from None
+    """A record. Raises BadJson."""
+    return read_json(value, dict[str, object])

@@ -16,7 +16,8 @@ from starlette.types import ASGIApp, Message, Scope
 
 from geminga_broker.admin.peers import PeerAnswer, Peers, PeerUnreachable
 from geminga_broker.web.settings import TLS_PEER_CERTIFICATE
-from geminga_runtime.http_answers import HttpAnswer
+from geminga_runtime.http.answers import HttpAnswer
+from geminga_runtime.json_text import BadJson, read_json
 
 T = TypeVar("T")
 Json = dict[str, object]
@@ -177,11 +178,11 @@ async def decoded(body: bytes, kind: type[T]) -> T:
     """The JSON. Raises CallFailed."""
 
     def decode() -> T:
-        return msgspec.json.decode(body or b"null", type=kind, strict=False)
+        return read_json(body or b"null", kind, strict=False)
 
     try:
         if len(body) <= INLINE_BYTES_MAX:
             return decode()
         return await trio.to_thread.run_sync(decode)
-    except ValueError as error:  # msgspec's, or of what is no UTF-8
+    except BadJson as error:
         raise CallFailed(500, f"The answer is not understood: {error}") from None

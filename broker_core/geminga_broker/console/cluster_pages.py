@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import quote
 
-import msgspec
 import trio
 from starlette.responses import Response
 
@@ -14,6 +13,7 @@ from geminga_broker.console.answers import Bookies, Load, Space
 from geminga_broker.console.calls import CallFailed, Json
 from geminga_broker.console.listing import Page, page_number, page_of
 from geminga_broker.console.site import Section, Visit, attempt
+from geminga_runtime.json_text import BadJson, read_json
 
 DOMAINS = ("persistent", "non-persistent")
 PARTITION = "-partition-"
@@ -144,8 +144,8 @@ async def _topics(visit: Visit, path: str, prefix: str) -> tuple[Page, list[Topi
 
 def _names(body: bytes) -> list[str]:
     try:
-        return msgspec.json.decode(body, type=list[str])
-    except ValueError as error:  # msgspec's, or of what is no UTF-8
+        return read_json(body, list[str])
+    except BadJson as error:
         raise CallFailed(500, f"The answer is not understood: {error}") from None
 
 

@@ -9,7 +9,6 @@ from base64 import b64decode
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import msgspec
 import trio
 from starlette.responses import Response
 
@@ -22,7 +21,8 @@ from geminga_protocol.batch import split_batch
 from geminga_protocol.errors import ProtocolError
 from geminga_protocol.messages import text
 from geminga_protocol.pb.pulsar_api_pb2 import MessageMetadata
-from geminga_runtime.http_answers import HttpAnswer
+from geminga_runtime.http.answers import HttpAnswer
+from geminga_runtime.json_text import BadJson, read_json
 
 ENTRIES = 5
 """Of a page."""
@@ -181,8 +181,8 @@ def _of_batch(body: bytes, count: int, payloads: Payloads) -> list[Looked]:
 
 def _properties(headers: Mapping[str, str]) -> dict[str, str]:
     try:
-        found = msgspec.json.decode(headers.get(f"{_PREFIX}property", "{}"), type=dict[str, str])
-    except msgspec.MsgspecError:
+        found = read_json(headers.get(f"{_PREFIX}property", "{}"), dict[str, str])
+    except BadJson:
         return {}
     return dict(list(found.items())[:PROPERTIES_MAX])
 

@@ -14,6 +14,7 @@ from typing import Protocol
 
 import msgspec
 
+from geminga_runtime.json_text import read_json
 from geminga_runtime.logs import shown
 
 _log = logging.getLogger(__name__)
@@ -166,12 +167,9 @@ def _compiled(expression: str) -> _Expression | None:
     return compiled
 
 
-_decoder = msgspec.json.Decoder(dict[str, NamespaceIsolationData])
-
-
 def decode_policies(raw: bytes) -> IsolationPolicies:
     """The record of all policies. Raises ValueError if it isn't one."""
-    return IsolationPolicies(_decoder.decode(raw))
+    return IsolationPolicies(read_json(raw, dict[str, NamespaceIsolationData]))
 
 
 def encode_policies(policies: Mapping[str, NamespaceIsolationData]) -> bytes:

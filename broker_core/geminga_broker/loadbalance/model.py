@@ -15,6 +15,8 @@ from math import isfinite
 
 import msgspec
 
+from geminga_runtime.json_text import read_json
+
 BROKERS_PATH = "/loadbalance/brokers"
 BUNDLE_DATA_PATH = "/loadbalance/bundle-data"
 BROKER_AVERAGE_PATH = "/loadbalance/broker-time-average"
@@ -303,8 +305,6 @@ def quota_path(bundle: str) -> str:
     return f"{QUOTA_PATH}/{bundle}"
 
 
-_bundle_data = msgspec.json.Decoder(BundleData, strict=False)
-_quota = msgspec.json.Decoder(ResourceQuota, strict=False)
 _encoder = msgspec.json.Encoder()
 
 
@@ -315,7 +315,7 @@ def encode(record: BundleData | TimeAverageBrokerData | ResourceQuota) -> bytes:
 
 def decode_bundle_data(raw: bytes) -> BundleData:
     """The record of `bundle_data_path`. Raises ValueError if it isn't one, or is no number."""
-    data = _bundle_data.decode(raw)
+    data = read_json(raw, BundleData, strict=False)
     if not (data.short_term_data.is_valid() and data.long_term_data.is_valid()):
         raise ValueError("averages of a bundle that are negative or no numbers")
     return data
@@ -323,4 +323,4 @@ def decode_bundle_data(raw: bytes) -> BundleData:
 
 def decode_quota(raw: bytes) -> ResourceQuota:
     """The record of `quota_path`. Raises ValueError if it isn't one."""
-    return _quota.decode(raw)
+    return read_json(raw, ResourceQuota, strict=False)

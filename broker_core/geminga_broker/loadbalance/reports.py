@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import isfinite
+from typing import cast
 
 import msgspec
 
@@ -18,6 +19,7 @@ from geminga_broker.loadbalance.model import (
     total,
 )
 from geminga_broker.ownership.records import ListenerRecord
+from geminga_runtime.json_text import BadJson, read_json
 
 
 class LocalBrokerData(
@@ -195,8 +197,6 @@ class LoadReport(
 
 Report = LocalBrokerData | LoadReport
 
-_either: msgspec.json.Decoder[Report] = msgspec.json.Decoder(Report, strict=False)
-_local = msgspec.json.Decoder(LocalBrokerData, strict=False)
 _encoder = msgspec.json.Encoder()
 
 
@@ -211,9 +211,9 @@ def decode_report(raw: bytes) -> Report:
     Raises ValueError if it is neither.
     """
     try:
-        return _either.decode(raw)
-    except msgspec.ValidationError:
-        return _local.decode(raw)
+        return read_json(raw, cast(type[Report], Report), strict=False)
+    except BadJson:
+        return read_json(raw, LocalBrokerData, strict=False)
 
 
 def as_local(report: Report) -> LocalBrokerData:

@@ -13,6 +13,7 @@ from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.topic.moving import NOWHERE
 from geminga_protocol.topic_name import TopicName
+from geminga_runtime.json_text import BadJson, read_json
 
 _log = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ def _addresses(answer: PeerAnswer) -> Addresses:
     if answer.status != 200:
         return NOWHERE
     try:
-        found = msgspec.json.decode(answer.body, type=_Answer)
-    except ValueError:  # msgspec's, or of what is no UTF-8
+        found = read_json(answer.body, _Answer)
+    except BadJson:
         return NOWHERE
     return Addresses(found.broker_url, found.http_url, found.broker_url_tls, found.http_url_tls)

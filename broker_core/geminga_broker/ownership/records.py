@@ -12,6 +12,7 @@ import msgspec
 
 from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.ownership.bundle import BundleId
+from geminga_runtime.json_text import BadJson, read_json
 
 OWNERS_PATH = "/namespace"
 LEADER_PATH = "/loadbalance/leader"
@@ -107,6 +108,6 @@ def encode(record: msgspec.Struct) -> bytes:
 def decode(value: bytes, kind: type[T]) -> T | None:
     """The record; None if it isn't one."""
     try:
-        return msgspec.json.decode(value, type=kind)
-    except ValueError:  # msgspec's errors, and of what is no UTF-8
+        return read_json(value, kind)
+    except BadJson:
         return None

@@ -11,6 +11,7 @@ import msgspec
 
 from geminga_broker.schema.model import AVRO_SHAPED, InvalidSchemaData, SchemaData
 from geminga_protocol.schema_type import SchemaType
+from geminga_runtime.json_text import BadJson, read_json
 
 _LENGTH = struct.Struct(">i")
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\s+')
@@ -41,8 +42,8 @@ def join_key_value(key: bytes, value: bytes) -> bytes:
 def key_value_from_text(text: str) -> bytes:
     """From `{"key": ..., "value": ...}`; an empty part has no text. Raises InvalidSchemaData."""
     try:
-        parts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, RecursionError) as error:
+        parts = read_json(text, dict[str, msgspec.Raw])
+    except BadJson as error:
         raise InvalidSchemaData(f"Invalid schema definition data for KEY_VALUE: {error}") from None
     if not {"key", "value"} <= parts.keys():
         raise InvalidSchemaData("Invalid schema definition data for KEY_VALUE: no key and value")

@@ -12,6 +12,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 
 from geminga_broker.schema.model import InvalidSchemaData
+from geminga_runtime.json_text import BadJson, read_json
 
 _READ_MAX = 256
 """Definitions whose message's name is cached."""
@@ -23,7 +24,7 @@ _NO_MESSAGE = (
 
 
 _UNREADABLE = (
-    msgspec.MsgspecError,
+    BadJson,
     binascii.Error,
     DecodeError,
     KeyError,
@@ -55,7 +56,7 @@ def _kept(data: bytes) -> str:
 
 def _read(data: bytes) -> str:
     try:
-        definition = msgspec.json.decode(data, type=_Definition)
+        definition = read_json(data, _Definition)
         raw = base64.b64decode(definition.file_descriptor_set, validate=True)
         files = {each.name: each for each in FileDescriptorSet.FromString(raw).file}
         pool = DescriptorPool()

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol
 
-import msgspec
 import trio
 
 from geminga_bookie.errors import BookkeeperError
@@ -33,6 +32,7 @@ from geminga_broker.topic.producer import Producer
 from geminga_protocol.commands import consuming, producing
 from geminga_protocol.errors import ProtocolError
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, FeatureFlags, ServerError
+from geminga_runtime.json_text import BadJson
 from geminga_runtime.logs import LineBudget, shown
 from geminga_runtime.metadata.api import MetadataError
 from geminga_runtime.stream import FramedStream
@@ -246,7 +246,7 @@ class Session:
                     allowed = await self.service.authorizer.allows(
                         self.caller, COMMANDS[kind], place
                     )
-                except (SubscriptionRefused, msgspec.DecodeError):  # a broken record grants nothing
+                except (SubscriptionRefused, BadJson):  # a broken record grants nothing
                     allowed = False
                 opened = registry.get(key)
                 if not allowed and opened is not None:

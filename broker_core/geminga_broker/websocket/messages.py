@@ -17,6 +17,7 @@ from geminga_broker.websocket.errors import (
     BadMessage,
 )
 from geminga_protocol.message_id import MessageId
+from geminga_runtime.json_text import BadJson, read_json
 
 _Scalar = str | int | float | bool | None
 
@@ -86,15 +87,11 @@ class Command(msgspec.Struct, frozen=True):
     permits: int | None
 
 
-_messages = msgspec.json.Decoder(_ProducerMessage)
-_commands = msgspec.json.Decoder(_Command)
-
-
 def read_publish(text: str) -> Publish:
     """Raises BadMessage."""
     try:
-        given = _messages.decode(text)
-    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
+        given = read_json(text, _ProducerMessage)
+    except BadJson as error:
         raise BadMessage(FAILED_TO_DESERIALIZE, str(error)) from None
     context = given.context
     if given.encryption_param is not None:
@@ -201,8 +198,8 @@ def encode_id(message_id: MessageId) -> str:
 def read_command(text: str) -> Command:
     """Raises BadCommand."""
     try:
-        given = _commands.decode(text)
-    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
+        given = read_json(text, _Command)
+    except BadJson as error:
         raise BadCommand(f"Failed to de-serialize from JSON: {error}") from None
     if given.type == "permit" and (given.permit_messages is None or given.permit_messages < 0):
         raise BadCommand("Missing required permitMessages field for 'permit' command")

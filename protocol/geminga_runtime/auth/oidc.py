@@ -19,7 +19,8 @@ from geminga_protocol import tokens
 from geminga_runtime.auth.api import EXPIRED_TOKEN, AuthenticationFailed, Identity, Peer
 from geminga_runtime.auth.settings import AuthSettings
 from geminga_runtime.errors import ConnectionLost
-from geminga_runtime.http_get import BadHttpAnswer, get
+from geminga_runtime.http.get import BadHttpAnswer, get
+from geminga_runtime.json_text import read_json
 from geminga_runtime.settings import ConfigError, listed
 from geminga_runtime.stream import FramedStream
 
@@ -151,7 +152,7 @@ class OpenIdProvider:
 
     async def _fetch_keys(self, issuer: str) -> Mapping[str | None, tokens.VerifyingKey]:
         body = await self._fetch(issuer.rstrip("/") + DISCOVERY)
-        document = msgspec.json.decode(body, type=_Discovery)
+        document = read_json(body, _Discovery)
         if document.issuer != issuer:
             raise OSError(f"its discovery document is that of {document.issuer!r}")
         if self._settings.openid_require_https and not document.jwks_uri.startswith("https://"):
@@ -169,9 +170,9 @@ class _WebKeys(msgspec.Struct):
 
 
 def _keys_of(body: bytes) -> dict[str | None, tokens.VerifyingKey]:
-    """Keys by id; keys that can't verify are skipped. Raises msgspec.DecodeError."""
+    """Keys by id; keys that can't verify are skipped. Raises BadJson."""
     found: dict[str | None, tokens.VerifyingKey] = {}
-    for web_key in msgspec.json.decode(body, type=_WebKeys).keys[:KEYS_MAX]:
+    for web_key in read_json(body, _WebKeys).keys[:KEYS_MAX]:
         try:
             key = tokens.jwk_key(web_key)
         except tokens.KeyRefused:

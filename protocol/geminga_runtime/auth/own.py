@@ -9,8 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
+from geminga_runtime.json_text import BadJson, read_json
 from geminga_runtime.settings import ConfigError
 
 _log = logging.getLogger(__name__)
@@ -131,8 +130,8 @@ def _basic(parameters: str) -> Callable[[], bytes]:
 
 def _json(text: str) -> dict[str, str]:
     try:
-        return msgspec.json.decode(text, type=dict[str, str])
-    except (msgspec.DecodeError, msgspec.ValidationError):
+        return read_json(text, dict[str, str])
+    except BadJson:
         raise ConfigError(f"{_KEY}: not a JSON object of strings") from None
 
 

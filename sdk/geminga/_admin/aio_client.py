@@ -11,7 +11,7 @@ from geminga._admin.requests import Request
 from geminga._bridge.asyncs import AsyncBlock, AsyncCalls
 from geminga._connection.opening import Connecting, Opening
 from geminga._options.keywords import AdminKeywords
-from geminga_runtime.http_answers import HttpAnswer
+from geminga_runtime.http.answers import HttpAnswer
 
 
 def connect(service_url: str, **options: Unpack[AdminKeywords]) -> Connecting[AdminClient]:

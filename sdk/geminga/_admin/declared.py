@@ -32,7 +32,7 @@ from geminga._admin.requests import (
 )
 
 if TYPE_CHECKING:
-    from geminga_runtime.http_answers import HttpAnswer
+    from geminga_runtime.http.answers import HttpAnswer
 
 Send = Callable[[Request], Awaitable["HttpAnswer"]]
 SendBlocking = Callable[[Request], "HttpAnswer"]
@@ -180,17 +180,17 @@ def _given(value: object) -> object:
 
 def decoded(answer: HttpAnswer, kind: type[T], what: str) -> T:
     """An answer's JSON in that type. Raises AdminError."""
-    import msgspec
 
     from geminga._admin.errors import AdminError
+    from geminga_runtime.json_text import read_json
 
     body = answer.body.strip()
     try:
         if kind is str and not body.startswith(b'"'):
             # Brokers write some texts as they are, although they say that it is JSON.
             return cast(T, body.decode())
-        return msgspec.json.decode(body, type=kind, strict=False)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return read_json(body, kind, strict=False)
+    except ValueError as error:
         raise AdminError(f"{what}: the answer can't be read: {error}", code="BadAnswer") from error
 
 

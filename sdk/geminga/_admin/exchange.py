@@ -11,7 +11,7 @@ from urllib.parse import urljoin, urlsplit
 from geminga._admin.errors import AdminError, NotAuthorizedError, UnreachableError, of_answer
 from geminga._connection.service_url import Address, is_trusted, parse
 from geminga.errors import GemingaError, InvalidServiceUrlError
-from geminga_runtime.http_answers import REPEATABLE, HttpAnswer
+from geminga_runtime.http.answers import REPEATABLE, HttpAnswer
 
 if TYPE_CHECKING:
     from geminga._admin.options import AdminOptions

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from geminga_runtime.http_answers import HttpAnswer
+    from geminga_runtime.http.answers import HttpAnswer
 
 _PREFIX = "x-pulsar-"
 _PROPERTIES = "x-pulsar-property"

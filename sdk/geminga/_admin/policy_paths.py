@@ -7,7 +7,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from geminga._admin.declared import decoded_or_none, encoded
 from geminga._admin.requests import Request, segment
-from geminga_runtime.http_answers import HttpAnswer
+from geminga_runtime.http.answers import HttpAnswer
 
 T = TypeVar("T")
 Query = Sequence[tuple[str, str]]

@@ -11,8 +11,8 @@ from geminga._admin.exchange import Exchange, lost
 from geminga._connection.access import Access
 from geminga.errors import AlreadyClosedError, TlsError
 from geminga_runtime.errors import ConnectFailed, ConnectionLost, TlsRefused
-from geminga_runtime.http_answers import BadHttpAnswer, HttpAnswer
-from geminga_runtime.http_client import HttpClient, HttpRequest, Opener, Origin, tcp_opener
+from geminga_runtime.http.answers import BadHttpAnswer, HttpAnswer
+from geminga_runtime.http.client import HttpClient, HttpRequest, Opener, Origin, tcp_opener
 
 if TYPE_CHECKING:
     from geminga._admin.options import AdminOptions

@@ -30,7 +30,7 @@ from geminga.errors import (
 from geminga.options import RegexSubscriptionMode
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.errors import ConnectionLost
-from geminga_runtime.http_get import BadHttpAnswer, HttpAnswer, get
+from geminga_runtime.http.get import BadHttpAnswer, HttpAnswer, get
 from geminga_runtime.logs import shown
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})

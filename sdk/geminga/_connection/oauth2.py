@@ -27,7 +27,7 @@ from geminga.errors import (
 )
 from geminga_runtime.connect import connect
 from geminga_runtime.errors import ConnectFailed, ConnectionLost, TlsRefused
-from geminga_runtime.http_get import BadHttpAnswer, HttpAnswer, get, post
+from geminga_runtime.http.get import BadHttpAnswer, HttpAnswer, get, post
 from geminga_runtime.tls import ClientTls, TlsConfigError, TlsContexts
 
 logger = logging.getLogger("geminga")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
+from geminga_runtime.json_text import BadJson, read_json
+
 if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
@@ -132,15 +134,15 @@ Rows: TypeAlias = dict[str, BrokerRow]
 def row_of(report: bytes, averages: bytes) -> BrokerRow:
     """A broker's row, of its node and the leader's node about it, which may be empty."""
     try:
-        kind = msgspec.json.decode(report, type=_Kind, strict=False).load_report_type
+        kind = read_json(report, _Kind, strict=False).load_report_type
         if kind == "LoadReport":
-            return _of_simple(msgspec.json.decode(report, type=_Simple, strict=False))
-        local = msgspec.json.decode(report, type=_Local, strict=False)
-    except ValueError as error:  # msgspec's, or of what is no UTF-8
+            return _of_simple(read_json(report, _Simple, strict=False))
+        local = read_json(report, _Local, strict=False)
+    except BadJson as error:
         return BrokerRow(error=f"the report can't be read: {error}")
     try:
-        average = msgspec.json.decode(averages, type=_Averages, strict=False)
-    except ValueError:  # msgspec's, or of what is no UTF-8
+        average = read_json(averages, _Averages, strict=False)
+    except BadJson:
         return _of_local(local, None)
     return _of_local(local, average)
 
@@ -153,8 +155,8 @@ def row_of_extension(data: bytes) -> BrokerRow:
 def leader_of(value: bytes) -> str:
     """The id in the leader's record."""
     try:
-        leader = msgspec.json.decode(value, type=_Leader, strict=False)
-    except ValueError:  # msgspec's, or of what is no UTF-8
+        leader = read_json(value, _Leader, strict=False)
+    except BadJson:
         return ""
     return leader.broker_id or leader.service_url.partition("://")[2]
 

@@ -14,6 +14,7 @@ from geminga_broker.admin.producing.avro_json import AvroWriter
 from geminga_broker.schema.model import SchemaData
 from geminga_protocol.avro_schema import AvroSchemaError, parse_avro
 from geminga_protocol.schema_type import SchemaType
+from geminga_runtime.json_text import read_json
 
 _Encode = Callable[[str], bytes]
 _EPOCH = date(1970, 1, 1).toordinal()
@@ -109,10 +110,10 @@ def _local_date_time(text: str) -> bytes:
 
 
 def _value(text: str) -> object:
-    """Of JSON. Raises msgspec.DecodeError. (Python's own reader and writer need ten times as long
+    """Of JSON. Raises BadJson. (Python's own reader and writer need ten times as long
     for numbers, in which no other thread runs, and know numbers that JSON can't say.)
     """
-    return msgspec.json.decode(text)
+    return read_json(text, object)
 
 
 def _json(text: str) -> bytes:

@@ -19,6 +19,7 @@ from geminga_broker.schema.model import SchemaData
 from geminga_protocol.payload import build
 from geminga_protocol.pb.pulsar_api_pb2 import CompressionType, MessageMetadata
 from geminga_protocol.schema_type import SchemaType
+from geminga_runtime.json_text import BadJson, read_json
 
 PRODUCER = "RestProducer"
 """The producer of messages without one."""
@@ -146,9 +147,9 @@ def request_of(body: bytes) -> object:
     if not body.strip():
         return None
     try:
-        messages = msgspec.json.decode(body, type=_Whole).messages
-        count = len(msgspec.json.decode(messages, type=list[msgspec.Raw]))
-    except (msgspec.DecodeError, RecursionError):
+        messages = read_json(body, _Whole).messages
+        count = len(read_json(messages, list[msgspec.Raw]))
+    except BadJson:
         count = 0  # What is wrong is told below.
     if count > MESSAGES_MAX:
         raise TooMany

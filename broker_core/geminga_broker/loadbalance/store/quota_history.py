@@ -23,6 +23,7 @@ from geminga_broker.loadbalance.model import (
 from geminga_broker.loadbalance.names import namespace_of, range_of
 from geminga_broker.loadbalance.strategies.quotas import Quotas, differs
 from geminga_runtime.background import side_by_side
+from geminga_runtime.json_text import read_json
 from geminga_runtime.metadata.api import MetadataStore
 
 _log = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ class QuotaHistory:
     async def _factor(self, name: tuple[str, str], default: float) -> float:
         node = await self._store.get(f"{SETTINGS}/{name[0]}")
         try:
-            found = msgspec.json.decode(node.value if node else b"{}", type=dict[str, str])
+            found = read_json(node.value if node else b"{}", dict[str, str])
             value = float(found.get(name[1], default))
         except ValueError as error:
             _log.warning("%s/%s can't be read: %s", SETTINGS, name[0], error)

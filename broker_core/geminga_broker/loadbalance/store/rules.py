@@ -17,6 +17,7 @@ import trio
 from geminga_broker.loadbalance.candidates import Rules
 from geminga_broker.loadbalance.isolation import IsolationPolicies, decode_policies
 from geminga_runtime.background import side_by_side
+from geminga_runtime.json_text import BadJson, read_json
 from geminga_runtime.metadata.api import Change, MetadataStore, Node, Notification
 
 _log = logging.getLogger(__name__)
@@ -149,7 +150,7 @@ def _decoded(path: str, node: Node | None, kind: type[T]) -> T | None:
     if node is None or not node.value:
         return None
     try:
-        return msgspec.json.decode(node.value, type=kind)
-    except ValueError as error:  # msgspec's, or of what is no UTF-8
+        return read_json(node.value, kind)
+    except BadJson as error:
         _log.warning("%s can't be read, so it is passed over: %s", path, error)
         return None

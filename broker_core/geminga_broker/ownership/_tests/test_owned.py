@@ -127,7 +127,8 @@ async def test_a_node_of_an_earlier_life_is_replaced() -> None:
     assert await session.exists(owner_path(BUNDLE)), "it is of the new session"
 
 
-NO_RECORDS = [b"", b"{", b"[]", b'{"disabled": 3}', b'{"nativeUrl": "\xff"}']
+NESTED = b'{"nativeUrl": "a", "more": ' + b"[" * 100_000
+NO_RECORDS = [b"", b"{", b"[]", b'{"disabled": 3}', b'{"nativeUrl": "\xff"}', NESTED]
 
 
 @pytest.mark.parametrize("value", NO_RECORDS)

@@ -13,7 +13,7 @@ from geminga._admin.options import AdminOptions
 from geminga._admin.requests import Request
 from geminga._admin.transport import Transport
 from geminga_runtime.errors import ConnectFailed, TlsRefused
-from geminga_runtime.http_client import Origin
+from geminga_runtime.http.client import Origin
 
 Answering = Callable[[Origin, str, dict[str, str], bytes], bytes | None]
 """Host, request line, headers and body; returns the answer, None for none."""

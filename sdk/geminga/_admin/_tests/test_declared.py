@@ -25,7 +25,7 @@ from geminga._admin.model.topics import EARLIEST, LATEST
 from geminga._admin.policy_paths import PolicyPath
 from geminga._admin.requests import namespace_path, subscription_segment, topic_path
 from geminga.errors import InvalidArgumentError, InvalidTopicNameError
-from geminga_runtime.http_answers import HttpAnswer
+from geminga_runtime.http.answers import HttpAnswer
 
 
 def answer(body: str | bytes) -> HttpAnswer:

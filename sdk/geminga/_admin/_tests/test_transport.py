@@ -15,7 +15,7 @@ from geminga._admin.requests import Request
 from geminga._admin.transport import Transport
 from geminga.auth import Authentication, AuthenticationBasic, AuthenticationToken
 from geminga.errors import AlreadyClosedError, AuthenticationError, TlsError
-from geminga_runtime.http_client import Origin
+from geminga_runtime.http.client import Origin
 
 TOKEN = AuthenticationToken("secret")
 BEARER = "Bearer secret"

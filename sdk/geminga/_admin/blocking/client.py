@@ -13,7 +13,7 @@ from geminga._admin.options import AdminOptions as AdminOptions
 from geminga._admin.requests import Request
 from geminga._bridge.threads import ThreadBlock, ThreadCalls
 from geminga._options.keywords import AdminKeywords
-from geminga_runtime.http_answers import HttpAnswer
+from geminga_runtime.http.answers import HttpAnswer
 
 
 def connect(service_url: str, **options: Unpack[AdminKeywords]) -> AdminClient:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from geminga._admin.options import AdminOptions
     from geminga._admin.requests import Request
     from geminga._connection.service_url import Address
-    from geminga_runtime.http_answers import HttpAnswer
+    from geminga_runtime.http.answers import HttpAnswer
 
 URL_DEFAULT = "http://localhost:8080"
 REQUEST_TIMEOUT_S = 60

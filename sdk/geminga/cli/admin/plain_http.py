@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from geminga._admin.errors import RequestTimeoutError, UnreachableError
 from geminga._admin.exchange import Exchange, lost
 from geminga.errors import GemingaError, InvalidArgumentError, TlsError
-from geminga_runtime.http_answers import (
+from geminga_runtime.http.answers import (
     METHODS_WITH_BODY,
     AnswerReader,
     BadHttpAnswer,

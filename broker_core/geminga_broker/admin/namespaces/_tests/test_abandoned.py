@@ -299,7 +299,10 @@ async def test_a_text_that_is_no_note_stays(
         assert "is no note of a deletion" in caplog.text
 
 
-@pytest.mark.parametrize("record", [b"null", b"\xff", b'{"deleted":true,"bundles":7}'])
+NESTED = b'{"deleted":' + b"[" * 100_000
+
+
+@pytest.mark.parametrize("record", [b"null", b"\xff", b'{"deleted":true,"bundles":7}', NESTED])
 async def test_a_deletion_of_a_damaged_record_holds_no_other_up(
     record: bytes, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     )
     from geminga._admin.model.stats import AnalyzeSubscriptionBacklogResult, Findings, Position
     from geminga._admin.model.topics import ResetCursorData
-    from geminga_runtime.http_answers import HttpAnswer
+    from geminga_runtime.http.answers import HttpAnswer
 
 _TOPIC = "/admin/v2/{topic}"
 _SUBSCRIPTION = f"{_TOPIC}/subscription/{{subscription}}"

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from geminga._admin.errors import of_answer
 from geminga._admin.requests import Request
 from geminga.cli.admin import admin, calls
-from geminga_runtime.http_answers import HttpAnswer
+from geminga_runtime.http.answers import HttpAnswer
 
 
 class Asked:

@@ -38,7 +38,7 @@ from geminga.cli.doctor.report import (
     summary,
     whole,
 )
-from geminga_runtime.http_answers import HttpAnswer
+from geminga_runtime.http.answers import HttpAnswer
 
 NOW_S = 1_800_000_000.0
 

@@ -15,7 +15,7 @@ import trio
 
 from geminga_runtime.connect import open_stream
 from geminga_runtime.errors import ConnectionLost, TlsFailed
-from geminga_runtime.http_answers import (
+from geminga_runtime.http.answers import (
     BODY_BYTES_MAX,
     METHODS_WITH_BODY,
     REPEATABLE,

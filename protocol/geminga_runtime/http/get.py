@@ -1,5 +1,5 @@
 """One request by HTTP/1.1 over a new stream: enough for lookups, tokens and admin calls. With
-connections that are kept: `http_client.py`.
+connections that are kept: `client.py`.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from collections.abc import Mapping
 import trio
 
 from geminga_runtime.errors import ConnectionLost
-from geminga_runtime.http_answers import BODY_BYTES_MAX as BODY_BYTES_MAX
-from geminga_runtime.http_answers import METHODS_WITH_BODY, request_head
-from geminga_runtime.http_answers import AnswerReader as AnswerReader
-from geminga_runtime.http_answers import BadHttpAnswer as BadHttpAnswer
-from geminga_runtime.http_answers import HttpAnswer as HttpAnswer
+from geminga_runtime.http.answers import BODY_BYTES_MAX as BODY_BYTES_MAX
+from geminga_runtime.http.answers import METHODS_WITH_BODY, request_head
+from geminga_runtime.http.answers import AnswerReader as AnswerReader
+from geminga_runtime.http.answers import BadHttpAnswer as BadHttpAnswer
+from geminga_runtime.http.answers import HttpAnswer as HttpAnswer
 from geminga_runtime.stream import FramedStream
 
 

@@ -6,7 +6,7 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geminga_runtime.http_get import AnswerReader, BadHttpAnswer, get
+from geminga_runtime.http.get import AnswerReader, BadHttpAnswer, get
 from geminga_runtime.stream import FramedStream
 
 BY_LENGTH = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nX: y\r\n\r\nhello"

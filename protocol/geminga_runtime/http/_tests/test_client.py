@@ -7,10 +7,10 @@ import pytest
 import trio
 import trio.testing
 
-from geminga_runtime import http_client
 from geminga_runtime.errors import ConnectionLost
-from geminga_runtime.http_client import HttpClient, HttpRequest, Origin, tcp_opener
-from geminga_runtime.http_get import AnswerReader, BadHttpAnswer
+from geminga_runtime.http import client as http_client
+from geminga_runtime.http.client import HttpClient, HttpRequest, Origin, tcp_opener
+from geminga_runtime.http.get import AnswerReader, BadHttpAnswer
 
 ORIGIN = Origin("there", 80)
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

@@ -1,0 +1,1 @@
+"""HTTP from the side of a client: requests, answers, bounded reading."""
