@@ -89,7 +89,7 @@ def test_accepted_bodies(body: str, kind: object, value: object) -> None:
         ("[1]", Outer, "an array where an object should be"),
         ('{"inner": {"text": []}}', Outer, "inner.text: an array where text should be"),
         ('{"aNumber": [1]}', Outer, "aNumber: an array"),
-        ("[" * 100_000, object, "recursion"),
+        ("[" * 100_000, object, "nested too deeply"),
     ],
 )
 def test_what_is_refused(body: str, kind: object, text: str) -> None:
