@@ -41,7 +41,7 @@ AT_USE = _keys(
     maxNumPartitionsPerPartitionedTopic defaultNumberOfNamespaceBundles maxTopicsPerNamespace
     maxTenants maxNamespacesPerTenant
     forceDeleteNamespaceAllowed isAllowAutoUpdateSchemaEnabled brokerShutdownTimeoutMs
-    brokerDeleteInactiveTopicsFrequencySeconds
+    brokerDeleteInactiveTopicsFrequencySeconds autoSkipNonRecoverableData
     """
 )
 """Read when they are used."""
@@ -72,7 +72,7 @@ LIMITS = _keys(
 
 LOAD_BALANCE = _keys(
     """
-    defaultNamespaceBundleSplitAlgorithm failureDomainsEnabled
+    defaultNamespaceBundleSplitAlgorithm exposeBundlesMetricsInPrometheus failureDomainsEnabled
     flowOrQpsDifferenceThresholdPercentage loadBalancerAutoBundleSplitEnabled
     loadBalancerAutoUnloadSplitBundlesEnabled
     loadBalancerAverageResourceUsageDifferenceThresholdPercentage
@@ -99,16 +99,17 @@ LOAD_BALANCE = _keys(
 )
 """Told to the load manager."""
 
-LOOKUPS = "maxConcurrentLookupRequest"
-CACHE = "managedLedgerCacheSizeMB"
-PUBLISH_BUFFER = "maxMessagePublishBufferSizeInMB"
+BOUNDS = _keys(
+    """
+    managedLedgerCacheSizeMB maxConcurrentLookupRequest maxConcurrentTopicLoadRequest
+    maxMessagePublishBufferSizeInMB namespaceBundleUnloadingTimeoutMs
+    """
+)
+"""Told to what they bound."""
+
 SUPER_USERS = "superUserRoles"
 
-KEYS = tuple(
-    sorted(
-        {*AT_USE, *POLICIES, *LIMITS, *LOAD_BALANCE, LOOKUPS, CACHE, PUBLISH_BUFFER, SUPER_USERS}
-    )
-)
+KEYS = tuple(sorted({*AT_USE, *POLICIES, *LIMITS, *LOAD_BALANCE, *BOUNDS, SUPER_USERS}))
 """Of Apache's dynamic settings those that take effect at once."""
 
 

@@ -208,6 +208,6 @@ def log_options(config: BrokerConfig) -> LogOptions:
             batches_max=log.batch_indexes_max,
         ),
         cache_bytes_max=log.cache_mb * MIB,
-        skips_damaged=log.skips_damaged,
+        skips_damaged=lambda: log.skips_damaged,
         broker_entry_metadata=bool(log.entry_metadata_interceptors.strip()),
     )

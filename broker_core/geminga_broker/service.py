@@ -31,12 +31,10 @@ from geminga_broker.cluster.policy_applier import PolicyApplier
 from geminga_broker.cluster.topics import Topics
 from geminga_broker.config import BrokerConfig
 from geminga_broker.dynamic_config import (
-    CACHE,
+    BOUNDS,
     LIMITS,
     LOAD_BALANCE,
-    LOOKUPS,
     POLICIES,
-    PUBLISH_BUFFER,
     SUPER_USERS,
     DynamicConfiguration,
 )
@@ -325,6 +323,8 @@ def follow_settings(service: BrokerService, applier: PolicyApplier) -> None:
 
     async def sizes(_changed: Mapping[str, object]) -> None:
         service.lookup.lookups_max = config.topics.lookups_max
+        service.topics.resize(config.topics.loads_max)
+        service.unloader.timeout_s = config.topics.bundle_unload_timeout_ms / 1000
         service.log_cache.resize(config.log.cache_mb << 20)
         service.connections.publish_bytes_max = config.network.publish_buffer_mb_max << 20
 
@@ -337,7 +337,7 @@ def follow_settings(service: BrokerService, applier: PolicyApplier) -> None:
 
     when(POLICIES | LIMITS, policies)
     when(LOAD_BALANCE, load_balance)
-    when((LOOKUPS, CACHE, PUBLISH_BUFFER), sizes)
+    when(BOUNDS, sizes)
     when((SUPER_USERS,), super_users)
 
 

@@ -13,6 +13,7 @@ from trio.testing import wait_all_tasks_blocked
 from geminga_broker.admin._tests.several_brokers import Broker, cluster_of
 from geminga_broker.dynamic_config import KEYS, PATH
 from geminga_broker.policies.rate_limit import Rate
+from geminga_broker.process import log_options
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.settings import current
 
@@ -139,6 +140,8 @@ async def test_sizes_and_super_users() -> None:
             "maxConcurrentLookupRequest/5",
             "managedLedgerCacheSizeMB/1",
             "maxMessagePublishBufferSizeInMB/2",
+            "maxConcurrentTopicLoadRequest/3",
+            "namespaceBundleUnloadingTimeoutMs/2500",
             "superUserRoles/root,admin",
         ):
             assert (await first.ask("POST", f"{BASE}/{path}")).status == 200
@@ -146,6 +149,19 @@ async def test_sizes_and_super_users() -> None:
         assert service.log_cache.bytes_max == 1 << 20
         assert service.connections.publish_bytes_max == 2 << 20
         assert service.authorizer._super_users == {"root", "admin"}
+        assert service.unloader.timeout_s == 2.5
+
+
+async def test_logs_follow_it() -> None:
+    """What is damaged is passed over from now on, in topics that are loaded too."""
+    async with cluster_of(1) as cluster:
+        first = cluster[0]
+        options = log_options(first.service.config)
+        assert not options.skips_damaged()
+        assert (await first.ask("POST", f"{BASE}/autoSkipNonRecoverableData/true")).status == 200
+        assert options.skips_damaged()
+        assert (await first.ask("DELETE", f"{BASE}/autoSkipNonRecoverableData")).status < 300
+        assert not options.skips_damaged()
 
 
 async def test_the_load_manager_reads_it() -> None:

@@ -104,8 +104,12 @@ class TopicLoader:
         """Brings changed policies to the topics."""
         self._loads: dict[str, _Load] = {}
         self.counts = LoadCounts()
-        self._turns = trio.Semaphore(config.topics.loads_max)
+        self._turns = trio.CapacityLimiter(config.topics.loads_max)
         self._leaving: dict[str, Promise[None]] = {}
+
+    def resize(self, loads_max: int) -> None:
+        """So many topics are loaded at once from now on."""
+        self._turns.total_tokens = loads_max
 
     @property
     def loading(self) -> int:

@@ -36,6 +36,7 @@ class Topics:
         """Loaded topics by full name."""
         self.get = loader.get
         self.wait_load = loader.wait_load
+        self.resize = loader.resize
         self._loader = loader
         self.load_counts = loader.counts
         self._catalog = catalog

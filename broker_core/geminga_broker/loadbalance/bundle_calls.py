@@ -37,8 +37,8 @@ class Peers(Protocol):
 
 
 class BundleCalls:
-    """Unloads and splits. `unload` does it here (`BundleUnloader.unload`); `timeout_s` is how long
-    a broker may take to unload a bundle.
+    """Unloads and splits. `unload` does it here (`BundleUnloader.unload`); `timeout_s` tells
+    how long a broker may take to unload a bundle.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class BundleCalls:
         unload: Callable[[BundleId, str], Awaitable[bool]],
         peers: Peers,
         *,
-        timeout_s: float,
+        timeout_s: Callable[[], float],
     ) -> None:
         self._ownership = ownership
         self._unload = unload
         self._peers = peers
-        self._timeout_s = timeout_s + TIMEOUT_MARGIN_S
+        self._timeout_s = timeout_s
 
     async def unload(self, bundle: str, owner: str, destination: str) -> None:
         """Have it given up; `destination` may be empty: then its clients ask who owns it. Raises
@@ -79,7 +79,9 @@ class BundleCalls:
 
     async def _call(self, owner: str, path: str) -> None:
         try:
-            answer = await self._peers.call(owner, "PUT", path, timeout_s=self._timeout_s)
+            answer = await self._peers.call(
+                owner, "PUT", path, timeout_s=self._timeout_s() + TIMEOUT_MARGIN_S
+            )
         except PeerUnreachable as error:
             raise CallFailed(str(error)) from error
         if answer.status >= 300:

@@ -102,7 +102,7 @@ class LoadManager:
             parts.ownership,
             parts.unload,
             parts.peers,
-            timeout_s=config.topics.bundle_unload_timeout_ms / 1000,
+            timeout_s=lambda: config.topics.bundle_unload_timeout_ms / 1000,
         )
         around = Surroundings(
             parts.store,

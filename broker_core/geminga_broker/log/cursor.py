@@ -174,7 +174,7 @@ class LogCursor:
                         position, entries_max=last - first + 1, bytes_max=bytes_max
                     )
                 except EntryDamaged as error:
-                    if not self._access.context.options.skips_damaged:
+                    if not self._access.context.options.skips_damaged():
                         raise
                     if self.read_position == position:
                         _log.error("cursor=%s: an entry is passed over: %s", self.name, error)

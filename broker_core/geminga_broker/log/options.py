@@ -124,9 +124,9 @@ class LogOptions:
     """A cursor this near the end uses the cache (managedLedgerCursorBackloggedThreshold)."""
     broker_entry_metadata: bool = False
     """Store append time and index with entries (PR-03; `brokerEntryMetadataInterceptors`)."""
-    skips_damaged: bool = False
-    """A cursor acknowledges entries that are damaged or lost, instead of trying to read them for
-    ever (autoSkipNonRecoverableData)."""
+    skips_damaged: Callable[[], bool] = lambda: False
+    """Whether a cursor acknowledges entries that are damaged or lost, instead of trying to read
+    them for ever (autoSkipNonRecoverableData)."""
     open_deadline_s: float = 60
     create_retry_s: float = 1.0
     """After a new ledger could not be created, appends fail for this time before a retry."""

@@ -71,7 +71,8 @@ class BundleUnloader:
     ) -> None:
         self._ownership = ownership
         self._topics = topics
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
+        """So long the closing of a bundle's topics may take."""
         self._kept: set[BundleId] = set()
         self._running: set[trio.Event] = set()
         """Unloads that aren't over: several of one bundle, if it came back meanwhile."""
@@ -132,7 +133,7 @@ class BundleUnloader:
         names = self._topics.loaded_of(bundle)
         where = NOWHERE
         try:
-            with trio.move_on_after(self._timeout_s) as scope:
+            with trio.move_on_after(self.timeout_s) as scope:
                 await self._topics.close_bundle(bundle, moving)
             if scope.cancelled_caught:
                 _log.warning("bundle=%s not all topics were closed in time", bundle)

@@ -153,6 +153,19 @@ async def test_loads_above_the_limit_wait_for_their_turn() -> None:
         assert topics.loading == 0
 
 
+async def test_the_limit_of_loads_can_be_changed() -> None:
+    async with loader(loads_max=1) as (topics, logs), trio.open_nursery() as nursery:
+        for number in range(7):
+            name = TopicName.parse(f"t{number}")
+            nursery.start_soon(get_into, topics, name, [], True)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(logs.opened) == 1
+        topics.resize(3)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(logs.opened) == 3
+        logs.gate.set()
+
+
 async def test_waiting_for_a_turn_counts_as_loading(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
