@@ -20,7 +20,10 @@ from geminga_runtime.settings import (
 )
 from geminga_runtime.tls_settings import NO_PORT, TlsSettings
 
-BROKER_ADDRESSES = "brokerServiceURL, brokerServiceURLTLS or metadataStoreUrl"
+BROKER_ADDRESSES = (
+    "brokerServiceURL (--broker-service-url), brokerServiceURLTLS (--broker-service-url-tls) or "
+    "metadataStoreUrl (--metadata-store)"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from geminga_runtime.auth.api import AuthenticationFailed, HttpRequest, Identity
 from geminga_runtime.stream import FramedStream
 
 _log = logging.getLogger(__name__)
-_access = logging.getLogger("geminga.proxy.access")
+_access = logging.getLogger("geminga_proxy.access")
 
 HEAD_S = 30.0
 """Time for a request's head from its first byte on."""
@@ -135,7 +135,7 @@ class HttpSession:
         status = 0
         self._body_waited_s, self._body_bytes = 0.0, 0
         try:
-            await self._answer(request)
+            status = await self._answer(request)
         except BadRequest:
             raise
         except HttpError as error:
@@ -151,24 +151,27 @@ class HttpSession:
                 method = request.method.decode("ascii", "replace")
                 _access.info("%s %s %s %s", self._wire.name, method, path, status or "passed on")
 
-    async def _answer(self, request: RequestHead) -> None:
+    async def _answer(self, request: RequestHead) -> int:
+        """The status; 0 for a request that was passed on."""
         if request.method == b"CONNECT":
             raise BadRequest("This is no forward proxy")
         _check_method(request.method)
         if (page := await own_page(request, self._web, self._identify)) is not None:
             await self._say(page.status, page.body, page.kind)
-        elif console.is_open(request):
+            return page.status
+        if console.is_open(request):
             # The login: what it is given is checked by the broker, and with the next request here.
             await self._pass_on(request, None, console.NOBODY)
-        else:
-            try:
-                identity = await self._identify(request)
-            except HttpError:
-                if (location := console.to_login(request)) is None:
-                    raise
-                raise HttpError(303, "Log in", headers=((b"location", location),)) from None
-            _check_path(request.target.partition(b"?")[0])
-            await self._pass_on(request, identity)
+            return 0
+        try:
+            identity = await self._identify(request)
+        except HttpError:
+            if (location := console.to_login(request)) is None:
+                raise
+            raise HttpError(303, "Log in", headers=((b"location", location),)) from None
+        _check_path(request.target.partition(b"?")[0])
+        await self._pass_on(request, identity)
+        return 0
 
     async def _identify(self, request: RequestHead) -> Identity | None:
         """None without authentication. Raises HttpError 401."""

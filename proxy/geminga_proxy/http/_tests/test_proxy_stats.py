@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 
 import pytest
+import trio
 
 from geminga_proxy.config import load_config
 from geminga_proxy.http._tests.played import Client, brokers, echo, proxied
@@ -88,6 +90,26 @@ async def test_without_rights_every_client_may_ask() -> None:
         assert (await client.ask("GET", "/proxy-stats/logging"))[0] == 401
         given = [("Authorization", token("joe"))]
         assert (await client.ask("POST", "/proxy-stats/logging/1", b"", given))[0] == 204
+
+
+async def test_the_log_tells_which_answers_are_the_proxy_s(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "geminga_proxy.access")
+    async with brokers(echo) as (broker,), proxied(broker.port, proxyLogLevel="1") as running:
+        client = await Client.of(running)
+        for path in ("/proxy-stats/logging", "/status.html", "/proxy-stats/x", "/admin/v2/x"):
+            await client.ask("GET", path)
+        with trio.fail_after(60):
+            while len(caplog.messages) < 4:  # noqa: ASYNC110
+                await trio.sleep(0.01)
+    told = [text.partition(" GET ")[2] for text in caplog.messages]
+    assert told == [
+        "/proxy-stats/logging 200",
+        "/status.html 200",
+        "/proxy-stats/x 404",
+        "/admin/v2/x passed on",
+    ]
 
 
 async def test_they_can_be_turned_off() -> None:
