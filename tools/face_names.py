@@ -229,7 +229,7 @@ ADMIN_NAMES: dict[str, tuple[str, ...]] = {
         "UnreachableError",
     ),
     "geminga._admin.families.brokers": (
-        *("Bookies", "BrokerStats", "Brokers", "ResourceGroups", "ResourceQuotas"),
+        *("Bookies", "BrokerStats", "Brokers", "ProxyStats", "ResourceGroups", "ResourceQuotas"),
     ),
     "geminga._admin.families.clusters": ("Clusters", "IsolationPolicies"),
     "geminga._admin.families.namespace_policies": ("NamespacePolicies",),
@@ -257,6 +257,8 @@ ADMIN_NAMES: dict[str, tuple[str, ...]] = {
         "Metrics",
         "NamespaceIsolationData",
         "NamespaceOwnershipStatus",
+        "ProxyConnectionStats",
+        "ProxyTopicStats",
         "ResourceGroup",
         "ResourceQuota",
         "TenantInfo",

@@ -15,6 +15,7 @@ import ast
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 from face_names import (
@@ -198,6 +199,15 @@ def homes_of(face: str, bridge: str) -> dict[str, list[str]]:
     return homes
 
 
+def _tuple(names: list[str]) -> str:
+    """A tuple's text; a long one has several names in a line, which the formatter leaves so."""
+    if len(names) <= 3:
+        return repr(tuple(names))
+    lines = textwrap.wrap(" ".join(each.replace(" ", "\0") for each in names), 60)
+    rows = [tuple(word.replace("\0", " ") for word in line.split(" ")) for line in lines]
+    return "(" + "".join(f"*{row!r}," for row in rows) + ")"
+
+
 def package_text(package: str, homes: dict[str, list[str]], about: str) -> str:
     """A package's `__init__`: its public names, each imported when it is asked for."""
     names = sorted(each.rpartition(" ")[2] for listed in homes.values() for each in listed)
@@ -205,7 +215,7 @@ def package_text(package: str, homes: dict[str, list[str]], about: str) -> str:
     for module in sorted(homes):
         for each in sorted(homes[module]):
             typed += f"    from {module} import {each if ' as ' in each else f'{each} as {each}'}\n"
-        lazy += f"    {module!r}: {tuple(sorted(homes[module]))!r},\n"
+        lazy += f"    {module!r}: {_tuple(sorted(homes[module]))},\n"
     listed = "".join(f"    {name!r},\n" for name in names)
     is_whole = package == "geminga"
     if is_whole:

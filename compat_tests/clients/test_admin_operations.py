@@ -44,6 +44,13 @@ NOT_THERE = {
 """What the client has no method for: whole operations, or the beginnings of paths."""
 
 
+OF_A_PROXY = {
+    *(("GET", f"/proxy-stats/{page}") for page in ("connections", "topics", "logging")),
+    ("POST", "/proxy-stats/logging/{}"),
+}
+"""Of Apache's class ProxyStats; the other operations are a broker's."""
+
+
 def shaped(path: str) -> str:
     for name, wide in _WIDE.items():
         path = path.replace(name, wide)
@@ -85,7 +92,7 @@ def of_apache() -> set[tuple[str, str]]:
             "/lookup/v2/topic/{}/", "/lookup/v2/topic/persistent/"
         )
         found.add((method, shape))
-    return found
+    return found | OF_A_PROXY
 
 
 def test_each_operation_is_one_of_apache_s() -> None:

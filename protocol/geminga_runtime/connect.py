@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import weakref
 from collections.abc import Awaitable, Callable
 
@@ -89,8 +90,19 @@ async def open_stream(
     except trio.TooSlowError as error:
         raise ConnectFailed(f"{name}: not connected before the deadline") from error
     except OSError as error:
-        raise ConnectFailed(f"{name}: {_reason(error)}") from error
+        raise ConnectFailed(f"{name}: {_plain(_reason(error), host)}") from error
     return stream
+
+
+_TRIOS = re.compile(r"Error connecting to \('([^']*)', [^)]*\): (.*)")
+
+
+def _plain(reason: str, host: str) -> str:
+    """Without Trio's repetition of the address, which is kept if it isn't the one asked for."""
+    found = _TRIOS.fullmatch(reason)
+    if found is None:
+        return reason
+    return found[2] if found[1] == host else f"{found[2]} ({found[1]})"
 
 
 async def _closing_if_failed(stream: trio.abc.Stream, talk: Awaitable[object]) -> None:

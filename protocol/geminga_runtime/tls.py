@@ -233,6 +233,9 @@ def _load_trust(context: ssl.SSLContext, path: str) -> None:
         raise TlsConfigError("trust_certs_file", f"{path} has no certificate in PEM") from error
 
 
+_LACKING = "it is not set; a TLS port needs a certificate and its key"
+
+
 class _Encrypted(Exception):
     """The key is encrypted with a password."""
 
@@ -240,9 +243,9 @@ class _Encrypted(Exception):
 def _load_chain(context: ssl.SSLContext, options: TlsOptions) -> None:
     certificate, key = options.certificate_file, options.key_file
     if not certificate:
-        raise TlsConfigError("certificate_file", "it is not set")
+        raise TlsConfigError("certificate_file", _LACKING)
     if not key:
-        raise TlsConfigError("key_file", "it is not set")
+        raise TlsConfigError("key_file", _LACKING)
     _readable("certificate_file", certificate)
     _readable("key_file", key)
 

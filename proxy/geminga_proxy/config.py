@@ -20,7 +20,10 @@ from geminga_runtime.settings import (
 )
 from geminga_runtime.tls_settings import NO_PORT, TlsSettings
 
-BROKER_ADDRESSES = "brokerServiceURL, brokerServiceURLTLS or metadataStoreUrl"
+BROKER_ADDRESSES = (
+    "brokerServiceURL (--broker-service-url), brokerServiceURLTLS (--broker-service-url-tls) or "
+    "metadataStoreUrl (--metadata-store)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +83,14 @@ class BrokerClientConfig:
 
 @dataclass(frozen=True, slots=True)
 class WebConfig:
-    """Bounds of the web side, and its own pages."""
+    """Bounds of the web side, its own pages, and who may see them."""
 
     status_file: str = setting("statusFilePath", "")
     authenticate_metrics: bool = setting("authenticateMetricsEndpoint", True)
+    has_stats: bool = setting("enableProxyStatsEndpoints", True)
+    needs_super_user: bool = setting("authorizationEnabled", False)
+    """Of /proxy-stats; all else is up to the brokers."""
+    super_user_roles: str = setting("superUserRoles", "")
     trusts_forwarded_for: bool = setting("webServiceTrustXForwardedFor", False)
     """Whether clients' `X-Forwarded-For` is passed on: only if all clients are trusted proxies."""
     head_bytes_max: int = setting(
@@ -94,6 +101,11 @@ class WebConfig:
     """Ours: WebSockets of one role, or of one address without authentication; 0 for no limit."""
     connections_per_ip_max: int = setting("maxHttpServerConnectionsPerIp", 512)
     connections_max: int = limit("maxHttpServerConnections", 2048)
+
+    @property
+    def super_users(self) -> frozenset[str]:
+        """Roles that may see statistics and change the level of logging."""
+        return frozenset(role.strip() for role in self.super_user_roles.split(",") if role.strip())
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +157,8 @@ def load_config(
         raise ConfigError(
             "brokerServiceURLTLS is for tlsEnabledWithBroker=true: set that, or brokerServiceURL"
         )
+    if config.web.needs_super_user and not config.auth.enabled:
+        raise ConfigError("authorizationEnabled needs authenticationEnabled")
     if config.client.forward_credentials and not config.auth.enabled:
         raise ConfigError("forwardAuthorizationCredentials needs authenticationEnabled")
     return config

@@ -34,12 +34,13 @@ _BROKEN = (
 class Direction:
     """One direction of a tunnel."""
 
-    __slots__ = ("_quiet", "_reads_seen", "has_ended", "is_stuck", "on_data", "reads")
+    __slots__ = ("_quiet", "_reads_seen", "bytes", "has_ended", "is_stuck", "on_data", "reads")
 
     def __init__(self, on_data: Callable[[bytes], object] | None = None) -> None:
         self.on_data = on_data
         """Called with the bytes that pass."""
         self.reads = 0
+        self.bytes = 0
         self.is_stuck = False
         """The last read can't be written now."""
         self.has_ended = False
@@ -171,6 +172,7 @@ async def _sockets(
         size = len(data)
         drained = size < RELAY_BYTES
         direction.reads += 1
+        direction.bytes += size
         metrics.bytes_relayed += size
         metrics.reads_relayed += 1
         if direction.on_data is not None:
@@ -209,6 +211,7 @@ async def _streams(
 ) -> None:
     while data := await source.receive_some(RELAY_BYTES):
         direction.reads += 1
+        direction.bytes += len(data)
         metrics.bytes_relayed += len(data)
         metrics.reads_relayed += 1
         if direction.on_data is not None:

@@ -14,6 +14,7 @@ from geminga_proxy.brokers import Brokers
 from geminga_proxy.config import ProxyConfig
 from geminga_proxy.metrics import ProxyMetrics
 from geminga_proxy.relay import Tunnels
+from geminga_proxy.traffic import Traffic
 from geminga_runtime.auth.service import load_authenticator
 from geminga_runtime.server import CONNECTIONS_MAX, ConnectionCount
 
@@ -43,6 +44,9 @@ class ProxyService:
         )
         self.metrics = ProxyMetrics(self.connections, listen.cluster_name)
         self.tunnels = Tunnels(config.brokers.read_timeout_ms / 1000)
+        self.traffic = Traffic()
+        self.log_level = listen.log_level
+        """What is logged of clients, `proxyLogLevel` until it is changed over REST."""
         self.budget = RequestBudget(
             listen.lookups_max, HeldBytes(), self.metrics.lookups, self.metrics.rejected
         )

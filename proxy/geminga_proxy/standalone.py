@@ -58,6 +58,7 @@ async def run_proxy(
             nursery.start_soon(finder.run, config.brokers.session_timeout_ms / 1000)
             await finder.looked.wait()
         nursery.start_soon(service.tunnels.watch)
+        nursery.start_soon(service.traffic.watch)
         task_status.started(Running(urls, service))
         try:
             await trio.sleep_forever()

@@ -245,7 +245,8 @@ class Client(Block):
             raise InvalidArgumentError("read_compacted needs a persistent topic")
         if not isinstance(start_message_id, MessageId):
             raise InvalidArgumentError(
-                f"start_message_id must be a MessageId, not {start_message_id!r}"
+                f"start_message_id must be a MessageId, not {start_message_id!r}; geminga.EARLIEST "
+                "and geminga.LATEST are the ends of a topic"
             )
         name = made.subscription_name
         if name is None:

@@ -123,7 +123,9 @@ class DataDirs:
             # A killed bookie may have left names that a loss of power would still take.
             disk.sync_directory(directory)
         except BlockingIOError as error:
-            raise DataDirError(f"{directory} is in use by another process") from error
+            raise DataDirError(
+                f"{directory} is in use by another process: stop that one first"
+            ) from error
         except OSError as error:
             raise DataDirError(f"{directory} is not writable: {error.strerror}") from error
 

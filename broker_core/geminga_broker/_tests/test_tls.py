@@ -256,7 +256,7 @@ async def test_invalid_tls_settings(authority: Authority) -> None:
         with pytest.raises(ConfigError, match=text):
             load_config(None, {}, settings(authority, leaf, **more)).tls.check()
 
-    wrong("tlsCertificateFilePath: it is not set", tlsCertificateFilePath="")
+    wrong("tlsCertificateFilePath: it is not set; a TLS port needs", tlsCertificateFilePath="")
     wrong("tlsKeyFilePath: .* is not the key of", tlsKeyFilePath=str(other.key))
     wrong("tlsTrustCertsFilePath: /none can't be read", tlsTrustCertsFilePath="/none")
     wrong("tlsProtocols: 'SSLv3'", tlsProtocols="TLSv1.2, SSLv3")

@@ -63,6 +63,9 @@ def kinds(config: BrokerConfig) -> list[PortKind]:
     ]
 
 
+OWN = "--first-own-port"
+
+
 def bind_service(config: BrokerConfig) -> Listeners:
     """The sockets of the service's address. Raises BindFailed."""
     return _bind(config, [each.port for each in kinds(config)], named=True)
@@ -94,7 +97,7 @@ def own_ports(config: BrokerConfig, first: int, number: int) -> list[int | None]
         return [0 if is_wanted else None for is_wanted in wanted]
     start = first + number * sum(wanted)
     if start + sum(wanted) > PORTS:
-        raise BindFailed(f"first-own-port: there are no {sum(wanted)} ports from {start} on")
+        raise BindFailed(f"{OWN}: there are no {sum(wanted)} ports from {start} on")
     following = iter(range(start, PORTS))
     return [next(following) if is_wanted else None for is_wanted in wanted]
 
@@ -105,7 +108,7 @@ def _bind(config: BrokerConfig, ports: list[int], *, named: bool) -> Listeners:
             None
             if port == NO_PORT
             else stack.enter_context(
-                listen_on(config.network.bind_address, port, kind.key if named else "")
+                listen_on(config.network.bind_address, port, kind.key if named else OWN)
             )
             for kind, port in zip(kinds(config), ports, strict=True)
         ]

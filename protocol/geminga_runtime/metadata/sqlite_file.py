@@ -71,7 +71,8 @@ class FileLock:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             self.release()
-            raise StoreOpenError(f"{path} is in use by another process") from error
+            text = f"{path} is in use by another process: stop that one first"
+            raise StoreOpenError(text) from error
         except OSError as error:
             self.release()
             raise StoreOpenError(f"{path} can't be used: {error.strerror}") from error

@@ -7,6 +7,7 @@ Level 1 logs tunnels and commands, level 2 messages' bytes as well. Credentials 
 from __future__ import annotations
 
 import logging
+from typing import Protocol
 
 import trio
 from google.protobuf.text_format import MessageToString
@@ -19,10 +20,12 @@ from geminga_proxy.binary.machine import ClientMachine
 from geminga_proxy.binary.renewal import Renewal, sleep_until
 from geminga_proxy.relay import Tunnel, relay
 from geminga_proxy.service import ProxyService
+from geminga_proxy.traffic import TunnelTopics
 from geminga_runtime.auth.api import Peer
 from geminga_runtime.errors import ConnectionLost
 from geminga_runtime.logs import shown
 from geminga_runtime.stream import FramedStream
+from geminga_runtime.tls_stream import TlsStream
 
 _log = logging.getLogger(__name__)
 access = logging.getLogger("geminga_proxy.access")
@@ -47,7 +50,7 @@ async def run_tunnel(
     name, target = stream.name, machine.target
     metrics, tunnels = service.metrics, service.tunnels
     role = machine.identity.role if machine.identity else None
-    tunnel = logged_tunnel(name, target, role, service.config.listen.log_level)
+    tunnel = logged_tunnel(service, name, target, role)
     rest = broker.reader.take_rest()
     stream.write(rest)
     if tunnel.down.on_data is not None:
@@ -56,6 +59,7 @@ async def run_tunnel(
     tunnels.add(tunnel)
     try:
         theirs, ours = await broker.stream.detach(), await stream.detach()
+        service.traffic.open(tunnel, f"/{name}", _place(target, theirs))
         nursery.start_soon(_end_with_proof, service, machine, tunnel, peer)
         await relay(ours, theirs, metrics, tunnel)
     except ConnectionLost as error:
@@ -63,8 +67,20 @@ async def run_tunnel(
     finally:
         metrics.tunnels -= 1
         tunnels.remove(tunnel)
+        service.traffic.close(tunnel)
         if tunnel.up.on_data is not None:
             access.info("%s -> %s ended", name, target)
+
+
+def _place(target: Address | None, stream: trio.abc.Stream) -> str:
+    """Where a broker is, as Java writes it: `host/address:port`."""
+    transport = stream.transport_stream if isinstance(stream, TlsStream) else stream
+    assert isinstance(transport, trio.SocketStream)
+    try:
+        host, port = transport.socket.getpeername()[:2]
+    except OSError:  # reset
+        return str(target)
+    return f"{target.host if target else ''}/{Address(host, port)}"
 
 
 async def _end_with_proof(
@@ -87,12 +103,21 @@ async def _end_with_proof(
     tunnel.scope.cancel()
 
 
-class FrameLog:
-    """Logs one direction of a tunnel. Holds at most one unfinished frame."""
+class Look(Protocol):
+    """Sees each command of one direction."""
 
-    def __init__(self, name: str, level: int) -> None:
+    def __call__(self, frame: Frame, *, counts: bool) -> None: ...
+
+
+class FrameLog:
+    """Logs one direction of a tunnel as the proxy's level is then, and counts its messages at
+    level 2. Holds at most one unfinished frame.
+    """
+
+    def __init__(self, name: str, service: ProxyService, look: Look) -> None:
         self._name = name
-        self._with_payload = level > 1
+        self._service = service
+        self._look = look
         self._reader = FrameReader()
         self._is_broken = False
 
@@ -105,18 +130,27 @@ class FrameLog:
         except FramingError as error:
             self._is_broken = True
             frames = error.frames
+        level = self._service.log_level
         for frame in frames:
-            access.info("%s %s", self._name, described(frame, with_payload=self._with_payload))
+            self._look(frame, counts=level > 1)
+            if level:
+                access.info("%s %s", self._name, described(frame, with_payload=level > 1))
         if self._is_broken:
             access.info("%s framing lost, no more commands are logged", self._name)
 
 
-def logged_tunnel(name: str, target: Address | None, role: str | None, level: int) -> Tunnel:
-    """A tunnel of the client at `name`; commands are logged from level 1 on."""
-    if not level:
+def logged_tunnel(
+    service: ProxyService, name: str, target: Address | None, role: str | None
+) -> Tunnel:
+    """A tunnel of the client at `name`; commands are logged from level 1 on. One that was opened at
+    level 0 stays without: commands can't be found in the middle of its bytes.
+    """
+    if not service.log_level:
         return Tunnel()
+    topics = TunnelTopics(service.traffic)
     access.info("%s -> %s role=%s", name, target, shown(role or "none"))
-    up, down = FrameLog(f"{name} -> {target}", level), FrameLog(f"{name} <- {target}", level)
+    up = FrameLog(f"{name} -> {target}", service, topics.up)
+    down = FrameLog(f"{name} <- {target}", service, topics.down)
     return Tunnel(up.feed, down.feed)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 import msgspec
@@ -24,16 +23,16 @@ from geminga_proxy.http.headers import (
     is_websocket,
     to_broker,
 )
+from geminga_proxy.http.own_pages import JSON, NO_CONTENT, own_page
 from geminga_proxy.http.web import Web
 from geminga_proxy.http.wire import Wire
-from geminga_proxy.metrics import METRICS_TYPE
 from geminga_proxy.relay import Tunnel, relay
 from geminga_proxy.trust import HttpCredentials
 from geminga_runtime.auth.api import AuthenticationFailed, HttpRequest, Identity, Peer
 from geminga_runtime.stream import FramedStream
 
 _log = logging.getLogger(__name__)
-_access = logging.getLogger("geminga.proxy.access")
+_access = logging.getLogger("geminga_proxy.access")
 
 HEAD_S = 30.0
 """Time for a request's head from its first byte on."""
@@ -49,11 +48,10 @@ BEFORE_ANSWER_S = 0.1
 """Time for an unwanted body before the response; if it isn't whole, the connection ends."""
 STASH_BYTES_MAX = 64 * 1024
 WEBSOCKETS = b"/ws/"
-_JSON = b"application/json"
 METHODS = (b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"OPTIONS", b"PATCH")
 """Not TRACE: a broker would answer it with the proxy's own credentials."""
-NOT_PASSED_ON = frozenset({b"metrics", b"status.html"})
-"""Brokers' pages that need no authentication; the proxy has its own."""
+NOT_PASSED_ON = frozenset({b"metrics", b"proxy-stats", b"status.html"})
+"""The proxy has its own; those of brokers need no authentication."""
 _DOTS = (b".", b"..")
 
 
@@ -137,7 +135,7 @@ class HttpSession:
         status = 0
         self._body_waited_s, self._body_bytes = 0.0, 0
         try:
-            await self._answer(request)
+            status = await self._answer(request)
         except BadRequest:
             raise
         except HttpError as error:
@@ -148,35 +146,32 @@ class HttpSession:
             await self._say(error.status, _reason(error.reason), headers=headers)
         finally:
             self._web.requests += 1
-            if self._web.config.listen.log_level > 0:
+            if self._service.log_level > 0:
                 path = request.target.partition(b"?")[0].decode("latin-1")
                 method = request.method.decode("ascii", "replace")
                 _access.info("%s %s %s %s", self._wire.name, method, path, status or "passed on")
 
-    async def _answer(self, request: RequestHead) -> None:
-        path = request.target.partition(b"?")[0]
+    async def _answer(self, request: RequestHead) -> int:
+        """The status; 0 for a request that was passed on."""
         if request.method == b"CONNECT":
             raise BadRequest("This is no forward proxy")
         _check_method(request.method)
-        if path == b"/status.html":
-            await self._status()
-        elif path in (b"/metrics", b"/metrics/"):
-            if self._web.config.web.authenticate_metrics:
-                await self._identify(request)
-            text = self._service.metrics.text(self._service.authenticator, self._web.requests)
-            await self._say(200, text.encode(), METRICS_TYPE)
-        elif console.is_open(request):
+        if (page := await own_page(request, self._web, self._identify)) is not None:
+            await self._say(page.status, page.body, page.kind)
+            return page.status
+        if console.is_open(request):
             # The login: what it is given is checked by the broker, and with the next request here.
             await self._pass_on(request, None, console.NOBODY)
-        else:
-            try:
-                identity = await self._identify(request)
-            except HttpError:
-                if (location := console.to_login(request)) is None:
-                    raise
-                raise HttpError(303, "Log in", headers=((b"location", location),)) from None
-            _check_path(path)
-            await self._pass_on(request, identity)
+            return 0
+        try:
+            identity = await self._identify(request)
+        except HttpError:
+            if (location := console.to_login(request)) is None:
+                raise
+            raise HttpError(303, "Log in", headers=((b"location", location),)) from None
+        _check_path(request.target.partition(b"?")[0])
+        await self._pass_on(request, identity)
+        return 0
 
     async def _identify(self, request: RequestHead) -> Identity | None:
         """None without authentication. Raises HttpError 401."""
@@ -272,17 +267,12 @@ class HttpSession:
 
     # ---- the proxy's own responses ----
 
-    async def _status(self) -> None:
-        """Tell load balancers whether to send clients here (Apache's VipStatus)."""
-        if _is_up(self._web.config.web.status_file):
-            await self._say(200, b"OK", b"text/plain")
-        else:
-            raise HttpError(404, "The status file is not there")
-
     async def _say(
-        self, status: int, body: bytes, kind: bytes = _JSON, headers: Sequence[Header] = ()
+        self, status: int, body: bytes, kind: bytes = JSON, headers: Sequence[Header] = ()
     ) -> None:
-        given = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), *headers]
+        given = [*headers]
+        if status != NO_CONTENT:
+            given += [(b"content-type", kind), (b"content-length", b"%d" % len(body))]
         with trio.move_on_after(BEFORE_ANSWER_S):
             await self._skip_body()
         out = self._client.answer(status, given) + self._client.part(body) + self._client.end()
@@ -306,7 +296,7 @@ class HttpSession:
         text = _PHRASES.get(error.status, b"Bad Request")
         lines = [
             b"HTTP/1.1 %d %s" % (error.status, text),
-            b"Content-Type: " + _JSON,
+            b"Content-Type: " + JSON,
             b"Content-Length: %d" % len(body),
             b"Connection: close",
             b"",
@@ -368,10 +358,6 @@ def _token(target: bytes) -> str:
     if len(found) > 1:
         raise HttpError(400, "Bad request: more than one token")
     return found[0] if found else ""
-
-
-def _is_up(status_file: str) -> bool:
-    return not status_file or Path(status_file).exists()
 
 
 def _check_method(method: bytes) -> None:

@@ -109,6 +109,8 @@ def of_answer(status: int, body: bytes, what: str) -> AdminError:
     kind = BY_STATUS.get(status, ServerError if status >= 500 else AdminError)
     reason = _reason(body)
     tail = f": {_shown(reason)}" if reason else ""
+    if status == 404 and not reason and "/proxy-stats/" in what:
+        tail = " (only a proxy has this: is it a proxy's address?)"
     error = kind(f"{what}: HTTP status {status}{tail}", code=f"Http{status}")
     error.status, error.reason = status, reason
     return error

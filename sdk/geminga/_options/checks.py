@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 Made = TypeVar("Made", bound="DataclassInstance")
 
 
+OTHERS = {"subscription_type": "consumer_type"}
+"""Names of Java's client that don't look like ours."""
+
+
 def one(name: str) -> str:
     """The name of a class with its article."""
     return f"{'an' if name[:1] in 'AEIOaeio' else 'a'} {name}"
@@ -33,7 +37,9 @@ def make(kind: type[Made], keywords: Mapping[str, object]) -> Made:
 def _meant(name: str, known: Sequence[str]) -> str:
     from difflib import get_close_matches  # costs imports that no right call needs
 
-    near = get_close_matches(name.lower(), known, 2)
+    word = OTHERS.get(name, name.lower())
+    near = get_close_matches(word, known, 1 if word in known else 2)
+    near = near or [each for each in known if word in each.split("_") or each.startswith(word)][:3]
     return f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}"
 
 
@@ -106,10 +112,12 @@ def of_kind(options: object, name: str, kind: type[object]) -> None:
 
 
 def of_enum(options: object, name: str, kind: type[enum.Enum]) -> None:
-    """Raises InvalidArgumentError unless it is a member of the enum."""
-    if not isinstance(getattr(options, name), kind):
+    """Raises InvalidArgumentError, which names the members, unless it is one of the enum."""
+    value = getattr(options, name)
+    if not isinstance(value, kind):
+        members = ", ".join(f"{kind.__name__}.{each}" for each in kind.__members__)
         raise InvalidArgumentError(
-            f"{name} must be {one(kind.__name__)}, not {getattr(options, name)!r}"
+            f"{name} must be {one(kind.__name__)}, not {value!r}: one of {members}"
         )
 
 

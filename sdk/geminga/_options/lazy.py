@@ -24,6 +24,8 @@ def lazily(package: str, homes: Mapping[str, Sequence[str]], modules: Sequence[s
             return importlib.import_module(f"{package}.schema")
         if name not in found:
             hint = f": import {package}.{name} first" if name in modules else ""
+            short = name.removesuffix("Schema")  # as the official client names them
+            hint = f"; did you mean {short}?" if short != name and short in found else hint
             raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
         home, original = found[name]
         module = importlib.import_module(home)

@@ -5,8 +5,11 @@ from typing import get_type_hints
 
 import pytest
 
-from geminga import options
+from geminga import options, schema
+from geminga._options import checks
 from geminga.errors import InvalidArgumentError
+from geminga.options import ConsumerOptions
+from geminga.schema._base import check_schema
 
 PAIRS = [
     (options.ClientOptions, options.ClientKeywords),
@@ -54,6 +57,7 @@ def test_bad_values_are_named(made: type, name: str, value: object) -> None:
     [
         ("batching_enable", "; did you mean batching_enabled or chunking_enabled?"),
         ("BatchingEnabled", "; did you mean batching_enabled"),
+        ("name", "; did you mean initial_subscription_name or producer_name?"),
         ("xyz", "; known are access_mode, "),
     ],
 )
@@ -82,3 +86,34 @@ def test_sticky_ranges() -> None:
 def test_backoff_grows_to_its_end() -> None:
     backoff = options.MultiplierBackoff(1, 30, 2)
     assert [backoff.delay_s(n) for n in (0, 1, 2, 4, 5, 10_000)] == [1, 2, 4, 16, 30, 30]
+
+
+def test_a_name_of_java_s_client_tells_ours() -> None:
+    with pytest.raises(
+        InvalidArgumentError, match=r"subscription_type'; did you mean consumer_type\?"
+    ):
+        checks.make(ConsumerOptions, {"subscription_type": 1})
+
+
+def test_a_wrong_member_names_the_right_ones() -> None:
+    text = "not 'earliest': one of InitialPosition.LATEST, InitialPosition.EARLIEST"
+    with pytest.raises(InvalidArgumentError, match=text):
+        ConsumerOptions(initial_position="earliest")  # type: ignore[arg-type]
+
+
+class Tea:
+    """A class of a user's."""
+
+
+def test_a_class_is_no_schema_and_that_is_told() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"geminga.schema.Json\(Tea\) makes one"):
+        check_schema(Tea)
+    with pytest.raises(InvalidArgumentError, match=r"not <class '.*Json'>$"):
+        check_schema(schema.Json)
+
+
+def test_a_schema_by_the_official_client_s_name_tells_ours() -> None:
+    with pytest.raises(AttributeError, match=r"'StringSchema'; did you mean String\?"):
+        schema.StringSchema  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(AttributeError, match=r"'NoSchema'$"):
+        schema.NoSchema  # type: ignore[attr-defined]  # noqa: B018

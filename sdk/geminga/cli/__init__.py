@@ -33,6 +33,24 @@ class GuessingGroup(click.Group):
             ctx.fail(f"No such command {name!r}.{hint}")
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: click.Context) -> object:
+        """As of click. Raises UsageError, which says where an option of a group belongs."""
+        try:
+            return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            _check_place(error)
+            raise
+
+
+def _check_place(error: click.NoSuchOption) -> None:
+    """Raises UsageError if a group has the option, which was given behind its command."""
+    ctx = error.ctx
+    while ctx is not None and ctx.parent is not None:
+        command, ctx = ctx.info_name, ctx.parent
+        if any(error.option_name in param.opts for param in ctx.command.params):
+            text = f"{error.option_name} stands before {command!r}, behind {ctx.command_path!r}"
+            raise click.UsageError(text, error.ctx) from None
+
 
 class LazyGroup(GuessingGroup):
     """A group whose commands are loaded from entry points by name."""

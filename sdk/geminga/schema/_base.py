@@ -116,7 +116,10 @@ def undecodable(kind: str, error: object) -> UndecodableValueError:
 def check_schema(schema: object) -> None:
     """Raises InvalidArgumentError unless it is a schema or None."""
     if schema is not None and not isinstance(schema, Schema):
-        raise InvalidArgumentError(f"schema must be a geminga.schema.Schema, not {schema!r}")
+        hint = ""
+        if isinstance(schema, type) and not issubclass(schema, Schema):
+            hint = f"; geminga.schema.Json({schema.__name__}) makes one of a class"
+        raise InvalidArgumentError(f"schema must be a geminga.schema.Schema, not {schema!r}{hint}")
 
 
 def check_reading(schema: object) -> None:

@@ -83,3 +83,10 @@ def test_a_configuration_crosses_whole() -> None:
     assert said == begin
     assert isinstance(said, Begin)
     assert said.config.log.password == "hidden in print"
+
+
+def test_a_broker_s_own_port_in_use_names_the_option() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(BindFailed, match=f"^--first-own-port: can't listen on .*:{port}: "):
+            bind_own(CONFIG, [port, None, 0, None])

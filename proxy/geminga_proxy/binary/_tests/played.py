@@ -80,6 +80,7 @@ class PlayedBroker:
     refuses: bool = False
     says: tuple[bytes, ...] = ()
     """Pieces that follow CONNECTED: the first one with it, the others a moment later each."""
+    on_subscribe: bytes = b""
     reads_proxy_header: bool = False
     sources: list[str] = field(default_factory=list)
 
@@ -123,6 +124,8 @@ class PlayedBroker:
             await wire.send(lookup.partitioned_metadata_response(request_id, 7))
         elif frame.type == C.PRODUCER:
             await wire.send(producing.producer_success(command.producer.request_id, "p"))
+        elif frame.type == C.SUBSCRIBE:
+            await wire.send(self.on_subscribe)
 
 
 @asynccontextmanager

@@ -82,3 +82,11 @@ def test_the_documented_tree_is_the_real_one() -> None:
     listed = {name for name, value in vars(errors).items() if isinstance(value, type)
               and issubclass(value, AdminError)}  # fmt: skip
     assert listed == {name for _, name in told}
+
+
+def test_a_broker_that_is_asked_for_a_proxy_s_page() -> None:
+    what = "GET http://broker:8080/proxy-stats/connections"
+    assert str(of_answer(404, b"", what)).endswith(
+        "404 (only a proxy has this: is it a proxy's address?)"
+    )
+    assert str(of_answer(404, b"", "GET http://broker:8080/x")).endswith("404")

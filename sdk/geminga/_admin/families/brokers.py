@@ -19,6 +19,8 @@ if TYPE_CHECKING:
         InternalConfigurationData,
         Metrics,
         NamespaceOwnershipStatus,
+        ProxyConnectionStats,
+        ProxyTopicStats,
         ResourceGroup,
         ResourceQuota,
     )
@@ -132,6 +134,30 @@ class BrokerStats(rest.Family):
     @rest.get("/admin/v2/broker-stats/allocator-stats/{allocator}")
     async def allocator_stats(self, allocator: str) -> Json:
         """Memory of an allocator: "default" or "ml-cache"."""
+
+
+class ProxyStats(rest.Family):
+    """What a proxy sees of clients. The client's address has to be the proxy's, and its role one of
+    the proxy's super users where that has `authorizationEnabled`.
+    """
+
+    @rest.get("/proxy-stats/connections")
+    async def connections(self) -> list[ProxyConnectionStats]:
+        """The clients' connections that lead to brokers."""
+
+    @rest.get("/proxy-stats/topics")
+    async def topics(self) -> dict[str, ProxyTopicStats]:
+        """What passes of each topic. Raises PreconditionFailedError while the proxy's log level
+        isn't 2.
+        """
+
+    @rest.get("/proxy-stats/logging")
+    async def log_level(self) -> int:
+        """What the proxy logs of clients: 0 nothing, 1 commands, 2 messages as well."""
+
+    @rest.post("/proxy-stats/logging/{level}")
+    async def set_log_level(self, level: int) -> None:
+        """Change that until the proxy starts anew."""
 
 
 class Bookies(rest.Family):

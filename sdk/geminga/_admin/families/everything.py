@@ -7,6 +7,7 @@ from geminga._admin.families.brokers import (
     Bookies,
     Brokers,
     BrokerStats,
+    ProxyStats,
     ResourceGroups,
     ResourceQuotas,
 )
@@ -38,6 +39,7 @@ class Families:
         self.lookups = Lookups(send)
         self.brokers = Brokers(send)
         self.broker_stats = BrokerStats(send)
+        self.proxy_stats = ProxyStats(send)
         self.bookies = Bookies(send)
         self.resource_quotas = ResourceQuotas(send)
         self.resource_groups = ResourceGroups(send)

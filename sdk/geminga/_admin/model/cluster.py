@@ -127,6 +127,26 @@ class InternalConfigurationData(Model):
     state_storage_service_url: str | None = None
 
 
+class ProxyConnectionStats(Model):
+    """A client's connection through a proxy: its reads and bytes in a second. Addresses are as Java
+    writes them.
+    """
+
+    request_rate: float = 0.0
+    byte_rate: float = 0.0
+    client_address: str | None = None
+    broker_address: str | None = None
+
+
+class ProxyTopicStats(Model):
+    """Messages and bytes of a topic in a second: in is from producers."""
+
+    msg_rate_in: float = 0.0
+    msg_byte_in: float = 0.0
+    msg_rate_out: float = 0.0
+    msg_byte_out: float = 0.0
+
+
 class ResourceQuota(Model):
     """The share of a broker that a bundle is expected to need."""
 

@@ -35,6 +35,21 @@ def test_a_misspelt_command_is_told_what_was_meant(arguments: list[str], meant: 
     assert f"No such command {arguments[-1]!r}. Did you mean {meant}" in result.output
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("client produce -u pulsar://x t", "-u stands before 'produce', behind 'geminga client'."),
+        ("admin brokers list --admin-url x", "--admin-url stands before 'brokers', behind"),
+    ],
+)
+def test_an_option_of_a_group_behind_its_command(line: str, told: str) -> None:
+    result = CliRunner().invoke(main, line.split(), prog_name="geminga")
+    assert result.exit_code == 2
+    assert told.removesuffix(".") in result.output
+    wrong = CliRunner().invoke(main, ["client", "produce", "--nonsense", "t"])
+    assert "No such option" in wrong.output
+
+
 def test_version() -> None:
     result = CliRunner().invoke(main, ["--version"])
     assert result.output.startswith("geminga, version ")

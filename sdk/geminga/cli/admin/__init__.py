@@ -55,7 +55,22 @@ class _Admin(GuessingGroup):
         family = FAMILIES.get(name)
         return None if family is None else _FamilyGroup(name, family)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As of click. Raises UsageError, which says so of what pulsar-admin has besides."""
+        if args and args[0] in NOT_THERE:
+            ctx.fail(f"No command {args[0]!r}: {NOT_THERE[args[0]]}.")
+        return super().resolve_command(ctx, args)
 
+
+_FUNCTIONS = "Geminga runs no functions and connectors"
+NOT_THERE = {
+    **dict.fromkeys(("functions", "functions-worker", "sources", "source"), _FUNCTIONS),
+    **dict.fromkeys(("sinks", "sink"), _FUNCTIONS),
+    "packages": "Geminga has no store of packages",
+    "transactions": "Geminga has no transactions",
+}
 FORMER_NAMES = {"properties": "tenants", "persistent": "topics", "topic-policies": "topicPolicies"}
 
 

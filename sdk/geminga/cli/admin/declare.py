@@ -79,6 +79,9 @@ FAMILIES: Mapping[str, Family] = {
         ["namespaces", "namespace_policies", "namespace_limits"],
     ),
     "ns-isolation-policy": Family("Which brokers serve which namespaces.", ["isolation"]),
+    "proxy-stats": Family(
+        "What a proxy sees of clients; --admin-url is the proxy's.", ["proxy_stats"]
+    ),
     "resource-quotas": Family("Shares of brokers that bundles need.", ["resource_quotas"]),
     "resourcegroups": Family(
         "Bounds on several namespaces together; kept and told, not enforced.", ["resource_groups"]

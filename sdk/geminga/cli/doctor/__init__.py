@@ -91,10 +91,13 @@ def _looked(
     for line in looks.whole_server(calls):
         reached |= (line.check, line.level) == ("web", "ok")
         yield line
-    if given is ParameterSource.DEFAULT and not access.conf.broker_url:
+    configured = access.conf.broker_url
+    if given is ParameterSource.DEFAULT and (admin_url is not None or not configured):
         asked = place.admin_url or URL_DEFAULT
-        # A web service that gives no answer isn't waited for again.
-        access = replace(access, url=looks.service_url_of(calls if reached else None, asked))
+        # A web service that gives no answer isn't waited for again. One that was named on the
+        # command line may be another server than client.conf's.
+        found = looks.service_url_of(calls if reached else None, asked, configured)
+        access = replace(access, url=found)
     yield trio.run(looks.port, access, topic or NO_TOPIC, timeout_s)
     if reached and topic is None:
         yield from looks.all_topics(calls)

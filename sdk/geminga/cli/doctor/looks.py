@@ -248,10 +248,10 @@ def one_topic(calls: Calls, topic: str, subscription: str | None) -> Iterator[Li
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-def service_url_of(calls: Calls | None, admin_url: str) -> str:
-    """The brokers' URL as a cluster's record has it; without `calls`, or such a record, with the
-    usual port. Only one at the host that is asked already, and with TLS if that has it: it gets
-    the same credentials.
+def service_url_of(calls: Calls | None, admin_url: str, otherwise: str = "") -> str:
+    """The brokers' URL as a cluster's record has it; without `calls`, or such a record,
+    `otherwise`, or one with the usual port. Only one at the host that is asked already, and with
+    TLS if that has it: it gets the same credentials.
     """
     asked = urlsplit(admin_url)
     host = asked.hostname or "localhost"
@@ -266,6 +266,8 @@ def service_url_of(calls: Calls | None, admin_url: str) -> str:
                     return found
             except ValueError:
                 continue
+    if otherwise:
+        return otherwise
     place = f"[{host}]" if ":" in host else host
     return f"pulsar+ssl://{place}:6651" if is_tls else f"pulsar://{place}:6650"
 

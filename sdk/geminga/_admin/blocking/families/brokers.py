@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         InternalConfigurationData,
         Metrics,
         NamespaceOwnershipStatus,
+        ProxyConnectionStats,
+        ProxyTopicStats,
         ResourceGroup,
         ResourceQuota,
     )
@@ -131,6 +133,30 @@ class BrokerStats(rest.BlockingFamily):
     @rest.get("/admin/v2/broker-stats/allocator-stats/{allocator}")
     def allocator_stats(self, allocator: str) -> Json:
         """Memory of an allocator: "default" or "ml-cache"."""
+
+
+class ProxyStats(rest.BlockingFamily):
+    """What a proxy sees of clients. The client's address has to be the proxy's, and its role one of
+    the proxy's super users where that has `authorizationEnabled`.
+    """
+
+    @rest.get("/proxy-stats/connections")
+    def connections(self) -> list[ProxyConnectionStats]:
+        """The clients' connections that lead to brokers."""
+
+    @rest.get("/proxy-stats/topics")
+    def topics(self) -> dict[str, ProxyTopicStats]:
+        """What passes of each topic. Raises PreconditionFailedError while the proxy's log level
+        isn't 2.
+        """
+
+    @rest.get("/proxy-stats/logging")
+    def log_level(self) -> int:
+        """What the proxy logs of clients: 0 nothing, 1 commands, 2 messages as well."""
+
+    @rest.post("/proxy-stats/logging/{level}")
+    def set_log_level(self, level: int) -> None:
+        """Change that until the proxy starts anew."""
 
 
 class Bookies(rest.BlockingFamily):

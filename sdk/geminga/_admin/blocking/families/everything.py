@@ -9,6 +9,7 @@ from geminga._admin.blocking.families.brokers import (
     Bookies,
     Brokers,
     BrokerStats,
+    ProxyStats,
     ResourceGroups,
     ResourceQuotas,
 )
@@ -41,6 +42,7 @@ class Families:
         self.lookups = Lookups(send)
         self.brokers = Brokers(send)
         self.broker_stats = BrokerStats(send)
+        self.proxy_stats = ProxyStats(send)
         self.bookies = Bookies(send)
         self.resource_quotas = ResourceQuotas(send)
         self.resource_groups = ResourceGroups(send)

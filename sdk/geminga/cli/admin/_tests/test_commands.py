@@ -79,3 +79,16 @@ def test_help(family: str) -> None:
     result = CliRunner().invoke(admin, [family, visible[0], "--help"])
     assert result.exit_code == 0
     assert "--format" in result.output
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("functions list", "No command 'functions': Geminga runs no functions and connectors."),
+        ("transactions slow-transactions", "Geminga has no transactions."),
+        ("topics create t -p 4", "create makes one topic: use create-partitioned-topic"),
+    ],
+)
+def test_what_is_not_there_is_told(line: str, told: str) -> None:
+    result = CliRunner().invoke(admin, line.split())
+    assert (result.exit_code, told in result.output) == (2, True), result.output

@@ -23,6 +23,7 @@ POLL_S = 1.0
 _DOMAINS = ("persistent", "non-persistent")
 _PARTITIONS = number("-p --partitions", "partitions", "Number of partitions.", required=True)
 _METADATA = Option("-m --metadata", "properties", "pairs", help="Properties: a=b,c=d")
+_NO_PARTITIONS = Option("-p --partitions", "partitions", hidden=True)
 _SYSTEM = flag("-ist --include-system-topic", "include_system_topic", "System topics, too.")
 _DELETE_SCHEMA = Option("-d --deleteSchema", "delete_schema", "flag", default=False, hidden=True)
 _STATS = (
@@ -32,6 +33,12 @@ _STATS = (
     flag("-etb --get-earliest-time-in-backlog", "get_earliest_time_in_backlog",
          "When the earliest message was published."),
 )  # fmt: skip
+
+
+def _one(values: Values) -> Values:
+    if values.pop("partitions") is not None:
+        raise click.UsageError("create makes one topic: use create-partitioned-topic")
+    return values
 
 
 def full_name(topic: object) -> str:
@@ -235,7 +242,8 @@ COMMANDS = (
     ),
     Command("list-partitioned-topics", "List the partitioned topics.", None, "namespace",
             (_SYSTEM,), run=_list_partitioned, is_read=True),
-    Command("create", "Create a topic without partitions.", Topics.create, T, (_METADATA,)),
+    Command("create", "Create a topic without partitions.", Topics.create, T,
+            (_METADATA, _NO_PARTITIONS), make=_one),
     Command("create-partitioned-topic", "Create a topic with partitions.",
             Topics.create_partitioned, T, (_PARTITIONS, _METADATA)),
     Command("create-missed-partitions", "Create partitions that are missing.",

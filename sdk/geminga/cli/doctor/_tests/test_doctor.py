@@ -155,6 +155,13 @@ def test_credentials_go_where_the_web_service_is(
     assert service_url_of(calls, asked) == found
 
 
+def test_client_conf_s_address_stands_in_for_a_record() -> None:
+    calls = cast(Calls, Records(one=record("one")))
+    assert service_url_of(calls, "http://one:8080", "pulsar://conf:1") == "pulsar://one:6650"
+    assert service_url_of(calls, "http://two:8080", "pulsar://conf:1") == "pulsar://conf:1"
+    assert service_url_of(None, "http://one:8080", "pulsar://conf:1") == "pulsar://conf:1"
+
+
 @pytest.mark.parametrize("odd", [float("inf"), float("nan"), 1e300, 10**400, -1, "7", None])
 def test_odd_figures_are_none(odd: object) -> None:
     line = space_of({"freeBytes": odd, "totalBytes": odd})
