@@ -47,6 +47,7 @@ from geminga_broker.log.options import LogOptions
 from geminga_broker.network_config import NetworkConfig
 from geminga_broker.ownership.brokers import ActiveBrokers
 from geminga_broker.ownership.bundle import BundleId
+from geminga_broker.ownership.deserted import DesertedBundles
 from geminga_broker.ownership.election import Election
 from geminga_broker.ownership.finder import OwnerFinder
 from geminga_broker.ownership.gate import BundleGate
@@ -298,6 +299,7 @@ class BrokerService:
 
     async def run(self) -> None:
         """Background work, until cancelled."""
+        deserted = DesertedBundles(self.store, self.namespaces, self.ownership, self.unloader)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(delete_inactive, self.topics, self.config.topics)
             nursery.start_soon(self.changes.run)
@@ -307,6 +309,7 @@ class BrokerService:
             nursery.start_soon(self.schemas.run)
             nursery.start_soon(self.ownership.run)
             nursery.start_soon(self._hold_over.run)
+            nursery.start_soon(deserted.run)
             nursery.start_soon(self.load_manager.run)
             nursery.start_soon(self.maintenance.run)
 
