@@ -101,8 +101,9 @@ def routes(service: BrokerService, calls: Calls, domain: str) -> list[Route]:
         name = _partitioned_name(request, domain)
         count, _properties = await _wanted(request)
         current = await catalog.partitions(name)
+        missing = f"Topic {name} is not the partitioned topic."
         if not current:
-            raise rest.RestError(409, f"Topic {name} is not the partitioned topic.")
+            raise rest.RestError(409, missing)
         if count < current:
             raise rest.RestError(
                 422,
@@ -113,7 +114,10 @@ def routes(service: BrokerService, calls: Calls, domain: str) -> list[Route]:
             raise rest.RestError(
                 422, f"Desired partitions {count} {text} {catalog.partitions_max}."
             )
-        await catalog.grow_partitioned(name, count)
+        try:
+            await catalog.grow_partitioned(name, count)
+        except ResourceMissing:
+            raise rest.RestError(409, missing) from None
         if name.is_persistent:
             await catalog.create_partitions(name, range(current, count))
         return rest.no_content()
