@@ -286,9 +286,10 @@ class BrokerService:
         await self.load_manager.leave()
 
     async def shutdown(self) -> None:
-        """Give up all bundles, unload all topics, notify the clients, and end their sessions.
-        Idempotent.
+        """Give up all bundles, unload all topics, notify the clients, and end their sessions. No
+        topic takes longer than `shutdown_s` from the first call on. Idempotent.
         """
+        self.topics.end_by(trio.current_time() + self.shutdown_s)
         await self.take_no_more()
         self.topics.refuse_loads()
         if isinstance(self.policies.store, SystemTopicPolicies):
