@@ -45,6 +45,7 @@ from geminga_broker.log.options import LogOptions
 from geminga_broker.network_config import NetworkConfig
 from geminga_broker.ownership.brokers import ActiveBrokers
 from geminga_broker.ownership.bundle import BundleId
+from geminga_broker.ownership.deserted import DesertedBundles
 from geminga_broker.ownership.election import Election
 from geminga_broker.ownership.finder import OwnerFinder
 from geminga_broker.ownership.gate import BundleGate
@@ -283,9 +284,10 @@ class BrokerService:
         await self.load_manager.leave()
 
     async def shutdown(self) -> None:
-        """Give up all bundles, unload all topics, notify the clients, and end their sessions.
-        Idempotent.
+        """Give up all bundles, unload all topics, notify the clients, and end their sessions. No
+        topic takes longer than `shutdown_s` from the first call on. Idempotent.
         """
+        self.topics.end_by(trio.current_time() + self.shutdown_s)
         await self.take_no_more()
         self.topics.refuse_loads()
         if isinstance(self.policies.store, SystemTopicPolicies):
@@ -296,6 +298,7 @@ class BrokerService:
 
     async def run(self) -> None:
         """Background work, until cancelled."""
+        deserted = DesertedBundles(self.store, self.namespaces, self.ownership, self.unloader)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(delete_inactive, self.topics, self.config.topics)
             nursery.start_soon(self.changes.run)
@@ -305,6 +308,7 @@ class BrokerService:
             nursery.start_soon(self.schemas.run)
             nursery.start_soon(self.ownership.run)
             nursery.start_soon(self._hold_over.run)
+            nursery.start_soon(deserted.run)
             nursery.start_soon(self.load_manager.run)
             nursery.start_soon(self.maintenance.run)
 

@@ -18,7 +18,7 @@ from fastcrc import crc32
 
 from geminga_broker.cluster.deletions import Resumed, is_marked
 from geminga_broker.cluster.namespaces import Namespaces
-from geminga_broker.cluster.records import JsonObject, ResourceExists
+from geminga_broker.cluster.records import JsonObject, ResourceExists, ResourceMissing
 from geminga_broker.config import TopicConfig
 from geminga_broker.errors import AboveLimit, BrokerError
 from geminga_broker.limits import PARTITIONS_MAX, check_partitioned
@@ -27,7 +27,7 @@ from geminga_protocol.managed_ledger import encode_ledger_info
 from geminga_protocol.pb.managed_ledger_pb2 import ManagedLedgerInfo
 from geminga_protocol.pb.pulsar_api_pb2 import CommandGetTopicsOfNamespace, ServerError
 from geminga_protocol.topic_name import PARTITION_SUFFIX, TopicName, url_decode, url_encode
-from geminga_runtime.metadata.api import MUST_NOT_EXIST, BadVersion, MetadataStore
+from geminga_runtime.metadata.api import MUST_NOT_EXIST, BadVersion, MetadataStore, NoNode, NotEmpty
 
 MANAGED_LEDGERS = "/managed-ledgers"
 INLINE_NAMES_MAX = 5000
@@ -49,18 +49,15 @@ class TopicCatalog:
 
     async def partitions(self, topic: TopicName) -> int:
         """The number of partitions, 0 for a topic that isn't partitioned."""
-        record = await self._records.get(_record_name(topic))
-        count = record.get("partitions") if record else None
-        return count if isinstance(count, int) else 0
+        return _partitions_in(await self._records.get(_record_name(topic)) or {})
 
     async def metadata(self, topic: TopicName) -> tuple[int, dict[str, str] | None]:
         """The number of partitions, 0 for a topic that isn't partitioned, and its properties; None
         if it never had any.
         """
         record = await self._records.get(_record_name(topic)) or {}
-        count = record.get("partitions")
         found = _properties_in(record) if "properties" in record else None
-        return count if isinstance(count, int) else 0, found
+        return _partitions_in(record), found
 
     async def partitioned(self, namespace: str, domain: str) -> list[str]:
         """Full names of a namespace's partitioned topics of one domain."""
@@ -103,10 +100,16 @@ class TopicCatalog:
             raise AboveLimit("Exceed maximum number of topics in namespace.")
 
     async def grow_partitioned(self, topic: TopicName, partitions: int) -> None:
-        """Raises ResourceMissing."""
-        await self._records.update(
-            _record_name(topic), lambda old: old | {"partitions": partitions}
-        )
+        """Never fewer than another call made meanwhile. Raises ResourceMissing, also in
+        `being_deleted`, which would not delete the new ones.
+        """
+
+        def grown(record: JsonObject) -> JsonObject:
+            if is_marked(record):
+                raise ResourceMissing(str(topic))
+            return record | {"partitions": max(partitions, _partitions_in(record))}
+
+        await self._records.update(_record_name(topic), grown)
 
     async def delete_partitioned(self, topic: TopicName) -> None:
         """Remove the record in `being_deleted`. Raises ResourceMissing, ResourceChanged."""
@@ -115,11 +118,19 @@ class TopicCatalog:
     async def create_partitions(self, topic: TopicName, indexes: Iterable[int]) -> None:
         """Make partitions of a persistent topic that nobody has loaded yet: an empty node, as
         Apache's `TopicResources.createPersistentTopicAsync` makes it, is a log without ledgers.
+        None of a topic that is deleted meanwhile stays: what its deletion has passed goes again.
         """
+        made: dict[int, tuple[str, int]] = {}
         for index in indexes:
             name = topic.partition(index).persistence_naming_encoding
             with suppress(BadVersion):
-                await self._store.put(f"{MANAGED_LEDGERS}/{name}", b"", MUST_NOT_EXIST)
+                path, stat = await self._store.put(f"{MANAGED_LEDGERS}/{name}", b"", MUST_NOT_EXIST)
+                made[index] = path, stat.version
+        count, are_kept = await self.partitions_to_make(topic)
+        for index, (path, version) in made.items():
+            if not are_kept or index >= count:
+                with suppress(NoNode, BadVersion, NotEmpty):  # somebody has it, or deleted it
+                    await self._store.delete(path, version)
 
     async def create_log(self, topic: TopicName, properties: Mapping[str, str]) -> None:
         """Make a persistent topic with properties, as `create_partitions` makes partitions."""
@@ -141,8 +152,7 @@ class TopicCatalog:
             self._records, _record_name(topic), str(topic), force=force, resumed=resumed
         )
         async with marked as record:
-            count = record.get("partitions")
-            yield count if isinstance(count, int) else 0
+            yield _partitions_in(record)
 
     async def check_being_deleted(self, topic: TopicName) -> None:
         """See `Deletions.check`."""
@@ -153,8 +163,7 @@ class TopicCatalog:
         at any broker.
         """
         record = await self._records.get(_record_name(topic)) or {}
-        count = record.get("partitions")
-        return count if isinstance(count, int) else 0, not is_marked(record)
+        return _partitions_in(record), not is_marked(record)
 
     async def change_properties(
         self, topic: TopicName, change: Callable[[Mapping[str, str]], Mapping[str, str]]
@@ -245,6 +254,11 @@ class TopicCatalog:
         """Whether the name is none behind the last partition of a topic."""
         count = await self.partitions(topic.partitioned_base)
         return not count or topic.partition_index < count
+
+
+def _partitions_in(record: JsonObject) -> int:
+    count = record.get("partitions")
+    return count if isinstance(count, int) else 0
 
 
 def _properties_in(record: JsonObject) -> dict[str, str]:

@@ -15,6 +15,7 @@ from geminga_broker.cluster.catalog import (
     TopicCatalog,
     is_policies_topic,
 )
+from geminga_broker.cluster.ending import Endings
 from geminga_broker.cluster.load_needs import Gate, Logs
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.policy_applier import PolicyApplier
@@ -41,9 +42,6 @@ _log = logging.getLogger(__name__)
 
 LOADS_WAITING_MAX = 50_000
 """Topics that may wait to be loaded; each takes some kilobytes."""
-
-LEAVE_S = 30.0
-"""Timeout of closing or deleting a topic."""
 
 FENCES_A_TURN = 512
 """Topics that are fenced while other tasks wait; a few milliseconds."""
@@ -106,6 +104,7 @@ class TopicLoader:
         self.counts = LoadCounts()
         self._turns = trio.CapacityLimiter(config.topics.loads_max)
         self._leaving: dict[str, Promise[None]] = {}
+        self.endings = Endings()
 
     def resize(self, loads_max: int) -> None:
         """So many topics are loaded at once from now on."""
@@ -204,7 +203,7 @@ class TopicLoader:
         topic = await self._load(name, load)
         # Taken again is not enough: what the load claimed may be another broker's since.
         if tenure is None or self._gate.tenure(bundle) != tenure:
-            with trio.move_on_after(LEAVE_S, shield=True):
+            with self.endings.shielded():
                 await topic.close()
             text = f"Namespace bundle {bundle} was unloaded while {name} was loaded"
             raise BrokerError(ServerError.ServiceNotReady, text)
@@ -300,7 +299,7 @@ class TopicLoader:
 
         Returns False if it isn't loaded. If `end` raises, the topic stays, unless it is fenced:
         then the next `get` loads it again. A cancellation doesn't stop `end`, which may take
-        LEAVE_S. Raises BrokerError ServiceNotReady if it takes longer.
+        as long as `Endings` say. Raises BrokerError ServiceNotReady if it takes longer.
         """
         while (leaving := self._leaving.get(key)) is not None:
             await leaving.wait()
@@ -309,16 +308,16 @@ class TopicLoader:
             return False
         promise = self._leaving[key] = Promise[None]()
         try:
-            with trio.fail_after(LEAVE_S, shield=True):
+            with self.endings.shielded() as scope:
                 await end(topic)
-            self._forget(key)
-        except trio.TooSlowError:
-            self._forget_fenced(key, topic)
-            text = f"{key} can't be left within {LEAVE_S:g} s"
-            raise BrokerError(ServerError.ServiceNotReady, text) from None
         except BaseException:
             self._forget_fenced(key, topic)
             raise
+        else:
+            if scope.cancelled_caught:
+                self._forget_fenced(key, topic)
+                raise BrokerError(ServerError.ServiceNotReady, f"{key} can't be left in time")
+            self._forget(key)
         finally:
             del self._leaving[key]
             promise.resolve(None)
@@ -370,6 +369,8 @@ class TopicLoader:
                 await trio.lowlevel.checkpoint()  # to leave is no point of cancellation
                 try:
                     await self.leave(key, partial(close_topic, moving=moving))
+                except BrokerError as error:
+                    _log.warning("topic=%s is not closed: %s", key, error)
                 except Exception:
                     _log.exception("topic=%s can't be closed", key)
 

@@ -42,6 +42,12 @@ class _Facts(msgspec.Struct):
 
 _NO_FACTS = _Facts()
 
+POLICIES = "/admin/policies"
+"""Where tenants stand, and beneath them their namespaces."""
+
+LOCAL_POLICIES = "/admin/local-policies"
+"""What only this cluster says of namespaces."""
+
 BUNDLES_KEPT_MAX = 1000
 """Namespaces whose bundles and facts stay decoded: each lookup asks for them."""
 
@@ -128,8 +134,8 @@ class Namespaces:
         self._store = store
         self.deletions = Deletions(store)
         self.clusters = Records(store, "/admin/clusters")
-        self.tenants = Records(store, "/admin/policies")
-        self.local_policies = Records(store, "/admin/local-policies")
+        self.tenants = Records(store, POLICIES)
+        self.local_policies = Records(store, LOCAL_POLICIES)
         self.partitioned = Records(store, "/admin/partitioned-topics")
         self.resource_groups = Records(store, "/admin/resourcegroups")
         self._bundles: dict[str, tuple[bytes | None, Bundles]] = {}

@@ -83,6 +83,10 @@ class Topics:
         """Load no more topics: the broker stops."""
         self._loader.closed = True
 
+    def end_by(self, deadline: float) -> None:
+        """See `Endings.end_by`."""
+        self._loader.endings.end_by(deadline)
+
     async def shut_down(self) -> None:
         """Load no more topics, and close all loaded ones. Idempotent."""
         self.refuse_loads()

@@ -17,7 +17,7 @@ from itertools import pairwise
 import trio
 
 from geminga_broker.cluster.namespaces import Bundles, Namespaces
-from geminga_broker.cluster.records import JsonObject
+from geminga_broker.cluster.records import JsonObject, ResourceMissing
 from geminga_broker.ownership.bundle import HASH_MAX, BundleId, range_text
 from geminga_broker.ownership.owned import BundleOwnership
 from geminga_broker.ownership.unloading import BundleUnloader, UnloadRunning
@@ -60,8 +60,7 @@ class BundleSplitter:
             raise NotOwned(f"bundle {bundle} is not owned by this broker")
         parts = _parts(bundle, boundaries)
         with self._unloader.keep(bundle), trio.CancelScope(shield=True):
-            bundles = await self._namespaces.bundles(bundle.namespace)
-            if bundle.range not in bundles.names():
+            if not await self._namespaces.has_bundle(bundle):
                 raise BundleGone(f"there is no bundle {bundle} any more")
             await self._split(bundle, parts, boundaries)
         _log.info("bundle=%s was split into %s", bundle, ", ".join(p.range for p in parts))
@@ -103,6 +102,8 @@ class BundleSplitter:
                 await self._namespaces.change_local_policies(bundle.namespace, cut)
             except ValueTooLarge:
                 raise  # it was refused for sure, and would be again
+            except ResourceMissing:
+                raise BundleGone(f"there is no namespace {bundle.namespace} any more") from None
             except MetadataError:
                 if not self._ownership.holds(bundle):
                     raise  # whoever has it now goes by what stands there

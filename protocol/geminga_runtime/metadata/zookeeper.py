@@ -206,7 +206,7 @@ class ZooKeeperMetadataStore:
         return put.path, self._stat(cast("tuple[int, ...]", stat))
 
     async def _create(self, put: Put, flags: int, epoch: int | None) -> tuple[str, Stat]:
-        """Raises NodeExistsError, unless the node is sequential."""
+        """Raises NodeExistsError, unless sequential; behind 2^31 - 1 numbers would be negative."""
         node = self._full(put.path)
         content = Create2(node, put.value, OPEN_ACL_UNSAFE, flags)
         while True:
@@ -220,6 +220,9 @@ class ZooKeeperMetadataStore:
                 await self._skip_number(node)
             else:
                 made, stat = cast("tuple[str, tuple[int, ...]]", answer)
+                if put.sequential and made[len(node) :].startswith("-"):
+                    self._calls.send(Delete(made, -1), _unheard)
+                    raise MetadataError(f"{put.path}: ZooKeeper has no numbers for it any more")
                 return made[len(self._chroot) :], self._stat(stat)
 
     async def _make_parents(self, node: str) -> None:

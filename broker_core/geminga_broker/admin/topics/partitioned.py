@@ -66,6 +66,10 @@ async def _require_partitioned(service: BrokerService, name: TopicName, text: st
     return count
 
 
+def _not_partitioned(name: TopicName) -> rest.RestError:
+    return rest.RestError(409, f"Topic {name} is not the partitioned topic.")
+
+
 def routes(service: BrokerService, calls: Calls, domain: str) -> list[Route]:
     """All routes of the family for one domain."""
     catalog = service.catalog
@@ -102,18 +106,19 @@ def routes(service: BrokerService, calls: Calls, domain: str) -> list[Route]:
         count, _properties = await _wanted(request)
         current = await catalog.partitions(name)
         if not current:
-            raise rest.RestError(409, f"Topic {name} is not the partitioned topic.")
+            raise _not_partitioned(name)
         if count < current:
             raise rest.RestError(
                 422,
                 f"Desired partitions {count} can't be less than the current partitions {current}.",
             )
-        if count > catalog.partitions_max:
+        if count > (limit := catalog.partitions_max):
             text = "can't be greater than the maximum partitions per topic"
-            raise rest.RestError(
-                422, f"Desired partitions {count} {text} {catalog.partitions_max}."
-            )
-        await catalog.grow_partitioned(name, count)
+            raise rest.RestError(422, f"Desired partitions {count} {text} {limit}.")
+        try:
+            await catalog.grow_partitioned(name, count)
+        except ResourceMissing:
+            raise _not_partitioned(name) from None
         if name.is_persistent:
             await catalog.create_partitions(name, range(current, count))
         return rest.no_content()

@@ -58,6 +58,49 @@ async def test_partition_records_have_apaches_paths() -> None:
     assert await topics.metadata(name) == (0, None)
 
 
+async def test_a_topic_never_shrinks() -> None:
+    """Of two calls that let it grow at once the later one may name fewer partitions."""
+    _, _, topics = await catalog()
+    await topics.create_partitioned(A, 3)
+    await topics.grow_partitioned(A, 7)
+    await topics.grow_partitioned(A, 5)
+    assert await topics.partitions(A) == 7
+
+
+async def test_a_topic_that_is_being_deleted_does_not_grow() -> None:
+    """Its deletion would leave the new partitions."""
+    _, _, topics = await catalog()
+    await topics.create_partitioned(A, 3)
+    async with topics.being_deleted(A) as count:
+        with pytest.raises(ResourceMissing):
+            await topics.grow_partitioned(A, 5)
+        assert await topics.partitions(A) == count == 3
+        await topics.delete_partitioned(A)
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+async def test_no_partition_is_made_behind_a_deletion(is_over: bool) -> None:
+    _, _, topics = await catalog()
+    await topics.create_partitioned(A, 3)
+    async with topics.being_deleted(A):
+        if not is_over:
+            await topics.create_partitions(A, range(3))
+        await topics.delete_partitioned(A)
+    await topics.create_partitions(A, range(3))
+    assert await topics.persistent("public/default") == []
+
+
+async def test_partitions_that_a_later_topic_of_the_name_has_too_are_made() -> None:
+    store, _, topics = await catalog()
+    await topics.create_partitioned(A, 2)
+    await topics.create_partitions(A, range(4))
+    assert await topics.persistent("public/default") == [str(A.partition(n)) for n in range(2)]
+    used = f"/managed-ledgers/{A.partition(3).persistence_naming_encoding}"
+    await store.put(used, b"")
+    await topics.create_partitions(A, [3])
+    assert await store.exists(used), "it was there before"
+
+
 async def test_properties_and_limit_of_partitioned_topics() -> None:
     _, _, topics = await catalog(partitions_max=4)
     await topics.create_partitioned(A, 4, {"k": "v"})

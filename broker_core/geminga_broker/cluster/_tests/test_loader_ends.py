@@ -8,8 +8,10 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from geminga_broker._tests.wire import open_broker, with_network
 from geminga_broker.cluster._tests.test_loader import KEY, A, get_into, loader
-from geminga_broker.cluster.loader import LEAVE_S, UNLOADS_MAX, Creation
+from geminga_broker.cluster.ending import LEAVE_S
+from geminga_broker.cluster.loader import UNLOADS_MAX, Creation
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import LogFenced
 from geminga_broker.topic.persistent import PersistentTopic
@@ -40,7 +42,9 @@ async def test_an_end_goes_on_though_who_asked_for_it_was_cancelled() -> None:
 
 
 async def test_a_cancelled_close_of_many_begins_with_no_more(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    autojump_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A broker that stops while its bookies are away would wait for all of them, one after the
     other.
@@ -59,8 +63,53 @@ async def test_a_cancelled_close_of_many_begins_with_no_more(
         with trio.move_on_after(1):
             await topics.unload_all()
         assert trio.current_time() - began == pytest.approx(LEAVE_S)
+        assert f"topic={KEY} is not closed: {KEY} can't be left in time" in caplog.text
+        assert not [each for each in caplog.records if each.exc_info]
         for key in [key for key in topics.topics if key != KEY]:
             del topics.topics[key]
+
+
+@pytest.mark.parametrize("is_under_way", [True, False])
+async def test_a_stop_bounds_the_ends_that_it_meets(
+    autojump_clock: MockClock, is_under_way: bool
+) -> None:
+    """The metadata store is away, and a log's end waits for it."""
+
+    async def never(_topic: Topic) -> None:
+        await trio.sleep_forever()
+
+    async def leave() -> None:
+        with pytest.raises(BrokerError, match="can't be left in time"):
+            await topics.leave(KEY, never)
+
+    async with loader() as (topics, logs):
+        logs.gate.set()
+        await topics.get(A, create=True)
+        began = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            if is_under_way:
+                nursery.start_soon(leave)
+                await wait_all_tasks_blocked()
+            topics.endings.end_by(began + 8)
+            topics.endings.end_by(began + 16)
+            if not is_under_way:
+                nursery.start_soon(leave)
+        assert trio.current_time() - began == pytest.approx(8)
+
+
+async def test_a_broker_stops_though_a_topic_cannot_be_closed(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(_topic: Topic, *, moving: object) -> None:
+        await trio.sleep_forever()
+
+    async with open_broker(with_network(shutdown_timeout_ms=2000)) as broker:
+        await broker.service.topics.get(A, create=True)
+        with monkeypatch.context() as patched:
+            patched.setattr("geminga_broker.cluster.loader.close_topic", never)
+            began = trio.current_time()
+            await broker.service.shutdown()
+            assert trio.current_time() - began == pytest.approx(2, abs=0.5)
 
 
 async def test_a_topic_that_takes_too_long_to_close_is_told(autojump_clock: MockClock) -> None:
@@ -70,7 +119,7 @@ async def test_a_topic_that_takes_too_long_to_close_is_told(autojump_clock: Mock
     async with loader() as (topics, logs):
         logs.gate.set()
         await topics.get(A, create=True)
-        with pytest.raises(BrokerError, match="can't be left within 30 s") as raised:
+        with pytest.raises(BrokerError, match="can't be left in time") as raised:
             await topics.leave(KEY, never)
         assert raised.value.code == ServerError.ServiceNotReady
         assert await topics.get(A, create=False) is topics.topics[KEY]

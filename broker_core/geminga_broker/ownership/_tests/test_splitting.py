@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.cluster.namespaces import Namespaces
-from geminga_broker.cluster.records import JsonObject, ResourceMissing
+from geminga_broker.cluster.records import JsonObject
 from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.ownership.owned import BundleOwnership
 from geminga_broker.ownership.records import owner_path
@@ -109,16 +109,22 @@ async def test_only_the_owner_splits(broker: Broker) -> None:
         await broker.splitter.split(BundleId("public/default", "0x40000000_0x80000000"), [1 << 30])
 
 
-async def test_a_failure_leaves_the_bundle_as_it_was(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_late", [True, False])
+async def test_a_namespace_that_is_deleted_meanwhile(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, is_late: bool
 ) -> None:
-    async def gone(namespace: str, _change: object) -> None:
-        raise ResourceMissing(namespace)
+    change, namespaces = broker.namespaces.change_local_policies, broker.namespaces
 
-    monkeypatch.setattr(broker.namespaces, "change_local_policies", gone)
-    with pytest.raises(ResourceMissing):
+    async def late(namespace: str, made: Callable[[JsonObject], JsonObject]) -> None:
+        await namespaces.delete(namespace)
+        await change(namespace, made)
+
+    if is_late:
+        monkeypatch.setattr(namespaces, "change_local_policies", late)
+    else:
+        await namespaces.delete("public/default")
+    with pytest.raises(BundleGone):
         await broker.splitter.split(LOWEST, [0x10000000])
-    assert broker.ownership.holds(LOWEST)
     assert sorted(broker.ownership.owned()) == sorted([LOWEST, HIGHEST])
 
 

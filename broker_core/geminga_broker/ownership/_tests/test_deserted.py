@@ -1,0 +1,132 @@
+"""Bundles that were taken while their namespace was deleted."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from geminga_broker.cluster.addresses import Addresses
+from geminga_broker.cluster.namespaces import LOCAL_POLICIES, POLICIES, Namespaces
+from geminga_broker.ownership.bundle import BundleId
+from geminga_broker.ownership.deserted import DesertedBundles
+from geminga_broker.ownership.owned import BundleOwnership
+from geminga_broker.ownership.splitting import BundleSplitter
+from geminga_broker.ownership.unloading import BundleUnloader
+from geminga_broker.topic.moving import Moving
+from geminga_runtime.metadata.memory import MemoryMetadataStore
+from geminga_runtime.metadata.tree import PERSISTENT, Put
+
+NAMESPACE = "public/n"
+WHOLE = BundleId(NAMESPACE, "0x00000000_0x80000000")
+PART = BundleId(NAMESPACE, "0x00000000_0x40000000")
+OTHER = BundleId("public/default", "0x00000000_0xffffffff")
+
+
+ROOTS = [POLICIES, LOCAL_POLICIES]
+
+
+class NoTopics:
+    def loaded_of(self, bundle: BundleId) -> list[str]:
+        return []
+
+    async def fence_bundle(self, bundle: BundleId) -> None:
+        raise AssertionError
+
+    async def close_bundle(self, bundle: BundleId, moving: Moving | None = None) -> None:
+        return
+
+
+class Broker:
+    def __init__(self, store: MemoryMetadataStore, name: str) -> None:
+        self.namespaces = Namespaces(store)
+        self.ownership = BundleOwnership(store, lambda bundles: None)
+        self.ownership.addresses = Addresses(f"pulsar://{name}:6650", f"http://{name}:8080")
+        self.unloader = BundleUnloader(self.ownership, NoTopics(), timeout_s=1)
+        self.splitter = BundleSplitter(self.namespaces, self.ownership, self.unloader)
+        self.deserted = DesertedBundles(store, self.namespaces, self.ownership, self.unloader)
+
+
+@asynccontextmanager
+async def two_brokers() -> AsyncIterator[tuple[MemoryMetadataStore, Broker, Broker]]:
+    store = MemoryMetadataStore()
+    first, second = Broker(store, "a"), Broker(store.another_session(), "b")
+    await first.namespaces.bootstrap("c1", {}, 1)
+    await first.ownership.acquire(OTHER)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(first.deserted.run)
+        await wait_all_tasks_blocked()
+        yield store, first, second
+        nursery.cancel_scope.cancel()
+
+
+async def made(broker: Broker, bundles: int) -> None:
+    await broker.namespaces.create(NAMESPACE, bundles=bundles, clusters=["c1"])
+
+
+def put(store: MemoryMetadataStore, path: str, value: bytes) -> None:
+    store.put_now(Put(path, value, None, PERSISTENT, False))
+
+
+async def test_a_later_namespace_of_the_name_can_be_split() -> None:
+    async with two_brokers() as (_, first, second):
+        await made(first, 4)
+        owner = await first.ownership.take(PART, first.namespaces.has_bundle)
+        assert owner is not None, "the deletion has begun, and isn't over"
+        await second.namespaces.delete(NAMESPACE)
+        await made(second, 2)
+        await second.ownership.acquire(WHOLE)
+        await wait_all_tasks_blocked()
+        assert first.ownership.owned() == [OTHER]
+        parts = await second.splitter.split(WHOLE, [0x40000000])
+        assert parts[0] == PART
+        assert all(second.ownership.holds(part) for part in parts)
+
+
+async def test_what_the_later_namespace_has_too_stays() -> None:
+    async with two_brokers() as (store, first, _):
+        await made(first, 4)
+        await first.ownership.acquire(PART)
+        await wait_all_tasks_blocked()
+        for root in ROOTS:
+            node = store.get_now(f"{root}/{NAMESPACE}")
+            assert node is not None
+            store.delete_now(f"{root}/{NAMESPACE}", None)
+            put(store, f"{root}/{NAMESPACE}", node.value)
+        await wait_all_tasks_blocked()
+        assert first.ownership.owned() == [OTHER, PART]
+
+
+@pytest.mark.parametrize("roots", [ROOTS, ROOTS[:1]])
+async def test_whichever_record_goes_last(roots: list[str]) -> None:
+    """One that another cluster made may have no policies of this one."""
+    async with two_brokers() as (store, first, _):
+        await made(first, 4)
+        for root in set(ROOTS) - {*roots}:
+            store.delete_now(f"{root}/{NAMESPACE}", None)
+        await wait_all_tasks_blocked()
+        await first.ownership.acquire(PART)
+        for root in roots:
+            assert first.ownership.owned() == [OTHER, PART]
+            store.delete_now(f"{root}/{NAMESPACE}", None)
+            await wait_all_tasks_blocked()
+        assert first.ownership.owned() == [OTHER]
+
+
+@pytest.mark.parametrize("is_missing", [True, False])
+async def test_after_missed_changes(is_missing: bool) -> None:
+    """A split that is under way has its parts already: they aren't given up."""
+    async with two_brokers() as (store, first, _):
+        await made(first, 2)
+        await first.ownership.acquire(PART)
+        for number in range(2000):  # more than a watch keeps
+            for root in ROOTS:
+                put(store, f"{root}/public/x{number}", b"{}")
+        if is_missing:
+            for root in ROOTS:
+                store.delete_now(f"{root}/{NAMESPACE}", None)
+        await wait_all_tasks_blocked()
+        assert first.ownership.owned() == ([OTHER] if is_missing else [OTHER, PART])
