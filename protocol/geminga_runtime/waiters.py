@@ -32,6 +32,16 @@ def own_copy(error: E) -> E:
     return made
 
 
+async def taken(limit: trio.Semaphore | trio.CapacityLimiter) -> None:
+    """Acquire one; at once if there is any, which costs no turn of the loop. Then it is no
+    checkpoint: what follows must be one.
+    """
+    try:
+        limit.acquire_nowait()
+    except trio.WouldBlock:
+        await limit.acquire()
+
+
 class Wakeup:
     """Set many times, waited for by one task; several sets between two waits count as one.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from enum import IntEnum
 from functools import partial
 
@@ -36,7 +36,7 @@ from geminga_broker.topic.topic import Topic
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.background import run_guarded
-from geminga_runtime.waiters import Promise
+from geminga_runtime.waiters import Promise, taken
 
 _log = logging.getLogger(__name__)
 
@@ -170,10 +170,7 @@ class TopicLoader:
         key, began_s = str(name), trio.current_time()
         try:
             with trio.fail_after(self._config.topics.load_timeout_s):
-                # All others may wait for what the policies' topics tell.
-                turn = nullcontext() if is_policies_topic(name) else self._turns
-                async with turn:
-                    topic = await self._load_here(name, load)
+                topic = await self._load_in_turn(name, load)
         except trio.TooSlowError:
             _log.warning("topic=%s took too long to load", key)
             self._fail(
@@ -195,6 +192,15 @@ class TopicLoader:
     def _fail(self, key: str, error: Exception) -> None:
         self.counts.failed(error)
         self._loads.pop(key).reject(error)
+
+    async def _load_in_turn(self, name: TopicName, load: _Load) -> Topic:
+        if is_policies_topic(name):  # all others may wait for what these tell
+            return await self._load_here(name, load)
+        await taken(self._turns)
+        try:
+            return await self._load_here(name, load)
+        finally:
+            self._turns.release()
 
     async def _load_here(self, name: TopicName, load: _Load) -> Topic:
         """Load it while the bundle is owned: what is lost meanwhile is closed again."""

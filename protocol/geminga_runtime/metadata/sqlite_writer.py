@@ -21,7 +21,7 @@ from geminga_runtime.metadata.api import (
 )
 from geminga_runtime.metadata.sqlite_file import OpenedFile, SqliteRows
 from geminga_runtime.observing.slow import SlowOperations
-from geminga_runtime.waiters import Promise
+from geminga_runtime.waiters import Promise, taken
 
 _slow = SlowOperations(logging.getLogger(__name__))
 
@@ -82,12 +82,15 @@ class SqliteWriter:
         Raises the operation's error, SessionExpired after `aclose`, StoreUnavailable if the disk
         fails: the whole transaction is rolled back then.
         """
-        async with self._slots:
+        await taken(self._slots)
+        try:
             if self._closed:
                 raise SessionExpired("the store is closed")
             request = _Request(operation)
             self._queue.put(request)
             return await request.promise.wait()  # type: ignore[return-value]
+        finally:
+            self._slots.release()
 
     async def aclose(self) -> None:
         """Complete the waiting requests, delete the ephemeral nodes, end the thread."""
