@@ -1,4 +1,4 @@
-"""How long topics may take to be closed or deleted."""
+"""How topics are closed, and how long that may take."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import trio
+
+from geminga_broker.log.api import LogFenced
+from geminga_broker.topic.moving import Moving
+from geminga_broker.topic.topic import Topic
 
 LEAVE_S = 30.0
 """Timeout of closing or deleting a topic."""
@@ -35,3 +39,14 @@ class Endings:
         self._by = min(self._by, deadline)
         for scope in self._scopes:
             scope.deadline = min(scope.deadline, self._by)
+
+
+async def log_fenced(topic: Topic, why: str) -> None:
+    """Tell a topic that another broker has its log."""
+    topic.publish_failed(LogFenced(why))
+
+
+async def close_topic(topic: Topic, *, moving: Moving | None = None) -> None:
+    """Unload the topic; its clients are closed and reconnect, with `moving` where they are told."""
+    topic.moving = moving
+    await topic.close()

@@ -15,13 +15,13 @@ from geminga_broker.cluster.catalog import (
     TopicCatalog,
     is_policies_topic,
 )
-from geminga_broker.cluster.ending import Endings
+from geminga_broker.cluster.ending import Endings, close_topic, log_fenced
 from geminga_broker.cluster.load_needs import Gate, Logs
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.policy_applier import PolicyApplier
 from geminga_broker.config import MIB, BrokerConfig
 from geminga_broker.errors import BrokerError
-from geminga_broker.log.api import LogFenced, LogNotFound
+from geminga_broker.log.api import LogNotFound
 from geminga_broker.log.options import Retention
 from geminga_broker.log.topic_log import TopicLog
 from geminga_broker.metrics.counts import LoadCounts
@@ -131,7 +131,10 @@ class TopicLoader:
         wanted = Creation.BY_HAND if by_hand else Creation(create)
         while True:
             if (topic := self.loaded_now(key)) is not None:
-                return topic
+                if not topic.fenced:
+                    return topic
+                await self._leave_fenced(key)
+                continue
             if self.closed:
                 raise BrokerError(ServerError.ServiceNotReady, "the broker is shutting down")
             leaving = self._leaving.get(key)
@@ -252,7 +255,7 @@ class TopicLoader:
         start_soon = self._environment.nursery.start_soon
         topic.on_fenced = partial(start_soon, run_guarded, self._give_up, str(name))
         if isinstance(log, TopicLog):
-            log.on_fenced(lambda why: start_soon(run_guarded, _log_fenced, topic, why))
+            log.on_fenced(lambda why: start_soon(run_guarded, log_fenced, topic, why))
         return topic
 
     async def _give_up(self, key: str) -> None:
@@ -329,6 +332,17 @@ class TopicLoader:
             promise.resolve(None)
         return True
 
+    async def _leave_fenced(self, key: str) -> None:
+        """Whoever fenced it may have been cancelled before it was closed, and the bundle may be
+        this broker's again. Raises BrokerError ServiceNotReady as `leave` does.
+        """
+        try:
+            await self.leave(key, close_topic)
+        except BrokerError:
+            raise
+        except Exception:
+            _log.exception("topic=%s can't be closed", key)  # `leave` has forgotten it
+
     def _forget_fenced(self, key: str, topic: Topic) -> None:
         if topic.fenced:
             self._forget(key)
@@ -383,13 +397,3 @@ class TopicLoader:
         async with trio.open_nursery() as nursery:
             for _ in range(UNLOADS_MAX):
                 nursery.start_soon(worker)
-
-
-async def _log_fenced(topic: Topic, why: str) -> None:
-    topic.publish_failed(LogFenced(why))
-
-
-async def close_topic(topic: Topic, *, moving: Moving | None = None) -> None:
-    """Unload the topic; its clients are closed and reconnect, with `moving` where they are told."""
-    topic.moving = moving
-    await topic.close()

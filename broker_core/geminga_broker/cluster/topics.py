@@ -8,7 +8,8 @@ from geminga_broker.authz import granting
 from geminga_broker.cluster.catalog import TopicCatalog
 from geminga_broker.cluster.changes import PolicyChanges
 from geminga_broker.cluster.deletions import Resumed
-from geminga_broker.cluster.loader import TopicLoader, close_topic
+from geminga_broker.cluster.ending import close_topic
+from geminga_broker.cluster.loader import TopicLoader
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.errors import BrokerError
 from geminga_broker.log.api import LogWriteFailed

@@ -41,6 +41,26 @@ async def test_an_end_goes_on_though_who_asked_for_it_was_cancelled() -> None:
         assert KEY not in topics.topics
 
 
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_fenced_topic_that_nobody_closes_any_more_is_loaded_anew(
+    fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request to unload its bundle was cancelled, and the bundle came back."""
+
+    async def failing(_topic: Topic) -> None:
+        raise LogFenced("another broker has it")
+
+    async with loader() as (topics, logs):
+        logs.gate.set()
+        topic = await topics.get(A, create=True)
+        topic.fence()
+        if fails:
+            monkeypatch.setattr("geminga_broker.cluster.loader.close_topic", failing)
+        found = [await topics.get(A, create=True) for _ in range(2)]
+        assert found[0] is found[1] is topics.topics[KEY] is not topic
+        assert not found[0].fenced
+
+
 async def test_a_cancelled_close_of_many_begins_with_no_more(
     autojump_clock: MockClock,
     monkeypatch: pytest.MonkeyPatch,
