@@ -66,7 +66,8 @@ class ConnectionHandler:
         self._attaching = trio.CancelScope()
         self._hint: str | None = None
         self._scope = trio.CancelScope()
-        self._finished = trio.Event()
+        self._running: trio.Event | None = None
+        """Set when its task has ended; None before it begins."""
         self._ready: Promise[None] = Promise()
         self._deadline_s = math.inf
         self._pause: trio.CancelScope | None = None
@@ -100,7 +101,8 @@ class ConnectionHandler:
 
     def start_soon(self) -> None:
         """`start` without waiting; only the target gets a failure."""
-        self._core.nursery.start_soon(self._run)
+        self._running = trio.Event()
+        self._core.nursery.start_soon(self._run, self._running)
 
     def lost(self, assigned_broker_url: str | None) -> None:
         """The connection is lost, or the broker closed the target on it, perhaps with the URL of
@@ -127,12 +129,13 @@ class ConnectionHandler:
         self._scope.cancel()
 
     async def stop(self) -> None:
-        """Stop, and wait for the end of its task."""
+        """Stop, and wait for the end of its task: what the target is attached to by then stays."""
         self._scope.cancel()
         self._ready.reject(AlreadyClosedError("closed", topic=self._target.topic))
-        await self._finished.wait()
+        if self._running is not None:
+            await self._running.wait()
 
-    async def _run(self) -> None:
+    async def _run(self, ended: trio.Event) -> None:
         options = self._core.options
         backoff = Backoff(options.initial_backoff_s, options.max_backoff_s, rng=self._core.chance)
         self._deadline_s = trio.current_time() + options.operation_timeout_s
@@ -151,7 +154,7 @@ class ConnectionHandler:
             self._ready.reject(error)
             raise
         finally:
-            self._finished.set()
+            ended.set()
 
     async def _attach_once(self, backoff: Backoff) -> bool:
         """Retry until it is attached; returns False if it gives up."""

@@ -316,6 +316,7 @@ class PartitionConsumer:
         try:
             try:
                 await self.acknowledger.settle()
+                await self._handler.stop()  # or it is attached to its next broker meanwhile
             except BaseException:
                 # Cancelled: notify the broker without waiting, or it would keep sending.
                 if (connection := self._connection) is not None:

@@ -246,6 +246,7 @@ class PartitionProducer(SendingRoom):
                 try:
                     with suppress(GemingaError), trio.move_on_after(timeout_s):
                         await self.flush()
+                    await self._handler.stop()  # or it is attached to its next broker meanwhile
                 except BaseException:
                     self._say_goodbye()
                     raise

@@ -13,7 +13,7 @@ import geminga
 from geminga import InitialPosition
 from geminga._producing._tests.test_producer import stored
 from geminga._tests.fake_broker import FakeSession, fake_broker
-from geminga_protocol.commands import connection, consuming, producing
+from geminga_protocol.commands import answers, connection, consuming, producing
 from geminga_protocol.frames import SUBMESSAGE, Frame
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 
@@ -120,6 +120,50 @@ async def test_the_broker_closes_and_tells_where_to_go(autojump_clock: MockClock
         assert trio.current_time() - began_s < 0.01
         assert (await consumer.receive(5)).data == b"x"
         assert broker.seen.count("lookupTopic") == lookups + 1
+
+
+@pytest.mark.parametrize("assigned", ["pulsar://fake:6650", None])
+@pytest.mark.parametrize("kind", ["close_producer", "close_consumer"])
+async def test_a_close_that_meets_the_brokers_own_attaches_nothing_anew(
+    kind: str, assigned: str | None, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """Its topic moves, and the answer to the client's CLOSE comes after the broker's. What was
+    attached to the next broker meanwhile would stay there as long as the connection.
+    """
+    handle = FakeSession.handle
+
+    def moving(self: FakeSession, frame: Frame) -> None:
+        if SUBMESSAGE[frame.type] != kind:
+            handle(self, frame)
+            return
+        for producer_id, (topic, name) in list(self.producers.items()):
+            topic.producers.pop(name)
+            del self.producers[producer_id]
+            self.stream.write(
+                producing.close_producer(producer_id, 0, assigned_broker_url=assigned)
+            )
+        for held in list(self.consumers.values()):
+            held.leave()
+            self.stream.write(consuming.close_consumer(held.id, 0, assigned_broker_url=assigned))
+        self.consumers.clear()
+        request_id = getattr(frame.command, kind).request_id
+        deadline_s = trio.current_time() + 5
+
+        async def answer() -> None:
+            await trio.sleep_until(deadline_s)
+            self.stream.write(answers.success(request_id))
+
+        nursery.start_soon(answer)
+
+    async with fake_broker() as broker, broker.client() as client, trio.open_nursery() as nursery:
+        if kind == "close_producer":
+            closing: geminga.Producer | geminga.Consumer = await client.create_producer("t")
+        else:
+            closing = await client.subscribe("t", "s")
+        monkeypatch.setattr(FakeSession, "handle", moving)
+        await closing.aclose()
+        await trio.sleep(10)
+        assert not [each for each in broker.sessions if each.producers or each.consumers]
 
 
 async def test_a_waiting_producer_that_is_closed_asks_again(
