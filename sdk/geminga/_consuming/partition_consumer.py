@@ -319,9 +319,8 @@ class PartitionConsumer:
                 await self._handler.stop()  # or it is attached to its next broker meanwhile
             except BaseException:
                 # Cancelled: notify the broker without waiting, or it would keep sending.
-                if (connection := self._connection) is not None:
-                    request_id = connection.next_request_id()
-                    connection.write(commands.close_consumer(self._id, request_id))
+                if (found := self._connection) is not None:
+                    found.write(commands.close_consumer(self._id, found.next_request_id()))
                 raise
             if self._connection is not None:
                 await self._request(lambda n: commands.close_consumer(self._id, n))
