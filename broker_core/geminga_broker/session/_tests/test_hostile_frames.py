@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -46,7 +47,11 @@ STEP_S = 0.05
 SLACK = 4
 TRIES = 3
 """A frame holds the loop if it does each time: a neighbour on the same core may slow one try."""
+ROUNDS = 3
 GROWN_BYTES_MAX = 48 << 20
+"""What is kept of the frames would grow in each round; a process that ran other tests may get more
+memory from the system in one of them.
+"""
 
 
 class Steps(trio.abc.Instrument):
@@ -161,7 +166,7 @@ async def test_no_field_of_any_command_blocks_the_loop(role: str) -> None:
             gc.collect()
             gc.freeze()
             trio.lowlevel.add_instrument(steps)
-            for _ in range(2):
+            for _ in range(ROUNDS):
                 for case in CASES:
                     for size in sizes_of(case):
                         for _ in range(TRIES):
@@ -178,9 +183,9 @@ async def test_no_field_of_any_command_blocks_the_loop(role: str) -> None:
             assert max(map(len, broker.service.topics.loaded), default=0) < 3000
             assert broker.service.connections.request_bytes == 0
     assert too_long == []
-    assert resident[1] - resident[0] < GROWN_BYTES_MAX
+    assert min(after - before for before, after in pairwise(resident)) < GROWN_BYTES_MAX
     assert max(map(len, lines.lines)) < 5000
-    assert len(lines.lines) < 3 * 2 * 3 * len(CASES)
+    assert len(lines.lines) < 3 * ROUNDS * 3 * len(CASES)
     assert lines.tracebacks == 0
 
 
