@@ -1,4 +1,4 @@
-"""JSON that others wrote: nodes of the metadata store, answers of other servers, tokens, requests.
+"""JSON that others wrote: nodes of the metadata store, answers of other servers, requests.
 
 Such bytes are whatever a failing disk, another program or an attacker made of them. msgspec alone
 raises errors of three kinds for them; one that is forgotten ends the task that read them.

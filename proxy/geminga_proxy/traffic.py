@@ -22,6 +22,8 @@ PERIOD_S = 60.0
 TOPICS_MAX = 10_000
 IDS_MAX = 10_000
 """Producers or consumers of one tunnel whose topics are remembered."""
+NAME_CHARS_MAX = 1024
+"""Of a topic; no broker takes a longer one."""
 
 _C = BaseCommand.Type
 
@@ -179,8 +181,12 @@ class TunnelTopics:
                 topic.incoming = _more(topic.incoming, frame)
 
     def down(self, frame: Frame, *, counts: bool) -> None:
-        """A command of the broker."""
-        if frame.type == _C.MESSAGE and counts:
+        """A command of the broker, which closes what moves to another one."""
+        if frame.type == _C.CLOSE_PRODUCER:
+            self._producers.pop(frame.command.close_producer.producer_id, None)
+        elif frame.type == _C.CLOSE_CONSUMER:
+            self._consumers.pop(frame.command.close_consumer.consumer_id, None)
+        elif frame.type == _C.MESSAGE and counts:
             topic = self._topic(self._consumers.get(frame.command.message.consumer_id))
             if topic is not None:
                 topic.outgoing = _more(topic.outgoing, frame)
@@ -195,6 +201,9 @@ def _from_client(tunnel: Tunnel) -> Count:
 
 def _keep(names: dict[int, str], number: int, topic: str) -> None:
     if number in names or len(names) < IDS_MAX:
+        if len(topic) > NAME_CHARS_MAX:
+            names.pop(number, None)
+            return
         try:
             names[number] = str(TopicName.parse(topic))
         except ProtocolError:

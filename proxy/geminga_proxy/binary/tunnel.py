@@ -68,7 +68,7 @@ async def run_tunnel(
         metrics.tunnels -= 1
         tunnels.remove(tunnel)
         service.traffic.close(tunnel)
-        if tunnel.up.on_data is not None:
+        if tunnel.up.on_data is not None and service.log_level:
             access.info("%s -> %s ended", name, target)
 
 
@@ -135,7 +135,7 @@ class FrameLog:
             self._look(frame, counts=level > 1)
             if level:
                 access.info("%s %s", self._name, described(frame, with_payload=level > 1))
-        if self._is_broken:
+        if self._is_broken and level:
             access.info("%s framing lost, no more commands are logged", self._name)
 
 

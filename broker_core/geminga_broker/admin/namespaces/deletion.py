@@ -102,7 +102,7 @@ async def _delete_topics(
 
 
 async def _release_bundles(service: BrokerService, calls: Calls, namespace: str) -> None:
-    """Bundles of a missing namespace need no owners. One that stays owned does no harm."""
+    """Bundles of a missing namespace need no owners. One that stays is given up later."""
     for answer in await calls.on_bundles(namespace, Call("DELETE", "")):
         if answer.is_error:
             _log.warning("namespace=%s: a bundle keeps its owner: %s", namespace, answer.reason)

@@ -9,13 +9,14 @@ import trio
 import trio.testing
 
 from geminga_protocol import payload
-from geminga_protocol.commands import producing
+from geminga_protocol.commands import consuming, producing
 from geminga_protocol.encode import frame as encode
+from geminga_protocol.frames import Frame, FrameReader
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, MessageMetadata
 from geminga_proxy import traffic
 from geminga_proxy.binary._tests.played import TOPIC, Wire, brokers, open_tunnel, proxied, until
 from geminga_proxy.relay import Tunnel
-from geminga_proxy.traffic import Count, Meter, TopicStats, Traffic
+from geminga_proxy.traffic import NAME_CHARS_MAX, Count, Meter, TopicStats, Traffic, TunnelTopics
 
 C = BaseCommand.Type
 
@@ -157,3 +158,38 @@ async def test_periods_and_bounds(
         assert found.topics() == {}
         assert found.connections()[0].request_rate == 0
         nursery.cancel_scope.cancel()
+
+
+def frames_of(*data: bytes) -> list[Frame]:
+    return FrameReader().feed(b"".join(data))
+
+
+async def test_names_that_no_broker_takes_are_not_remembered() -> None:
+    found = Traffic()
+    topics = TunnelTopics(found)
+    for name in ("t", "x" * NAME_CHARS_MAX, "x" * (NAME_CHARS_MAX + 1)):
+        for frame in frames_of(producing.producer(name, 1, 2), send(1, b"four")):
+            topics.up(frame, counts=True)
+    assert sorted(map(len, found.topics())) == [len(TOPIC), len(TOPIC) - 1 + NAME_CHARS_MAX]
+
+
+async def test_what_the_broker_closes_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Topics that move come back under other numbers."""
+    monkeypatch.setattr(traffic, "IDS_MAX", 1)
+    found = Traffic()
+    topics = TunnelTopics(found)
+    for number, name in enumerate("ab"):
+        for frame in frames_of(
+            producing.producer(name, number, 2),
+            subscribe(number, name),
+            send(number, b"four"),
+        ):
+            topics.up(frame, counts=True)
+        for frame in frames_of(
+            delivered(number, b"four"),
+            producing.close_producer(number, 0),
+            consuming.close_consumer(number, 0),
+        ):
+            topics.down(frame, counts=True)
+    counted = found._topics.values()
+    assert [(each.incoming.things, each.outgoing.things) for each in counted] == [(1, 1)] * 2
