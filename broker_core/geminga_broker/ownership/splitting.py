@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import pairwise
 
 import trio
@@ -60,16 +59,10 @@ class BundleSplitter:
         if not self._ownership.holds(bundle):
             raise NotOwned(f"bundle {bundle} is not owned by this broker")
         parts = _parts(bundle, boundaries)
-        try:
-            with self._unloader.keep(bundle), trio.CancelScope(shield=True):
-                if not await self._namespaces.has_bundle(bundle):
-                    raise BundleGone(f"there is no bundle {bundle} any more")
-                await self._split(bundle, parts, boundaries)
-        except BundleGone:
-            # A deletion of its namespace that met the split left the bundle here.
-            with suppress(UnloadRunning):
-                await self._unloader.unload(bundle)  # noqa: ASYNC120 - ends even if cancelled
-            raise
+        with self._unloader.keep(bundle), trio.CancelScope(shield=True):
+            if not await self._namespaces.has_bundle(bundle):
+                raise BundleGone(f"there is no bundle {bundle} any more")
+            await self._split(bundle, parts, boundaries)
         _log.info("bundle=%s was split into %s", bundle, ", ".join(p.range for p in parts))
         if unload:
             for part in parts:

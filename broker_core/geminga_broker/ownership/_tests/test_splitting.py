@@ -125,7 +125,7 @@ async def test_a_namespace_that_is_deleted_meanwhile(
         await namespaces.delete("public/default")
     with pytest.raises(BundleGone):
         await broker.splitter.split(LOWEST, [0x10000000])
-    assert broker.ownership.owned() == [HIGHEST], "nobody else would give it up"
+    assert sorted(broker.ownership.owned()) == sorted([LOWEST, HIGHEST])
 
 
 async def test_a_part_of_another_broker_leaves_the_bundle_as_it_was(broker: Broker) -> None:
