@@ -3,13 +3,56 @@
 from __future__ import annotations
 
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from compat_tests.apache.jars import java_command, tools_jars
-from compat_tests.processes import ServerProcess, free_port, spawn, wait_until
+from compat_tests.missing import APACHE, skipped_without
+from compat_tests.processes import ServerProcess, free_port, spawn, start_geminga, wait_until
+from compat_tests.secured import Keys, start_proxy
 
 _STARTER = "org.apache.pulsar.proxy.server.ProxyServiceStarter"
+
+
+class Proxies(NamedTuple):
+    """One of each before one broker of ours, and the keys of clients' tokens."""
+
+    apache: ServerProcess
+    ours: ServerProcess
+    keys: Keys
+
+
+@contextmanager
+def both_proxies(
+    folder: Path,
+    settings: Mapping[str, str] | None = None,
+    apaches: Mapping[str, str] | None = None,
+) -> Iterator[Proxies]:
+    """Both with these settings of proxy.conf, and Apache's with some more. Skips without it."""
+    keys = Keys(folder / "keys")
+    with ExitStack() as stack:
+        broker = start_geminga(folder / "data")
+        stack.callback(broker.kill)
+        every = {
+            "brokerServiceURL": broker.service_url,
+            "brokerWebServiceURL": broker.web_url,
+            "clusterName": "standalone",
+            "authenticationEnabled": "true",
+            "authenticateMetricsEndpoint": "false",
+            "authenticationProviders": (
+                "org.apache.pulsar.broker.authentication.AuthenticationProviderToken"
+            ),
+            "tokenSecretKey": keys.secret_file.as_uri(),
+            **(settings or {}),
+        }
+        with skipped_without(APACHE):
+            apache = start_apache_proxy(folder / "apache", {**every, **(apaches or {})})
+        stack.callback(apache.kill)
+        ours = start_proxy(folder / "ours", every)
+        stack.callback(ours.kill)
+        yield Proxies(apache, ours, keys)
 
 
 def start_apache_proxy(

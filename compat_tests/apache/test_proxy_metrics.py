@@ -7,18 +7,16 @@ from __future__ import annotations
 import re
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
 
 import pulsar
 import pytest
 
-from compat_tests.apache.proxy import start_apache_proxy
+from compat_tests.apache.proxy import Proxies, both_proxies
 from compat_tests.apache.test_metrics import Metric, get, parsed, unexplained, unused
-from compat_tests.missing import APACHE, skipped_without
-from compat_tests.processes import ServerProcess, start_geminga
-from compat_tests.secured import Keys, start_proxy
+from compat_tests.processes import ServerProcess
+from compat_tests.secured import Keys
 
 pytestmark = pytest.mark.java
 
@@ -36,37 +34,10 @@ OWN = {
 """What our proxy tells and Apache's doesn't."""
 
 
-class Proxies(NamedTuple):
-    """One of each before one broker of ours."""
-
-    apache: ServerProcess
-    ours: ServerProcess
-    keys: Keys
-
-
 @pytest.fixture
 def proxies(tmp_path: Path) -> Iterator[Proxies]:
-    keys = Keys(tmp_path / "keys")
-    with ExitStack() as stack:
-        broker = start_geminga(tmp_path / "data")
-        stack.callback(broker.kill)
-        settings = {
-            "brokerServiceURL": broker.service_url,
-            "brokerWebServiceURL": broker.web_url,
-            "clusterName": "standalone",
-            "authenticationEnabled": "true",
-            "authenticateMetricsEndpoint": "false",
-            "authenticationProviders": (
-                "org.apache.pulsar.broker.authentication.AuthenticationProviderToken"
-            ),
-            "tokenSecretKey": keys.secret_file.as_uri(),
-        }
-        with skipped_without(APACHE):
-            apache = start_apache_proxy(tmp_path / "apache", settings)
-        stack.callback(apache.kill)
-        ours = start_proxy(tmp_path / "ours", settings)
-        stack.callback(ours.kill)
-        yield Proxies(apache, ours, keys)
+    with both_proxies(tmp_path) as found:
+        yield found
 
 
 def load(proxy: ServerProcess, keys: Keys) -> dict[str, Metric]:

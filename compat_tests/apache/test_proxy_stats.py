@@ -8,17 +8,16 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pulsar
 import pytest
 
-from compat_tests.apache.proxy import start_apache_proxy
-from compat_tests.missing import APACHE, skipped_without
-from compat_tests.processes import ServerProcess, start_geminga
-from compat_tests.secured import Keys, start_proxy
+from compat_tests.apache.proxy import Proxies, both_proxies
+from compat_tests.processes import ServerProcess
+from compat_tests.secured import Keys
 
 pytestmark = pytest.mark.java
 
@@ -37,42 +36,17 @@ class Answer(NamedTuple):
     body: Any
 
 
-class Proxies(NamedTuple):
-    """One of each before one broker of ours."""
-
-    apache: ServerProcess
-    ours: ServerProcess
-    keys: Keys
-
-
 @pytest.fixture(params=["0", "2"])
 def proxies(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Proxies]:
     """With level 0 and every client's right, and with level 2 and super users."""
-    keys = Keys(tmp_path / "keys")
-    with ExitStack() as stack:
-        broker = start_geminga(tmp_path / "data")
-        stack.callback(broker.kill)
-        settings = {
-            "brokerServiceURL": broker.service_url,
-            "brokerWebServiceURL": broker.web_url,
-            "clusterName": "standalone",
-            "authenticationEnabled": "true",
-            "authenticateMetricsEndpoint": "false",
-            "authenticationProviders": (
-                "org.apache.pulsar.broker.authentication.AuthenticationProviderToken"
-            ),
-            "tokenSecretKey": keys.secret_file.as_uri(),
-            "superUserRoles": "admin",
-            "proxyLogLevel": request.param,
-            "authorizationEnabled": str(request.param == "2").lower(),
-        }
-        stores = {"metadataStoreUrl": "memory:a", "configurationMetadataStoreUrl": "memory:a"}
-        with skipped_without(APACHE):
-            apache = start_apache_proxy(tmp_path / "apache", settings | stores)
-        stack.callback(apache.kill)
-        ours = start_proxy(tmp_path / "ours", settings)
-        stack.callback(ours.kill)
-        yield Proxies(apache, ours, keys)
+    settings = {
+        "superUserRoles": "admin",
+        "proxyLogLevel": request.param,
+        "authorizationEnabled": str(request.param == "2").lower(),
+    }
+    stores = {"metadataStoreUrl": "memory:a", "configurationMetadataStoreUrl": "memory:a"}
+    with both_proxies(tmp_path, settings, stores) as found:
+        yield found
 
 
 def ask(proxy: ServerProcess, method: str, page: str, token: str | None) -> Answer:

@@ -11,12 +11,12 @@ from trio.testing import wait_all_tasks_blocked
 
 from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.cluster.namespaces import LOCAL_POLICIES, POLICIES, Namespaces
+from geminga_broker.ownership._tests.without_topics import NoTopics
 from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.ownership.deserted import DesertedBundles
 from geminga_broker.ownership.owned import BundleOwnership
 from geminga_broker.ownership.splitting import BundleSplitter
 from geminga_broker.ownership.unloading import BundleUnloader
-from geminga_broker.topic.moving import Moving
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 from geminga_runtime.metadata.tree import PERSISTENT, Put
 
@@ -27,17 +27,6 @@ OTHER = BundleId("public/default", "0x00000000_0xffffffff")
 
 
 ROOTS = [POLICIES, LOCAL_POLICIES]
-
-
-class NoTopics:
-    def loaded_of(self, bundle: BundleId) -> list[str]:
-        return []
-
-    async def fence_bundle(self, bundle: BundleId) -> None:
-        raise AssertionError
-
-    async def close_bundle(self, bundle: BundleId, moving: Moving | None = None) -> None:
-        return
 
 
 class Broker:

@@ -11,12 +11,12 @@ from trio.testing import MockClock
 from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.records import JsonObject
+from geminga_broker.ownership._tests.without_topics import NoTopics
 from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.ownership.owned import BundleOwnership
 from geminga_broker.ownership.records import owner_path
 from geminga_broker.ownership.splitting import BundleGone, BundleSplitter, NotOwned
 from geminga_broker.ownership.unloading import BundleUnloader, UnloadRunning
-from geminga_broker.topic.moving import Moving
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.metadata.api import StoreUnavailable, ValueTooLarge
 from geminga_runtime.metadata.memory import MemoryMetadataStore
@@ -25,17 +25,6 @@ A = Addresses("pulsar://a:6650", "http://a:8080")
 B = Addresses("pulsar://b:6650", "http://b:8080")
 LOWEST = BundleId("public/default", "0x00000000_0x40000000")
 HIGHEST = BundleId("public/default", "0xc0000000_0xffffffff")
-
-
-class NoTopics:
-    def loaded_of(self, bundle: BundleId) -> list[str]:
-        return []
-
-    async def fence_bundle(self, bundle: BundleId) -> None:
-        raise AssertionError
-
-    async def close_bundle(self, bundle: BundleId, moving: Moving | None = None) -> None:
-        return
 
 
 class Broker:
