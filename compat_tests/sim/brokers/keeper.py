@@ -48,7 +48,7 @@ from ..ledgers.network import Network
 
 if TYPE_CHECKING:
     from .claims import Claims
-    from .link import Wire
+    from .link import SimLink, Wire
 
 KEEPER = "keeper"
 _KINDS = {Change.CREATED: 1, Change.DELETED: 2, Change.MODIFIED: 3}
@@ -78,6 +78,8 @@ class Keeper:
         self.rows = self.store._rows
         self.rows.hubs.append(self)
         self.sessions: dict[int, KeeperSession] = {}
+        self.links: dict[str, SimLink] = {}
+        """The newest one of each client."""
         self.observers: list[Callable[[], None]] = []
         """Called after each change."""
         self.taken: dict[str, float] = {}

@@ -94,6 +94,9 @@ class SimLink:
         self._known: int | None = None
         """The session that the next connection asks for."""
         self._wire: Wire | None = None
+        self._asked: dict[Request, None] = {}
+        """Requests without an answer."""
+        self.keeper.links[self.owner] = self
         self._is_stopped = False
         self._to_miss = 0
         self._to_lose = 0
@@ -120,6 +123,7 @@ class SimLink:
             request.set_exception(NotSent())
             return
         request.is_sent = True
+        self._asked[request] = None
         sent_s = trio.current_time()
 
         def execute() -> None:
@@ -136,6 +140,7 @@ class SimLink:
 
         def answer(error: Exception | None, result: object = None) -> None:
             self.contact_at = max(self.contact_at, sent_s)
+            self._asked.pop(request, None)
             if isinstance(error, SessionExpiredError):
                 self._expired()
             elif error is not None:
@@ -174,8 +179,11 @@ class SimLink:
         self.die()
 
     def die(self) -> None:
-        """The process is gone."""
+        """The process is gone: its tasks wait for nothing any more, not even shielded ones."""
         self._is_stopped = True
+        asked, self._asked = self._asked, {}
+        for request in asked:
+            request.set_exception(NotSent())
         if self._wire is not None:
             self._wire.is_open = False
             self._wire = None

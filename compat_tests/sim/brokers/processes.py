@@ -134,6 +134,8 @@ class BrokerProcess:
         if self.life is life:
             self.life = None
         self._world.network.dead.add(life.name)
+        if (link := self._world.keeper.links.get(life.name)) is not None:
+            link.die()
         self.sockets.close(Cut.RESET)
 
     async def _serve(self, life: Life) -> None:
