@@ -33,6 +33,7 @@ MANAGED_LEDGERS = "/managed-ledgers"
 INLINE_NAMES_MAX = 5000
 """More names are sorted in a thread."""
 LIST_THREADS_MAX = 2
+CLEAN_UP_S = 5.0
 Mode = CommandGetTopicsOfNamespace.Mode
 
 
@@ -121,11 +122,18 @@ class TopicCatalog:
         None of a topic that is deleted meanwhile stays: what its deletion has passed goes again.
         """
         made: dict[int, tuple[str, int]] = {}
-        for index in indexes:
-            name = topic.partition(index).persistence_naming_encoding
-            with suppress(BadVersion):
-                path, stat = await self._store.put(f"{MANAGED_LEDGERS}/{name}", b"", MUST_NOT_EXIST)
-                made[index] = path, stat.version
+        try:
+            for index in indexes:
+                name = topic.partition(index).persistence_naming_encoding
+                with suppress(BadVersion):
+                    path = f"{MANAGED_LEDGERS}/{name}"
+                    _, stat = await self._store.put(path, b"", MUST_NOT_EXIST)
+                    made[index] = path, stat.version
+        finally:
+            with trio.move_on_after(CLEAN_UP_S, shield=True):
+                await self._remove_unwanted(topic, made)
+
+    async def _remove_unwanted(self, topic: TopicName, made: Mapping[int, tuple[str, int]]) -> None:
         count, are_kept = await self.partitions_to_make(topic)
         for index, (path, version) in made.items():
             if not are_kept or index >= count:

@@ -133,7 +133,7 @@ class TopicLoader:
             if (topic := self.loaded_now(key)) is not None:
                 if not topic.fenced:
                     return topic
-                await self._leave_fenced(key)
+                await self._leave_fenced(name)
                 continue
             if self.closed:
                 raise BrokerError(ServerError.ServiceNotReady, "the broker is shutting down")
@@ -332,16 +332,17 @@ class TopicLoader:
             promise.resolve(None)
         return True
 
-    async def _leave_fenced(self, key: str) -> None:
+    async def _leave_fenced(self, name: TopicName) -> None:
         """Whoever fenced it may have been cancelled before it was closed, and the bundle may be
-        this broker's again. Raises BrokerError ServiceNotReady as `leave` does.
+        this broker's again; if not, nobody waits. Raises as `Gate.admit` and `leave` do.
         """
+        await self._gate.admit(name)
         try:
-            await self.leave(key, close_topic)
+            await self.leave(str(name), close_topic)
         except BrokerError:
             raise
         except Exception:
-            _log.exception("topic=%s can't be closed", key)  # `leave` has forgotten it
+            _log.exception("topic=%s can't be closed", name)  # `leave` has forgotten it
 
     def _forget_fenced(self, key: str, topic: Topic) -> None:
         if topic.fenced:
@@ -363,7 +364,7 @@ class TopicLoader:
 
     async def fence_bundle(self, bundle: BundleId) -> None:
         """Refuse the clients of the bundle's topics, which the gate must refuse by now, before they
-        are closed. Nothing else is waited for than other tasks' turns.
+        are closed. Waits for other tasks' turns alone.
         """
         keys = self.loaded_of(bundle)
         for at in range(0, len(keys), FENCES_A_TURN):
@@ -379,9 +380,7 @@ class TopicLoader:
     async def unload_all(
         self, keys: Iterable[str] | None = None, moving: Moving | None = None
     ) -> None:
-        """Close topics, several in parallel; logs failures. If cancelled, those that have not begun
-        stay.
-        """
+        """Close topics, several in parallel; logs failures. If cancelled, the rest stays."""
         waiting = iter(list(self.topics) if keys is None else list(keys))
 
         async def worker() -> None:

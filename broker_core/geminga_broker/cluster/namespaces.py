@@ -164,6 +164,10 @@ class Namespaces:
         """Whether the namespace exists and isn't being deleted."""
         return self._is_living(namespace, await self.tenants.value(namespace))
 
+    async def is_recorded(self, namespace: str) -> bool:
+        """Whether the namespace exists, also while it is being deleted. Raises MetadataError."""
+        return await self.tenants.value(namespace) is not None
+
     def _is_living(self, namespace: str, value: bytes | None) -> bool:
         return value is not None and self._facts(namespace, value).deleted is not True
 

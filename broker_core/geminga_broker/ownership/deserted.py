@@ -8,19 +8,20 @@ name again, whose bundles are split otherwise, its node refuses the split that w
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from contextlib import suppress
 
 import trio
 
 from geminga_broker.cluster.namespaces import LOCAL_POLICIES, POLICIES, Namespaces
-from geminga_broker.cluster.records import ResourceMissing
+from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.ownership.owned import BundleOwnership
 from geminga_broker.ownership.unloading import BundleUnloader, UnloadRunning
 from geminga_runtime.background import run_guarded
 from geminga_runtime.metadata.api import Change, MetadataError, MetadataStore
 
 _log = logging.getLogger(__name__)
+
+RETRY_S = 0.5
 
 
 class DesertedBundles:
@@ -55,29 +56,36 @@ class DesertedBundles:
                     nursery.start_soon(run_guarded, self._deleted, namespace)
 
     async def _look(self) -> None:
-        """After missed changes. A namespace that is there keeps all of its bundles: one of them may
-        be of a split that is under way.
-        """
+        """After missed changes. A namespace that is there keeps all of its bundles."""
         for namespace in {bundle.namespace for bundle in self._ownership.owned()}:
             with suppress(MetadataError):  # changes are missed again, or the bundles are lost
-                if await self._ranges(namespace) is None:
-                    await self._give_up(namespace, ())
+                if not await self._namespaces.is_recorded(namespace):
+                    await self._give_up(namespace)
 
     async def _deleted(self, namespace: str) -> None:
         """It was; there may be another one of its name by now."""
         with suppress(MetadataError):
-            await self._give_up(namespace, await self._ranges(namespace) or ())
+            await self._give_up(namespace)
 
-    async def _ranges(self, namespace: str) -> Sequence[str] | None:
-        """Those of its bundles, None if it is missing. Raises MetadataError."""
-        try:
-            return (await self._namespaces.bundles(namespace)).names()
-        except ResourceMissing:
-            return None
-
-    async def _give_up(self, namespace: str, but: Sequence[str]) -> None:
+    async def _give_up(self, namespace: str) -> None:
+        """The bundles that the namespace hasn't, whether it is there or not."""
         for bundle in self._ownership.owned():
-            if bundle.namespace == namespace and bundle.range not in but:
+            if bundle.namespace == namespace:
+                await self._give_up_deserted(bundle)
+
+    async def _give_up_deserted(self, bundle: BundleId) -> None:
+        while self._ownership.holds(bundle) and await self._is_deserted(bundle):
+            try:
+                await self._unloader.unload(bundle)
+            except UnloadRunning:  # a split, which may make it the later namespace's, or fails
+                await trio.sleep(RETRY_S)
+            else:
                 _log.info("bundle=%s its namespace was deleted while it was taken", bundle)
-                with suppress(UnloadRunning):
-                    await self._unloader.unload(bundle)
+
+    async def _is_deserted(self, bundle: BundleId) -> bool:
+        """Whether its namespace hasn't such a bundle. One whose deletion isn't over still has its
+        local policies, and where clusters share a configuration store, keeps them. Raises
+        MetadataError.
+        """
+        is_there = await self._namespaces.is_recorded(bundle.namespace)
+        return not (is_there and await self._namespaces.has_bundle(bundle))

@@ -4,8 +4,8 @@ NamespaceService.splitAndOwnBundleOnceAndRetry).
 The new bundles are owned before the namespace's boundaries change: the topics stay loaded, and no
 other broker can take one in between. What a kill interrupts before the change ends with the
 session; behind it the old bundle's node, which nobody looks at any more, does. Nothing else begins
-with a bundle that is being split, and a split that has begun ends: a change of the boundaries
-without an answer is asked for until it is known.
+with a bundle that is being split nor with its parts, and a split that has begun ends: a change of
+the boundaries without an answer is asked for until it is known.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class BundleSplitter:
         if not self._ownership.holds(bundle):
             raise NotOwned(f"bundle {bundle} is not owned by this broker")
         parts = _parts(bundle, boundaries)
-        with self._unloader.keep(bundle), trio.CancelScope(shield=True):
+        with self._unloader.keep([bundle, *parts]), trio.CancelScope(shield=True):
             if not await self._namespaces.has_bundle(bundle):
                 raise BundleGone(f"there is no bundle {bundle} any more")
             await self._split(bundle, parts, boundaries)

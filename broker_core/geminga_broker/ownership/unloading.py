@@ -9,7 +9,7 @@ tell the clients to leave, and where to. What a kill interrupts ends with the se
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
@@ -79,16 +79,17 @@ class BundleUnloader:
         self.handover: Handover = nobody
 
     @contextmanager
-    def keep(self, bundle: BundleId) -> Iterator[None]:
-        """In the block it is not unloaded, as it is being split. Raises UnloadRunning if it is
-        being unloaded or split already.
+    def keep(self, bundles: Sequence[BundleId]) -> Iterator[None]:
+        """In the block they are not unloaded: a bundle that is being split, and its parts. Raises
+        UnloadRunning if one of them is being unloaded or split already.
         """
-        self._check(bundle)
-        self._kept.add(bundle)
+        for bundle in bundles:
+            self._check(bundle)
+        self._kept.update(bundles)
         try:
             yield
         finally:
-            self._kept.discard(bundle)
+            self._kept.difference_update(bundles)
 
     def _check(self, bundle: BundleId) -> None:
         if bundle in self._kept:

@@ -245,7 +245,7 @@ class TestSplit:
             await cluster.share()
             bundle = (await cluster.bundles())[0]
             path = f"{SPACE}/{bundle.range}/split"
-            with first.service.unloader.keep(bundle):
+            with first.service.unloader.keep([bundle]):
                 reply = await first.ask("PUT", path)
             assert (reply.status, reply.json) == (
                 412,

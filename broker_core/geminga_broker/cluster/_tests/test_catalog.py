@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
 
 from geminga_broker.cluster.catalog import (
     Mode,
@@ -21,6 +25,7 @@ from geminga_broker.errors import BrokerError
 from geminga_protocol._tests.cost import cpu_s
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
+from geminga_runtime.metadata.api import Stat
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 A = TopicName.parse("persistent://public/default/a")
@@ -87,6 +92,29 @@ async def test_no_partition_is_made_behind_a_deletion(is_over: bool) -> None:
             await topics.create_partitions(A, range(3))
         await topics.delete_partitioned(A)
     await topics.create_partitions(A, range(3))
+    assert await topics.persistent("public/default") == []
+
+
+async def test_a_cancelled_request_leaves_no_partition_behind_a_deletion(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, _, topics = await catalog()
+    await topics.create_partitioned(A, 3)
+    put, puts = store.put, 0
+
+    async def slow(*args: Any, **more: Any) -> tuple[str, Stat]:
+        nonlocal puts
+        puts += 1
+        if puts == 2:
+            await trio.sleep_forever()
+        return await put(*args, **more)
+
+    async with topics.being_deleted(A), trio.open_nursery() as nursery:
+        monkeypatch.setattr(store, "put", slow)
+        nursery.start_soon(topics.create_partitions, A, range(3))
+        await wait_all_tasks_blocked()
+        assert await topics.persistent("public/default") == [str(A.partition(0))]
+        nursery.cancel_scope.cancel()
     assert await topics.persistent("public/default") == []
 
 

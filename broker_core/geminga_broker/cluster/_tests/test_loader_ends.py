@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from geminga_broker._tests.wire import open_broker, with_network
-from geminga_broker.cluster._tests.test_loader import KEY, A, get_into, loader
+from geminga_broker.cluster._tests.test_loader import KEY, A, OpenGate, get_into, loader
 from geminga_broker.cluster.ending import LEAVE_S
 from geminga_broker.cluster.loader import UNLOADS_MAX, Creation
 from geminga_broker.errors import BrokerError
@@ -59,6 +59,23 @@ async def test_a_fenced_topic_that_nobody_closes_any_more_is_loaded_anew(
         found = [await topics.get(A, create=True) for _ in range(2)]
         assert found[0] is found[1] is topics.topics[KEY] is not topic
         assert not found[0].fenced
+
+
+async def test_a_fenced_topic_of_another_broker_is_refused_at_once() -> None:
+    """To close it may take long, and is nothing to whoever asks for it."""
+
+    async def hanging() -> None:
+        await trio.sleep_forever()
+
+    async with loader() as (topics, logs):
+        logs.gate.set()
+        topic = await topics.get(A, create=True)
+        topic.fence()
+        topic.close = hanging  # type: ignore[method-assign] # a log whose bookies are away
+        cast(OpenGate, topics._gate).refused = True
+        with pytest.raises(BrokerError, match="not served by this instance"), trio.fail_after(0.5):
+            await topics.get(A, create=True)
+        assert topics.topics[KEY] is topic
 
 
 async def test_a_cancelled_close_of_many_begins_with_no_more(

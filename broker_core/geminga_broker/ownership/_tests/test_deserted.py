@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.cluster.namespaces import LOCAL_POLICIES, POLICIES, Namespaces
+from geminga_broker.cluster.records import JsonObject
 from geminga_broker.ownership._tests.without_topics import NoTopics
 from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.ownership.deserted import DesertedBundles
 from geminga_broker.ownership.owned import BundleOwnership
-from geminga_broker.ownership.splitting import BundleSplitter
+from geminga_broker.ownership.splitting import BundleGone, BundleSplitter
 from geminga_broker.ownership.unloading import BundleUnloader
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 from geminga_runtime.metadata.tree import PERSISTENT, Put
@@ -23,6 +24,7 @@ from geminga_runtime.metadata.tree import PERSISTENT, Put
 NAMESPACE = "public/n"
 WHOLE = BundleId(NAMESPACE, "0x00000000_0x80000000")
 PART = BundleId(NAMESPACE, "0x00000000_0x40000000")
+PARTS = (PART, BundleId(NAMESPACE, "0x40000000_0x80000000"))
 OTHER = BundleId("public/default", "0x00000000_0xffffffff")
 
 
@@ -89,20 +91,60 @@ async def test_what_the_later_namespace_has_too_stays() -> None:
         assert first.ownership.owned() == [OTHER, PART]
 
 
-@pytest.mark.parametrize("roots", [ROOTS, ROOTS[:1]])
-async def test_whichever_record_goes_last(roots: list[str]) -> None:
-    """One that another cluster made may have no policies of this one."""
+@pytest.mark.parametrize("kept", [[], ROOTS[1:]])
+@pytest.mark.parametrize("missing", [[], ROOTS[1:]])
+async def test_the_policies_decide(missing: list[str], kept: list[str]) -> None:
+    """One that another cluster made may have no local policies here; where clusters share a
+    configuration store, one that another cluster deletes leaves them.
+    """
     async with two_brokers() as (store, first, _):
         await made(first, 4)
-        for root in set(ROOTS) - {*roots}:
+        for root in missing:
             store.delete_now(f"{root}/{NAMESPACE}", None)
         await wait_all_tasks_blocked()
         await first.ownership.acquire(PART)
-        for root in roots:
-            assert first.ownership.owned() == [OTHER, PART]
+        assert first.ownership.owned() == [OTHER, PART]
+        for root in set(ROOTS) - {*missing, *kept}:
             store.delete_now(f"{root}/{NAMESPACE}", None)
-            await wait_all_tasks_blocked()
+        await wait_all_tasks_blocked()
         assert first.ownership.owned() == [OTHER]
+
+
+@pytest.mark.parametrize("is_made_anew", [False, True])
+async def test_a_deletion_that_meets_a_split(
+    is_made_anew: bool, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """The bundle is given up once the split has failed, and no part of one that goes on: its topics
+    would be served by nobody's leave.
+    """
+    async with two_brokers() as (_, first, second):
+        await made(first, 2)
+        await first.ownership.acquire(WHOLE)
+        change, go = first.namespaces.change_local_policies, trio.Event()
+
+        async def slow(namespace: str, how: Callable[[JsonObject], JsonObject]) -> None:
+            await go.wait()
+            await change(namespace, how)
+
+        monkeypatch.setattr(first.namespaces, "change_local_policies", slow)
+
+        async def split() -> None:
+            with suppress(BundleGone):
+                await first.splitter.split(WHOLE, [0x40000000])
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(split)
+            await wait_all_tasks_blocked()
+            await second.namespaces.delete(NAMESPACE)
+            if is_made_anew:
+                await made(second, 2)
+            await trio.sleep(2)
+            go.set()
+        await trio.sleep(2)
+        owned = {OTHER, *(PARTS if is_made_anew else ())}
+        assert set(first.ownership.owned()) == owned
+        for bundle in {WHOLE, *PARTS} - owned:
+            assert await second.ownership.owner(bundle) is None
 
 
 @pytest.mark.parametrize("is_missing", [True, False])
