@@ -80,7 +80,7 @@ class Ending:
             try:
                 life = await self.owner(part)
                 topic = await life.service.topics.get(TopicName.parse(part), create=False)
-            except (BrokerError, LogError, trio.TooSlowError) as error:
+            except (BrokerError, LogError, MetadataError, trio.TooSlowError) as error:
                 return f"{part}: {error!r}"
             total += topic.subscriptions[plan.name].backlog_entries()
         return total
