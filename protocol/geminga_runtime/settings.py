@@ -41,9 +41,11 @@ Origins = Mapping[str, tuple[str, str]]
 
 
 class ConfigError(Exception):
-    """A setting is invalid. The text is one sentence that names the key and its origin."""
+    """Settings are invalid. The text has a line for each, which names the key and its origin."""
 
 
+ERRORS_MAX = 20
+"""Wrong settings that are told at once."""
 SHOWN_MAX = 200
 """Characters of a wrong value that its error repeats."""
 LONG_MAX = (1 << 63) - 1
@@ -132,9 +134,11 @@ def build(config_type: type[Config], values: Origins, reader: str = "") -> Confi
     are close to a known key in another one.
 
     With a `reader` of `known_keys`, keys that only Apache's servers use are told apart, if their
-    value isn't Apache's default. Raises ConfigError, also for what would be dangerous to ignore.
+    value isn't Apache's default. Raises ConfigError, which tells all wrong values, also for what
+    would be dangerous to ignore.
     """
     used: set[str] = set()
+    wrong: list[str] = []
     groups = {}
     for part in fields(config_type):  # type: ignore[arg-type]
         group_type: type[Any] = part.default_factory  # type: ignore[assignment]
@@ -143,8 +147,14 @@ def build(config_type: type[Config], values: Origins, reader: str = "") -> Confi
             key = one.metadata["key"]
             used.add(key)
             if key in values:
-                given[one.name] = _parse(one, *values[key])
+                try:
+                    given[one.name] = _parse(one, *values[key])
+                except ConfigError as error:
+                    wrong.append(str(error))
         groups[part.name] = group_type(**given)
+    if wrong:
+        more = [f"{len(wrong) - ERRORS_MAX} more are wrong"] if len(wrong) > ERRORS_MAX else []
+        raise ConfigError("\n".join([*wrong[:ERRORS_MAX], *more]))
     unused = sorted(values.keys() - used)
     if unused and reader:
         unused = _without_known(unused, values, reader)

@@ -75,6 +75,23 @@ def test_a_key_that_is_nearly_a_known_one_is_asked_about(
     )
 
 
+def test_all_wrong_values_are_told_at_once(tmp_path: Path) -> None:
+    path = write(tmp_path, "gcWaitTime=x\nbrokerServicePort=y\nclusterName=ok\n")
+    with pytest.raises(ConfigError) as refused:
+        load_config(path, {"PULSAR_PREFIX_maxTenants": "z"})
+    assert sorted(str(refused.value).splitlines()) == [
+        f"brokerServicePort in {path}: 'y' is not a whole number",
+        f"gcWaitTime in {path}: 'x' is not a whole number",
+        "maxTenants in environment PULSAR_PREFIX_maxTenants: 'z' is not a whole number",
+    ]
+
+
+def test_many_wrong_values_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("geminga_runtime.settings.ERRORS_MAX", 1)
+    with pytest.raises(ConfigError, match=r"^\w+ in .*\n2 more are wrong$"):
+        load_config(write(tmp_path, "gcWaitTime=x\nbrokerServicePort=y\nmaxTenants=z\n"), {})
+
+
 @pytest.mark.parametrize(
     ("line", "sentence"),
     [
