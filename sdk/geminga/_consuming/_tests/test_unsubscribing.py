@@ -176,10 +176,11 @@ async def test_the_second_of_two_forces(autojump_clock: MockClock) -> None:
             with pytest.raises(geminga.GemingaError, match="other consumers"):
                 await consumer.unsubscribe()
 
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(refused)
-            await trio.sleep(1)
-            await consumer.unsubscribe(force=True)
+        with trio.fail_after(60):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(refused)
+                await trio.sleep(1)
+                await consumer.unsubscribe(force=True)
         assert forced == [False, True]
         assert names(broker) == {"t": []}
 
