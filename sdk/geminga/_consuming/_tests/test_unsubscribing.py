@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,6 +10,13 @@ import trio
 from trio.testing import MockClock
 
 import geminga
+from geminga._consuming._tests.test_patterns import (
+    MANY,
+    TopicSession,
+    send,
+    tell_watchers,
+    topics,
+)
 from geminga._tests.fake_broker import URL, FakeBroker, FakeSession, fake_broker
 from geminga_protocol.commands import answers, consuming
 from geminga_protocol.frames import Frame
@@ -99,7 +107,8 @@ async def test_refused_while_it_moves(
         assert broker.seen.count("subscribe") == 1
         await is_served(client, consumer, "t")
         monkeypatch.setattr(moving, "refuses", False)
-        await consumer.unsubscribe()
+        with trio.fail_after(60):
+            await consumer.unsubscribe()
         await trio.sleep(60)
         assert names(broker) == {"t": []}
 
@@ -266,7 +275,90 @@ async def test_one_partition_moves_while_another_is_asked(
         await trio.sleep(60)
         assert names(broker) == {"t-partition-0": [], "t-partition-1": ["s"]}
         await is_served(client, consumer, "t-partition-1")
-        await consumer.unsubscribe()
+        with trio.fail_after(60):
+            await consumer.unsubscribe()
         await trio.sleep(60)
         assert asked == [asked[0], asked[1], asked[1]]
         assert names(broker) == {"t-partition-0": [], "t-partition-1": []}
+
+
+class SlowTopics(TopicSession):
+    """Responds to UNSUBSCRIBE after 5 s, and to SUBSCRIBE in the topic `many-2` after 10 s."""
+
+    refuses: bool = False
+
+    def on_subscribe(self, body: Any, frame: Frame) -> None:
+        if body.topic.endswith("many-2"):
+            later = 2 * ANSWER_S, super().on_subscribe
+            self.broker.nursery.start_soon(self._later, *later, body, frame)
+        else:
+            super().on_subscribe(body, frame)
+
+    def on_unsubscribe(self, body: Any, frame: Frame) -> None:
+        if self.refuses:
+            self.stream.write(answers.error(body.request_id, *REFUSED))
+        else:
+            later = ANSWER_S, super().on_unsubscribe
+            self.broker.nursery.start_soon(self._later, *later, body, frame)
+
+    async def _later(
+        self, delay_s: float, do: Callable[[Any, Frame], None], body: Any, frame: Frame
+    ) -> None:
+        await trio.sleep(delay_s)
+        do(body, frame)
+
+
+@pytest.mark.parametrize("before", [True, False])
+async def test_a_topic_is_found_meanwhile(before: bool, autojump_clock: MockClock) -> None:
+    """Before: it is being subscribed to when the others are asked."""
+    async with topics("many-1", kind=SlowTopics) as (broker, client):
+        consumer = await client.subscribe(MANY, "s")
+        await trio.sleep(1)
+        async with trio.open_nursery() as nursery:
+            if not before:
+                nursery.start_soon(consumer.unsubscribe)
+                await trio.sleep(1)
+            name = broker.topic("many-2").name
+            tell_watchers(new=[name])
+            await trio.sleep(1)
+            assert broker.seen.count("subscribe") == 1 + before
+            if before:
+                nursery.start_soon(consumer.unsubscribe)
+        await trio.sleep(200)
+        assert names(broker) == {"many-1": [], "many-2": []}
+        assert broker.seen.count("unsubscribe") == 1 + before
+
+
+async def test_a_topic_is_found_while_a_listener_ends(autojump_clock: MockClock) -> None:
+    """The subscription is deleted, and the consumer waits for the listener before it is closed."""
+
+    async def slow(_: geminga.Consumer[bytes], message: geminga.Message[bytes]) -> None:
+        await trio.sleep(60)
+
+    async with topics("many-1", kind=SlowTopics) as (broker, client):
+        consumer = await client.subscribe(MANY, "s", message_listener=slow)
+        await send(client, "many-1", b"x")
+        await trio.sleep(1)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(consumer.unsubscribe)
+            await trio.sleep(10)
+            assert names(broker) == {"many-1": []}
+            tell_watchers(new=[broker.topic("many-3").name])
+        assert names(broker) == {"many-1": [], "many-3": []}
+
+
+async def test_topics_are_found_after_a_refusal(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    monkeypatch.setattr(SlowTopics, "refuses", True)
+    async with topics("many-1", kind=SlowTopics) as (broker, client):
+        consumer = await client.subscribe(MANY, "s")
+        await trio.sleep(1)
+        with pytest.raises(geminga.GemingaError, match="other consumers"):
+            await consumer.unsubscribe()
+        tell_watchers(new=[broker.topic("many-3").name])
+        await trio.sleep(10)
+        await is_served(client, consumer, "many-3")
+        monkeypatch.setattr(SlowTopics, "refuses", False)
+        await consumer.unsubscribe()
+        assert names(broker) == {"many-1": [], "many-3": []}
