@@ -19,6 +19,7 @@ from geminga._consuming.deliverable import deliverable, plain_entries
 from geminga._consuming.events import Events
 from geminga._consuming.flow import Flow
 from geminga._consuming.inbox import Permits
+from geminga._consuming.moves import Moves
 from geminga._consuming.start import Start, last_and_mark_delete
 from geminga._consuming.statistics import ConsumerCounts, ConsumerStatistics
 from geminga._dead_letter.dead_letters import DeadLetters
@@ -80,9 +81,9 @@ class PartitionConsumer:
             durable=options.durable,
         )
         self._consumer_epoch = 0
-        self._seek_asked: trio.Event | None = None
         self._attached = trio.Event()
         self._handler = ConnectionHandler(core, self)
+        self._moves = Moves(self._id, self._request, self._handler)
         self._connection: Connection | None = None
 
     @property
@@ -275,7 +276,7 @@ class PartitionConsumer:
         in ms since 1970. Returns when the consumer is reconnected. Raises GemingaError.
         """
         await self.acknowledger.settle()
-        await self._core.with_retries(lambda: self._ask_to_seek(to))
+        await self._core.with_retries(lambda: self._moves.seek(self._start, to))
         self.acknowledger.reset()
         self._start.moved(to)
         self.events.moved()
@@ -287,26 +288,10 @@ class PartitionConsumer:
             return
         raise OperationTimeoutError("not connected again after the seek", topic=self.topic)
 
-    async def _ask_to_seek(self, to: MessageId | int) -> None:
-        # The broker closes its consumers before it responds. They must not reconnect before that:
-        # messages from the new position would be dropped as old ones.
-        while self._seek_asked is not None:
-            await self._seek_asked.wait()
-        answered = self._seek_asked = trio.Event()
-        try:
-            if isinstance(to, MessageId):
-                place = self._start.seek_id(to)
-                await self._request(lambda n: commands.seek(self._id, n, message_id=place))
-            else:
-                await self._request(lambda n: commands.seek(self._id, n, publish_time_ms=to))
-        finally:
-            self._seek_asked = None
-            answered.set()
-
     async def unsubscribe(self, force: bool) -> None:
-        """Delete the subscription. Raises GemingaError."""
+        """Delete the subscription; then the consumer must be closed. Raises GemingaError."""
         await self.acknowledger.settle()
-        await self._request(lambda n: commands.unsubscribe(self._id, n, force=force))
+        await self._moves.unsubscribe(force)
 
     async def aclose(self) -> None:
         """Send waiting acknowledgements, notify the broker, and stop. Idempotent."""
@@ -338,8 +323,7 @@ class PartitionConsumer:
 
     async def attach(self, connection: Connection) -> None:
         """SUBSCRIBE, then waiting acknowledgements, then permits."""
-        while self._seek_asked is not None:
-            await self._seek_asked.wait()
+        await self._moves.over()
         connection.consumers[self._id] = self
         try:
             await connection.request(

@@ -43,6 +43,9 @@ class ConsumerParts:
         self.error: GemingaError | None = None
         """The error that ended the consumer."""
         self._is_paused = False
+        self._changing = trio.Lock()
+        """Held while topics are added or removed, and while the subscription is deleted."""
+        self._is_unsubscribed = False
 
     @property
     def _core(self) -> Core:
@@ -59,6 +62,11 @@ class ConsumerParts:
             self._discovery.start(self._update)
 
     async def _update(self, found: list[Partition]) -> None:
+        async with self._changing:
+            if not self._is_unsubscribed:
+                await self._follow(found)
+
+    async def _follow(self, found: list[Partition]) -> None:
         """Add these topics and partitions, and with a pattern remove others."""
         if self._discovery is not None and self._discovery.pattern is not None:
             wanted = dict(found)
@@ -179,11 +187,13 @@ class ConsumerParts:
         return False
 
     async def unsubscribe(self, force: bool) -> None:
-        """Delete the subscription. Raises GemingaError."""
+        """Delete the subscription; then the consumer must be closed. Raises GemingaError."""
         if not isinstance(force, bool):
             raise InvalidArgumentError(f"force must be True or False, not {force!r}")
-        for part in self.each:
-            await part.unsubscribe(force)
+        async with self._changing:  # or it would stay in a topic that is found meanwhile
+            for part in self.each:
+                await part.unsubscribe(force)
+            self._is_unsubscribed = True
 
     def _roll(self) -> None:
         length_s = self._core.intervals.length_s

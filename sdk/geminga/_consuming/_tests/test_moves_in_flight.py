@@ -89,6 +89,26 @@ async def test_a_consumer_does_not_come_back_before_its_seek_is_answered(
         assert await all_of(consumer) == TEXTS
 
 
+async def test_an_unsubscribe_during_a_seek_waits_for_its_answer(
+    autojump_clock: MockClock,
+) -> None:
+    """Its own end doesn't let the consumer come back before that."""
+    async with filled(SlowSeeks) as (broker, consumer):
+
+        async def unsubscribe() -> None:
+            with pytest.raises(geminga.ConnectionFailedError):
+                await consumer.unsubscribe()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(consumer.seek, geminga.EARLIEST)
+            await trio.sleep(0.01)  # closed by the broker, and not yet about to come back
+            nursery.start_soon(unsubscribe)
+            await trio.sleep(10)
+            assert broker.seen.count("subscribe") == 1
+            SlowSeeks.go.set()
+        assert await all_of(consumer) == TEXTS
+
+
 async def test_what_is_acknowledged_during_a_seek_is_of_the_old_place(
     autojump_clock: MockClock,
 ) -> None:
