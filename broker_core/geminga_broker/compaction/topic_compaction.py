@@ -175,6 +175,7 @@ class TopicCompaction:
             raise CompactionRunning
         self._scope = trio.CancelScope()
         self._ended = trio.Event()
+        self.outcome.began()  # whoever asks from now on sees it run
         self._host.environment.nursery.start_soon(
             self._run, self._scope, name=f"compaction of {self._host.name}"
         )
@@ -228,7 +229,6 @@ class TopicCompaction:
     # ---- a run ----
 
     async def _run(self, scope: trio.CancelScope) -> None:
-        self.outcome.began()
         try:
             with scope:
                 async with self._lock:

@@ -213,6 +213,16 @@ async def test_seeking(autojump_clock: MockClock, trimmed: bool) -> None:
         assert await after_seek(time_ms=999) == []
 
 
+async def test_it_runs_for_whoever_asks_behind_the_trigger(autojump_clock: MockClock) -> None:
+    """Before any other task has its turn: who waits for its end would find that it never ran."""
+    async with open_topic(World()) as topic:
+        await append(topic, [single("a", b"1")])
+        topic.compaction.trigger()
+        assert topic.compaction.outcome.status is Status.RUNNING
+        await topic.compaction.wait()
+        assert topic.compaction.outcome.status is Status.SUCCESS
+
+
 async def test_the_broker_keeps_its_properties_to_itself(autojump_clock: MockClock) -> None:
     async with open_topic(World()) as topic:
         await append(topic, [single("a", b"1")])
