@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from geminga_runtime.errors import ConnectFailed, TlsFailed, TlsRefused, TlsUnanswered
+from geminga_runtime.host_port import host_port
 from geminga_runtime.stream import WRITE_HIGH_BYTES, FramedStream
 from geminga_runtime.tls import TlsContexts
 from geminga_runtime.tls_stream import TlsStream
@@ -41,11 +42,7 @@ async def connect(
         start_tls=start_tls,
         introduce=introduce,
     )
-    return FramedStream(stream, name=_name(host, port), write_high_bytes=write_high_bytes)
-
-
-def _name(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return FramedStream(stream, name=host_port(host, port), write_high_bytes=write_high_bytes)
 
 
 async def open_stream(
@@ -68,7 +65,7 @@ async def open_stream(
     `deadline` is a time of Trio's clock. Raises ConnectFailed, or its subclass TlsRefused when a
     retry is useless, or TlsUnanswered when it may be.
     """
-    name = _name(host, port)
+    name = host_port(host, port)
     try:
         with trio.fail_at(deadline):
             opened = await trio.open_tcp_stream(host, port)

@@ -14,6 +14,7 @@ import trio
 
 from geminga_protocol.proxy_header import PEEK_BYTES, ProxyHeaderError, ProxyHeaderReader
 from geminga_runtime.errors import BindFailed, ConnectionLost
+from geminga_runtime.host_port import host_port
 from geminga_runtime.stream import FramedStream
 from geminga_runtime.tls import TlsContexts
 from geminga_runtime.tls_stream import TlsStream
@@ -294,4 +295,4 @@ def _peer_name(stream: trio.SocketStream) -> str:
         host, port = stream.socket.getpeername()[:2]
     except OSError:  # reset before it was accepted
         return "unknown peer"
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    return host_port(host, port)

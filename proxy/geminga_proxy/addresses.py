@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from geminga_runtime.host_port import host_port
 from geminga_runtime.settings import ConfigError
 
 DEFAULT_PORTS = {"pulsar": 6650, "pulsar+ssl": 6651, "http": 80, "https": 443}
@@ -32,7 +33,7 @@ class Address(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return host_port(self.host, self.port)
 
 
 class BadAddress(ValueError):

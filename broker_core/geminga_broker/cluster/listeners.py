@@ -13,6 +13,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from geminga_broker.cluster.addresses import Addresses
+from geminga_runtime.host_port import bracketed
 from geminga_runtime.settings import ConfigError
 
 KEY = "advertisedListeners"
@@ -38,9 +39,7 @@ class Listeners(NamedTuple):
         given = self.by_name.get(self.internal)
         if given is None:
             return bound
-        host = next(urlsplit(url).hostname for url in given if url) or ""
-        if ":" in host:
-            host = f"[{host}]"
+        host = bracketed(next(urlsplit(url).hostname for url in given if url) or "")
         found = {
             field: getattr(given, field) or _at_host(getattr(bound, field), host)
             for field in _FIELDS.values()

@@ -15,6 +15,7 @@ import trio
 
 from geminga_runtime.connect import open_stream
 from geminga_runtime.errors import ConnectionLost, TlsFailed
+from geminga_runtime.host_port import host_port
 from geminga_runtime.http.answers import (
     BODY_BYTES_MAX,
     METHODS_WITH_BODY,
@@ -49,8 +50,7 @@ class Origin(NamedTuple):
     @property
     def authority(self) -> str:
         """Host and port, as in URLs."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        return host_port(self.host, self.port)
 
     @property
     def url(self) -> str:

@@ -27,6 +27,7 @@ from geminga.errors import (
 )
 from geminga_runtime.connect import connect
 from geminga_runtime.errors import ConnectFailed, ConnectionLost, TlsRefused
+from geminga_runtime.host_port import host_port
 from geminga_runtime.http.get import BadHttpAnswer, HttpAnswer, get, post
 from geminga_runtime.tls import ClientTls, TlsConfigError, TlsContexts
 
@@ -67,8 +68,7 @@ class _Place(NamedTuple):
 
     @property
     def authority(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        return host_port(self.host, self.port)
 
 
 class AuthenticationOAuth2(Authentication):

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from geminga.errors import InvalidServiceUrlError
+from geminga_runtime.host_port import host_port
 
 PORT_PLAIN = 6650
 PORT_TLS = 6651
@@ -27,8 +28,7 @@ class Address(NamedTuple):
     @property
     def authority(self) -> str:
         """Host and port."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        return host_port(self.host, self.port)
 
     @property
     def url(self) -> str:

@@ -15,6 +15,7 @@ from click.core import ParameterSource
 
 from geminga.cli._access import Access, access_options
 from geminga.cli.admin.calls import URL_DEFAULT, Calls, Place
+from geminga_runtime.host_port import bracketed
 
 if TYPE_CHECKING:
     from geminga.cli.doctor.report import Line
@@ -112,7 +113,7 @@ def _place(admin_url: str | None, access: Access, *, service_url_given: bool) ->
     if url is None and service_url_given:
         parts = urlsplit(access.url)
         if parts.hostname:
-            host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+            host = bracketed(parts.hostname)
             tls = parts.scheme == "pulsar+ssl"
             url = f"https://{host}:8443" if tls else f"http://{host}:8080"
     return Place(

@@ -36,6 +36,7 @@ from geminga.cli.doctor.report import (
     whole,
 )
 from geminga.errors import GemingaError, InvalidArgumentError, InvalidServiceUrlError
+from geminga_runtime.host_port import bracketed
 
 if TYPE_CHECKING:
     from geminga.cli._access import Access
@@ -268,7 +269,7 @@ def service_url_of(calls: Calls | None, admin_url: str, otherwise: str = "") -> 
                 continue
     if otherwise:
         return otherwise
-    place = f"[{host}]" if ":" in host else host
+    place = bracketed(host)
     return f"pulsar+ssl://{place}:6651" if is_tls else f"pulsar://{place}:6650"
 
 
