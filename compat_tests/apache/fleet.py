@@ -108,10 +108,10 @@ class Fleet:
         number = next(iter(self.servers)) if asked is None else asked
         path = f"/lookup/v2/topic/{topic.replace('://', '/')}"
         deadline = time.monotonic() + WAIT_S
-        found: object = None
-        while found is None:
+        while True:
             try:
                 found = self.rest(number, "GET", path)
+                break
             except urllib.error.HTTPError as error:
                 # Apache's broker, if the other one has just taken what nobody had: clients ask
                 # again.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import trio
 
 from geminga import Client, ConsumerType
+from geminga_broker.log.api import LogError
 from geminga_broker.service import BrokerService
 from geminga_broker.subscription._tests.audit import check_consumer, check_subscription
 from geminga_broker.subscription.subscription import Subscription
@@ -27,11 +28,14 @@ def parts_of(topic: TopicPlan) -> list[str]:
     return [str(TopicName.parse(topic.name).partition(n)) for n in range(topic.partitions)]
 
 
-async def backlog(cluster: Cluster, plan: SubscriptionPlan) -> int:
-    """Entries that the subscription has not acknowledged."""
+async def backlog(cluster: Cluster, plan: SubscriptionPlan) -> int | str:
+    """Entries that the subscription has not acknowledged, or why that isn't known."""
     total = 0
     for name in parts_of(plan.topic):
-        topic = await cluster.service.topics.get(TopicName.parse(name), create=False)
+        try:
+            topic = await cluster.service.topics.get(TopicName.parse(name), create=False)
+        except LogError as error:  # a full disk isn't seen to have room again at once
+            return f"{name}: {error!r}"
         total += topic.subscriptions[plan.name].backlog_entries()
     return total
 

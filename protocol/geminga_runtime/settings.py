@@ -134,8 +134,8 @@ def build(config_type: type[Config], values: Origins, reader: str = "") -> Confi
     are close to a known key in another one.
 
     With a `reader` of `known_keys`, keys that only Apache's servers use are told apart, if their
-    value isn't Apache's default. Raises ConfigError, which tells all wrong values, also for what
-    would be dangerous to ignore.
+    value isn't Apache's default. Raises ConfigError, which tells ERRORS_MAX wrong values at most;
+    if there are none, also for what would be dangerous to ignore.
     """
     used: set[str] = set()
     wrong: list[str] = []

@@ -12,6 +12,7 @@ from geminga_proxy.config import ProxyConfig
 from geminga_proxy.discovery import Finder
 from geminga_proxy.http.server import serve_http
 from geminga_proxy.service import ProxyService
+from geminga_runtime.host_port import host_port
 from geminga_runtime.server import Bound, serve
 from geminga_runtime.tls_settings import NO_PORT
 
@@ -68,5 +69,4 @@ async def run_proxy(
 
 
 def _url(scheme: str, bound: list[Bound], advertised: str) -> str:
-    host = advertised or bound[0].host
-    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{bound[0].port}"
+    return f"{scheme}://{host_port(advertised or bound[0].host, bound[0].port)}"

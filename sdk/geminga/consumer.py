@@ -300,8 +300,9 @@ class Consumer(Block, Generic[V_co]):
 
     async def unsubscribe(self, *, force: bool = False) -> None:
         """Delete the subscription in all partitions, with `force` even if it has other consumers,
-        and close this consumer. Raises GemingaError. If cancelled, the consumer is closed; the
-        subscription may be deleted or not.
+        and close this consumer. Raises GemingaError: then it is deleted in some partitions or in
+        none, and the consumer receives from the others, until it is closed or this is called again.
+        If cancelled, the consumer is closed; the subscription may be deleted or not.
         """
         try:
             await self._parts.unsubscribe(force)

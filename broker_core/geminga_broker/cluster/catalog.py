@@ -121,24 +121,30 @@ class TopicCatalog:
         Apache's `TopicResources.createPersistentTopicAsync` makes it, is a log without ledgers.
         None of a topic that is deleted meanwhile stays: what its deletion has passed goes again.
         """
-        made: dict[int, tuple[str, int]] = {}
+        made: dict[int, str] = {}
         try:
             for index in indexes:
                 name = topic.partition(index).persistence_naming_encoding
-                with suppress(BadVersion):
-                    path = f"{MANAGED_LEDGERS}/{name}"
-                    _, stat = await self._store.put(path, b"", MUST_NOT_EXIST)
-                    made[index] = path, stat.version
-        finally:
+                made[index] = path = f"{MANAGED_LEDGERS}/{name}"  # also if the write is cancelled
+                try:
+                    await self._store.put(path, b"", MUST_NOT_EXIST)
+                except BadVersion:
+                    del made[index]
+        except BaseException:
             with trio.move_on_after(CLEAN_UP_S, shield=True):
                 await self._remove_unwanted(topic, made)
+            raise
+        await self._remove_unwanted(topic, made)
 
-    async def _remove_unwanted(self, topic: TopicName, made: Mapping[int, tuple[str, int]]) -> None:
+    async def _remove_unwanted(self, topic: TopicName, made: Mapping[int, str]) -> None:
         count, are_kept = await self.partitions_to_make(topic)
-        for index, (path, version) in made.items():
-            if not are_kept or index >= count:
-                with suppress(NoNode, BadVersion, NotEmpty):  # somebody has it, or deleted it
-                    await self._store.delete(path, version)
+        for index, path in made.items():
+            if are_kept and index < count:
+                continue
+            node = await self._store.get(path)
+            if node is not None and not node.value:  # nobody has loaded it
+                with suppress(NoNode, BadVersion, NotEmpty):
+                    await self._store.delete(path, node.stat.version)
 
     async def create_log(self, topic: TopicName, properties: Mapping[str, str]) -> None:
         """Make a persistent topic with properties, as `create_partitions` makes partitions."""

@@ -68,10 +68,18 @@ class DesertedBundles:
             await self._give_up(namespace)
 
     async def _give_up(self, namespace: str) -> None:
-        """The bundles that the namespace hasn't, whether it is there or not."""
-        for bundle in self._ownership.owned():
-            if bundle.namespace == namespace:
+        """The bundles that the namespace hasn't, whether it is there or not; also those that a
+        split takes meanwhile.
+        """
+        seen: set[BundleId] = set()
+        while more := [
+            bundle
+            for bundle in self._ownership.owned()
+            if bundle.namespace == namespace and bundle not in seen
+        ]:
+            for bundle in more:
                 await self._give_up_deserted(bundle)
+            seen.update(more)
 
     async def _give_up_deserted(self, bundle: BundleId) -> None:
         while self._ownership.holds(bundle) and await self._is_deserted(bundle):

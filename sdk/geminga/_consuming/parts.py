@@ -45,6 +45,8 @@ class ConsumerParts:
         self._is_paused = False
         self._changing = trio.Lock()
         """Held while topics are added or removed, and while the subscription is deleted."""
+        self._unsubscribes = 0
+        """Calls of `unsubscribe` that aren't over."""
         self._is_unsubscribed = False
 
     @property
@@ -87,6 +89,8 @@ class ConsumerParts:
         self._tell_of_growth(_counted(found), self._context.interceptors)
 
     async def _join(self, context: ConsumerContext, at: Partition) -> None:
+        if self._unsubscribes:  # which waits for those that have begun
+            return  # found again by the next search, if it fails
         part = PartitionConsumer(context, *at)
         if self._is_paused:
             part.flow.pause()
@@ -190,10 +194,14 @@ class ConsumerParts:
         """Delete the subscription; then the consumer must be closed. Raises GemingaError."""
         if not isinstance(force, bool):
             raise InvalidArgumentError(f"force must be True or False, not {force!r}")
-        async with self._changing:  # or it would stay in a topic that is found meanwhile
-            for part in self.each:
-                await part.unsubscribe(force)
-            self._is_unsubscribed = True
+        self._unsubscribes += 1
+        try:
+            async with self._changing:  # or it would stay in a topic that is found meanwhile
+                for part in self.each:
+                    await part.unsubscribe(force)
+                self._is_unsubscribed = True
+        finally:
+            self._unsubscribes -= 1
 
     def _roll(self) -> None:
         length_s = self._core.intervals.length_s

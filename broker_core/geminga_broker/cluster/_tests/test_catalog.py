@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from geminga_broker.cluster.catalog import (
     Mode,
@@ -95,9 +95,11 @@ async def test_no_partition_is_made_behind_a_deletion(is_over: bool) -> None:
     assert await topics.persistent("public/default") == []
 
 
+@pytest.mark.parametrize("is_written", [False, True])
 async def test_a_cancelled_request_leaves_no_partition_behind_a_deletion(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, is_written: bool
 ) -> None:
+    """Neither one whose write was cancelled, and took effect."""
     store, _, topics = await catalog()
     await topics.create_partitioned(A, 3)
     put, puts = store.put, 0
@@ -105,17 +107,49 @@ async def test_a_cancelled_request_leaves_no_partition_behind_a_deletion(
     async def slow(*args: Any, **more: Any) -> tuple[str, Stat]:
         nonlocal puts
         puts += 1
+        if puts < 2 or is_written:
+            made = await put(*args, **more)
         if puts == 2:
             await trio.sleep_forever()
-        return await put(*args, **more)
+        return made
 
     async with topics.being_deleted(A), trio.open_nursery() as nursery:
         monkeypatch.setattr(store, "put", slow)
         nursery.start_soon(topics.create_partitions, A, range(3))
         await wait_all_tasks_blocked()
-        assert await topics.persistent("public/default") == [str(A.partition(0))]
+        assert str(A.partition(0)) in await topics.persistent("public/default")
         nursery.cancel_scope.cancel()
     assert await topics.persistent("public/default") == []
+
+
+async def test_a_slow_store_leaves_no_partition_behind_a_deletion(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    store, _, topics = await catalog()
+    await topics.create_partitioned(A, 3)
+    delete = store.delete
+
+    async def slow(*args: Any) -> None:
+        await trio.sleep(6)
+        await delete(*args)
+
+    async with topics.being_deleted(A):
+        monkeypatch.setattr(store, "delete", slow)
+        await topics.create_partitions(A, range(3))
+        assert await topics.persistent("public/default") == []
+
+
+async def test_a_partition_that_is_used_by_now_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, _, topics = await catalog()
+    await topics.create_partitioned(A, 2)
+    put = store.put
+
+    async def taken(path: str, *args: Any) -> tuple[str, Stat]:
+        return await put(path, b"of a log", *args[1:])
+
+    monkeypatch.setattr(store, "put", taken)
+    await topics.create_partitions(A, [3])
+    assert await topics.persistent("public/default") == [str(A.partition(3))]
 
 
 async def test_partitions_that_a_later_topic_of_the_name_has_too_are_made() -> None:

@@ -16,6 +16,7 @@ from geminga_broker.ownership._tests.without_topics import NoTopics
 from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.ownership.deserted import DesertedBundles
 from geminga_broker.ownership.owned import BundleOwnership
+from geminga_broker.ownership.records import OwnerRecord
 from geminga_broker.ownership.splitting import BundleGone, BundleSplitter
 from geminga_broker.ownership.unloading import BundleUnloader
 from geminga_runtime.metadata.memory import MemoryMetadataStore
@@ -161,3 +162,52 @@ async def test_after_missed_changes(is_missing: bool) -> None:
                 store.delete_now(f"{root}/{NAMESPACE}", None)
         await wait_all_tasks_blocked()
         assert first.ownership.owned() == ([OTHER] if is_missing else [OTHER, PART])
+
+
+@pytest.mark.parametrize("bundles_anew", [0, 8])
+async def test_parts_that_a_split_takes_while_its_bundle_is_given_up(
+    bundles_anew: int, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """The later namespace hasn't them; or there is none, and its local policies have stayed."""
+    async with two_brokers() as (store, first, second):
+        await made(first, 2)
+        await first.ownership.acquire(WHOLE)
+        acquire, go = first.ownership.acquire, trio.Event()
+
+        async def slow(bundle: BundleId) -> OwnerRecord:
+            await go.wait()
+            return await acquire(bundle)
+
+        monkeypatch.setattr(first.ownership, "acquire", slow)
+
+        async def split() -> None:
+            with suppress(BundleGone):
+                await first.splitter.split(WHOLE, [0x40000000])
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(split)
+            await wait_all_tasks_blocked()
+            if bundles_anew:
+                await second.namespaces.delete(NAMESPACE)
+                await made(second, bundles_anew)
+            else:
+                store.delete_now(f"{POLICIES}/{NAMESPACE}", None)
+            await trio.sleep(2)
+            go.set()
+        await trio.sleep(2)
+        assert first.ownership.owned() == [OTHER]
+
+
+async def test_what_the_later_namespace_lacks_is_given_up() -> None:
+    async with two_brokers() as (store, first, _):
+        await made(first, 4)
+        await first.namespaces.create("public/m", bundles=8, clusters=["c1"])
+        await first.ownership.acquire(PART)
+        await wait_all_tasks_blocked()
+        for root in ROOTS:
+            node = store.get_now(f"{root}/public/m")
+            assert node is not None
+            store.delete_now(f"{root}/{NAMESPACE}", None)
+            put(store, f"{root}/{NAMESPACE}", node.value)
+        await wait_all_tasks_blocked()
+        assert first.ownership.owned() == [OTHER]

@@ -117,6 +117,17 @@ async def test_a_namespace_that_is_deleted_meanwhile(
     assert sorted(broker.ownership.owned()) == sorted([LOWEST, HIGHEST])
 
 
+async def test_a_part_that_is_being_unloaded_refuses_the_split(broker: Broker) -> None:
+    """It would be taken as disabled, and be nobody's in the end."""
+    part = BundleId("public/default", "0x10000000_0x40000000")
+    await broker.ownership.acquire(part)
+    await broker.ownership.disable(part)
+    with pytest.raises(UnloadRunning, match="0x10000000_0x40000000 is being unloaded"):
+        await broker.splitter.split(LOWEST, [0x10000000])
+    assert await broker.boundaries() == EVEN
+    assert broker.ownership.holds(LOWEST)
+
+
 async def test_a_part_of_another_broker_leaves_the_bundle_as_it_was(broker: Broker) -> None:
     other = BundleOwnership(broker.store.another_session(), lambda bundles: None)
     other.addresses = B

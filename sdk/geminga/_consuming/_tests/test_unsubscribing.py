@@ -362,3 +362,23 @@ async def test_topics_are_found_after_a_refusal(
         monkeypatch.setattr(SlowTopics, "refuses", False)
         await consumer.unsubscribe()
         assert names(broker) == {"many-1": [], "many-3": []}
+
+
+class OneTopic(TopicSession):
+    """Answers SUBSCRIBE in the topic `many-1` alone."""
+
+    def on_subscribe(self, body: Any, frame: Frame) -> None:
+        if body.topic.endswith("many-1"):
+            super().on_subscribe(body, frame)
+
+
+async def test_many_topics_that_do_not_answer_hold_it_up_once(autojump_clock: MockClock) -> None:
+    """They are joined some at a time, and no more of them is begun."""
+    async with topics("many-1", kind=OneTopic) as (broker, client):
+        consumer = await client.subscribe(MANY, "s")
+        await trio.sleep(1)
+        tell_watchers(new=[broker.topic(f"many-{n}").name for n in range(2, 102)])
+        await trio.sleep(1)
+        with trio.fail_after(35):  # one operation's timeout is 30 s
+            await consumer.unsubscribe()
+        assert broker.seen.count("subscribe") < 100
