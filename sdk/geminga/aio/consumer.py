@@ -189,8 +189,9 @@ class Consumer(AsyncBlock, Generic[V_co]):
 
     async def unsubscribe(self, *, force: bool = False) -> None:
         """Delete the subscription in all partitions, with `force` even if it has other consumers,
-        and close this consumer. Raises GemingaError. If cancelled, the consumer is closed; the
-        subscription may be deleted or not.
+        and close this consumer. Raises GemingaError: then it is deleted in some partitions or in
+        none, and the consumer receives from the others, until it is closed or this is called again.
+        If cancelled, the consumer is closed; the subscription may be deleted or not.
         """
         await self._receiver.stop_listening()
         await self._receiver.call(lambda: self._inner.unsubscribe(force=force))
