@@ -107,18 +107,21 @@ class Fleet:
         """Who serves a topic, by a lookup at that broker, or at the first one that runs."""
         number = next(iter(self.servers)) if asked is None else asked
         path = f"/lookup/v2/topic/{topic.replace('://', '/')}"
-        deadline = time.monotonic() + WAIT_S
-        while True:
+        answers: list[object] = []
+
+        def answered() -> bool:
             try:
-                found = self.rest(number, "GET", path)
-                break
+                answers.append(self.rest(number, "GET", path))
             except urllib.error.HTTPError as error:
                 # Apache's broker, if the other one has just taken what nobody had: clients ask
                 # again.
-                if NOT_ACQUIRED not in error.msg or time.monotonic() > deadline:
+                if NOT_ACQUIRED not in error.msg:
                     raise
                 error.close()
-                time.sleep(0.1)
+            return bool(answers)
+
+        self.until(answered)
+        (found,) = answers
         assert isinstance(found, dict)
         urls = [seat.url for seat in self.seats]
         return urls.index(found["brokerUrl"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -11,12 +11,10 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.cluster.namespaces import LOCAL_POLICIES, POLICIES, Namespaces
-from geminga_broker.cluster.records import JsonObject
 from geminga_broker.ownership._tests.without_topics import NoTopics
 from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.ownership.deserted import DesertedBundles
 from geminga_broker.ownership.owned import BundleOwnership
-from geminga_broker.ownership.records import OwnerRecord
 from geminga_broker.ownership.splitting import BundleGone, BundleSplitter
 from geminga_broker.ownership.unloading import BundleUnloader
 from geminga_runtime.metadata.memory import MemoryMetadataStore
@@ -111,6 +109,31 @@ async def test_the_policies_decide(missing: list[str], kept: list[str]) -> None:
         assert first.ownership.owned() == [OTHER]
 
 
+@asynccontextmanager
+async def split_waits(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, whose: object, call: str
+) -> AsyncIterator[None]:
+    """A split of WHOLE, which waits in that call while the block runs, and ends behind it."""
+    done, go = getattr(whose, call), trio.Event()
+
+    async def slow(*args: object) -> object:
+        await go.wait()
+        return await done(*args)
+
+    async def split() -> None:
+        with suppress(BundleGone):
+            await broker.splitter.split(WHOLE, [0x40000000])
+
+    monkeypatch.setattr(whose, call, slow)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(split)
+        await wait_all_tasks_blocked()
+        yield
+        await trio.sleep(2)
+        go.set()
+    await trio.sleep(2)
+
+
 @pytest.mark.parametrize("is_made_anew", [False, True])
 async def test_a_deletion_that_meets_a_split(
     is_made_anew: bool, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
@@ -121,27 +144,10 @@ async def test_a_deletion_that_meets_a_split(
     async with two_brokers() as (_, first, second):
         await made(first, 2)
         await first.ownership.acquire(WHOLE)
-        change, go = first.namespaces.change_local_policies, trio.Event()
-
-        async def slow(namespace: str, how: Callable[[JsonObject], JsonObject]) -> None:
-            await go.wait()
-            await change(namespace, how)
-
-        monkeypatch.setattr(first.namespaces, "change_local_policies", slow)
-
-        async def split() -> None:
-            with suppress(BundleGone):
-                await first.splitter.split(WHOLE, [0x40000000])
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(split)
-            await wait_all_tasks_blocked()
+        async with split_waits(first, monkeypatch, first.namespaces, "change_local_policies"):
             await second.namespaces.delete(NAMESPACE)
             if is_made_anew:
                 await made(second, 2)
-            await trio.sleep(2)
-            go.set()
-        await trio.sleep(2)
         owned = {OTHER, *(PARTS if is_made_anew else ())}
         assert set(first.ownership.owned()) == owned
         for bundle in {WHOLE, *PARTS} - owned:
@@ -172,29 +178,12 @@ async def test_parts_that_a_split_takes_while_its_bundle_is_given_up(
     async with two_brokers() as (store, first, second):
         await made(first, 2)
         await first.ownership.acquire(WHOLE)
-        acquire, go = first.ownership.acquire, trio.Event()
-
-        async def slow(bundle: BundleId) -> OwnerRecord:
-            await go.wait()
-            return await acquire(bundle)
-
-        monkeypatch.setattr(first.ownership, "acquire", slow)
-
-        async def split() -> None:
-            with suppress(BundleGone):
-                await first.splitter.split(WHOLE, [0x40000000])
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(split)
-            await wait_all_tasks_blocked()
+        async with split_waits(first, monkeypatch, first.ownership, "acquire"):
             if bundles_anew:
                 await second.namespaces.delete(NAMESPACE)
                 await made(second, bundles_anew)
             else:
                 store.delete_now(f"{POLICIES}/{NAMESPACE}", None)
-            await trio.sleep(2)
-            go.set()
-        await trio.sleep(2)
         assert first.ownership.owned() == [OTHER]
 
 

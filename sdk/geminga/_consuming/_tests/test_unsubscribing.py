@@ -250,13 +250,12 @@ async def test_closed_before_the_answer(
         assert names(broker) == {"t": ["s"] if refuses else []}
 
 
-async def test_one_partition_moves_while_another_is_asked(
-    moving: type[Moving], autojump_clock: MockClock
-) -> None:
+@pytest.mark.usefixtures("moving")
+async def test_one_partition_moves_while_another_is_asked(autojump_clock: MockClock) -> None:
     """What is deleted already stays so, also if the next one is refused."""
     asked: list[int] = []
 
-    class Partial(moving):  # type: ignore[valid-type, misc]
+    class Partial(Moving):
         def on_unsubscribe(self, body: Any, frame: Frame) -> None:
             asked.append(body.consumer_id)
             if len(asked) == 1:
