@@ -130,11 +130,11 @@ class TopicCatalog:
                     await self._store.put(path, b"", MUST_NOT_EXIST)
                 except BadVersion:
                     del made[index]
+            await self._remove_unwanted(topic, made)
         except BaseException:
             with trio.move_on_after(CLEAN_UP_S, shield=True):
                 await self._remove_unwanted(topic, made)
             raise
-        await self._remove_unwanted(topic, made)
 
     async def _remove_unwanted(self, topic: TopicName, made: Mapping[int, str]) -> None:
         count, are_kept = await self.partitions_to_make(topic)

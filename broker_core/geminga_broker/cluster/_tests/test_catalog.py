@@ -122,6 +122,28 @@ async def test_a_cancelled_request_leaves_no_partition_behind_a_deletion(
     assert await topics.persistent("public/default") == []
 
 
+async def test_a_request_that_is_cancelled_in_its_last_check_leaves_no_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store, _, topics = await catalog()
+    await topics.create_partitioned(A, 3)
+    delete, is_first = store.delete, True
+
+    async def slow(*args: Any) -> None:
+        nonlocal is_first
+        if is_first:
+            is_first = False
+            await trio.sleep_forever()
+        await delete(*args)
+
+    async with topics.being_deleted(A), trio.open_nursery() as nursery:
+        monkeypatch.setattr(store, "delete", slow)
+        nursery.start_soon(topics.create_partitions, A, range(3))
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    assert await topics.persistent("public/default") == []
+
+
 async def test_a_slow_store_leaves_no_partition_behind_a_deletion(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
