@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import cast
 
 from geminga_broker.authz.needs import ACTIONS
@@ -72,16 +72,16 @@ def revoke_on_topics(policies: JsonObject, topics: Sequence[str], role: str) -> 
     return _with(policies, "destination_auth", every)
 
 
-def has_topic(policies: JsonObject, topic: str) -> bool:
-    """Whether there are grants on the topic itself."""
-    return topic in cast(dict[str, Actions], _part(policies, "destination_auth"))
+def topics_of(policies: JsonObject) -> frozenset[str]:
+    """The topics on which themselves there are grants."""
+    return frozenset(cast(dict[str, Actions], _part(policies, "destination_auth")))
 
 
-def forget_topic(policies: JsonObject, topic: str) -> JsonObject:
-    """Revoke all grants on the topic itself."""
-    every = dict(cast(dict[str, Actions], _part(policies, "destination_auth")))
-    every.pop(topic, None)
-    return _with(policies, "destination_auth", every)
+def forget_topics(policies: JsonObject, topics: Collection[str]) -> JsonObject:
+    """Revoke all grants on these topics themselves."""
+    every = cast(dict[str, Actions], _part(policies, "destination_auth"))
+    left = {topic: actions for topic, actions in every.items() if topic not in topics}
+    return _with(policies, "destination_auth", left)
 
 
 def grant_subscription(policies: JsonObject, subscription: str, roles: Sequence[str]) -> JsonObject:

@@ -17,7 +17,7 @@ from geminga_broker.policies.resolve import TopicPoliciesStore
 from geminga_broker.schema.model import SchemaStorageFailed
 from geminga_broker.schema.topic_schemas import TopicSchemas
 from geminga_broker.topic.topic import Topic
-from geminga_protocol.topic_name import TopicName
+from geminga_protocol.topic_name import PARTITION_SUFFIX, TopicName
 from geminga_runtime.metadata.api import MetadataError
 
 
@@ -127,7 +127,7 @@ class Topics:
                     await self._delete_if_there(name.partition(index), force=force)
             await self._catalog.check_being_deleted(name)
             await self._forget(name)
-            await self.forget_grants(name)
+            await self.forget_grants(name, partitions=count)
             await self._catalog.delete_partitioned(name)
 
     async def _delete_if_there(self, name: TopicName, *, force: bool) -> None:
@@ -177,14 +177,20 @@ class Topics:
             await self._records.delete(name)
             await self._schemas.delete(name)
 
-    async def forget_grants(self, name: TopicName) -> None:
-        """Delete the grants of a deleted topic, so that a new topic of that name has none (Apache's
-        `deleteTopicAuthenticationWithRetry`).
+    async def forget_grants(self, name: TopicName, *, partitions: int = 0) -> None:
+        """Delete the grants of a deleted topic and of so many partitions (one that passes messages
+        on may have grants without being there), so that new topics of these names have none
+        (Apache's `deleteTopicAuthenticationWithRetry`).
         """
         policies = await self._namespaces.tenants.get(name.namespace)
-        if policies is not None and granting.has_topic(policies, str(name)):
+        granted = frozenset() if policies is None else granting.topics_of(policies)
+        if not granted:
+            return
+        parts = (f"{name}{PARTITION_SUFFIX}{index}" for index in range(partitions))
+        gone = granted & {str(name), *parts}
+        if gone:
             await self._namespaces.tenants.update(
-                name.namespace, lambda old: granting.forget_topic(old, str(name))
+                name.namespace, lambda old: granting.forget_topics(old, gone)
             )
             await self._changes.grants_changed(name.tenant, name.namespace)
 

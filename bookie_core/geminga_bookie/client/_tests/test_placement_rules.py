@@ -243,6 +243,13 @@ def test_regions_of_a_replacement(enforce: bool) -> None:
         assert found[1] in ("e2", "e3")
 
 
+def test_a_replacement_leaves_no_region_an_ack_quorum() -> None:
+    """Though a bookie of the region of the one that is away is preferred."""
+    known, others = in_two_regions(), {*A, *B}
+    assert change(known, ["e1", "w1", "e2"], {"e2", *others}, 3, 3, 2) == ["e1", "w1", "n1"]
+    assert change(known, ["e1", "w1", "n1"], {"w1", *others}, 3, 3, 2) == ["e1", "w2", "n1"]
+
+
 def grouped(primary: str, secondary: str = "") -> PlacementRules:
     groups = {"red": frozenset(A), "blue": frozenset({"b1"}), "grey": frozenset({"x"})}
     options = PlacementOptions(isolation=Isolation.of(primary, secondary))

@@ -223,18 +223,20 @@ async def test_who_may_produce_may_not_write_policies(name: str) -> None:
         assert (await call(app, "POST", url, "boss", body=body)).status != 401
 
 
-async def test_grants_are_deleted_with_the_topic() -> None:
+@pytest.mark.parametrize("kind", ["persistent", "non-persistent"])
+async def test_grants_are_deleted_with_the_topic(kind: str) -> None:
+    topic = f"{kind}://acme/app/t"
     async with secured() as broker:
         app = create_app(broker.service)
         tenants = broker.service.namespaces.tenants
-        base = "/admin/v2/persistent/acme/app"
+        base = f"/admin/v2/{kind}/acme/app"
         for path, body in (("t", None), ("p/partitions", 2)):
             assert (await call(app, "PUT", f"{base}/{path}", "root", body=body)).status == 204
         for path in ("t", "p", "p-partition-0"):
             url = f"{base}/{path}/permissions/guest"
             assert (await call(app, "POST", url, "root", body=["produce"])).status == 204
         guest = await login(broker, "guest")
-        await guest.open_producer(TOPIC)
+        await guest.open_producer(topic)
         for path in ("t?force=true", "p/partitions"):
             url, _, query = f"{base}/{path}".partition("?")
             assert (await call(app, "DELETE", url, "root", query=query)).status == 204
@@ -243,7 +245,7 @@ async def test_grants_are_deleted_with_the_topic() -> None:
         assert isinstance(record["auth_policies"], dict)
         assert record["auth_policies"]["destination_auth"] == {}
         await guest.expect(Type.CLOSE_PRODUCER)
-        answer = await guest.ask(producing.producer(TOPIC, 2, 8), Type.ERROR)
+        answer = await guest.ask(producing.producer(topic, 2, 8), Type.ERROR)
         assert answer.error.error == ServerError.AuthorizationError
 
 

@@ -155,23 +155,43 @@ async def test_a_broken_record_grants_nothing(autojump_clock: trio.testing.MockC
             await reader.expect(Type.CLOSE_CONSUMER)
 
 
+def change_among_many(brokers: Pair, before: bytes, after: bytes) -> None:
+    """Change the namespace's record behind more changes than are kept: the watch tells only that
+    some are missing.
+    """
+    store, path = brokers.here.service.store, f"/admin/policies/{NAMESPACE}"
+    assert isinstance(store, MemoryMetadataStore)
+    node = store.get_now(path)
+    assert node is not None
+    assert before in node.value, node.value
+    changes = [("/admin/policies/x/y", b"{}")] * 5000
+    for each, value in (*changes, (path, node.value.replace(before, after))):
+        store.put_now(store.put_request(each, value, None, None, False))
+
+
 async def test_a_grant_revoked_while_changes_are_missed_is_noticed(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """More changes than are kept come at once: the watch tells only that some are missing."""
     async with pair() as brokers:
         writer, _ = await set_up(brokers)
-        store = brokers.here.service.store
-        assert isinstance(store, MemoryMetadataStore)
-        node = store.get_now(f"/admin/policies/{NAMESPACE}")
-        assert node is not None
-        without = node.value.replace(b'"writer"', b'"nobody"')
-        for path, value in [("/admin/policies/x/y", b"{}")] * 5000 + [
-            (f"/admin/policies/{NAMESPACE}", without)
-        ]:
-            store.put_now(store.put_request(path, value, None, None, False))
+        change_among_many(brokers, b'"writer"', b'"nobody"')
         with trio.fail_after(0.2):
             await writer.expect(Type.CLOSE_PRODUCER)
+
+
+async def test_policies_set_while_changes_are_missed_reach_loaded_topics(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with pair() as brokers:
+        topic = await brokers.load(THERE)
+        await brokers.admin("POST", f"{ADMIN}/publishRate", SLOW)
+        await trio.sleep(0.2)
+        assert rate(topic) == 3
+        change_among_many(
+            brokers, b'"publishThrottlingRateInMsg":3', b'"publishThrottlingRateInMsg":4'
+        )
+        await trio.sleep(0.2)
+        assert rate(topic) == 4
 
 
 async def test_a_grant_revoked_while_the_store_is_away_is_noticed_when_it_is_back(

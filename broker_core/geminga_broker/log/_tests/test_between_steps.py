@@ -208,18 +208,24 @@ async def test_a_deletion_that_was_cut_off_is_carried_on(autojump_clock: MockClo
         assert await ledgers(broker) == chain(log)
 
 
-async def test_a_fenced_log_leaves_its_cursors_to_the_new_owner(autojump_clock: MockClock) -> None:
-    """The new owner must be able to write a cursor that it hasn't written yet."""
+@pytest.mark.parametrize("knows", [True, False])
+async def test_a_fenced_log_leaves_its_cursors_to_the_new_owner(
+    knows: bool, autojump_clock: MockClock
+) -> None:
+    """The new owner must be able to write a cursor that it hasn't written yet, also if the old one
+    first asks at its close.
+    """
     world = World()
     async with world.broker(KEEP, crash=True) as first, world.broker(KEEP) as second:
         old = await first.open(NAME)
         cursor = await old.open_cursor("s", initial=EARLIEST)
         positions = await publish(old, numbered(2))
         new = await second.open(NAME)
-        answers = Answers()
-        old.append([(message("late"), 1)], answers)
-        await answers.wait(1)
-        assert isinstance(answers.errors[0], LogFenced)
+        if knows:
+            answers = Answers()
+            old.append([(message("late"), 1)], answers)
+            await answers.wait(1)
+            assert isinstance(answers.errors[0], LogFenced)
         cursor.ack([Ack(positions[0])])
         await old.close()
         await new.cursors["s"].set_cursor_properties({"by": "the new owner"})
