@@ -73,7 +73,8 @@ class BundleUnloader:
         self._topics = topics
         self.timeout_s = timeout_s
         """So long the closing of a bundle's topics may take."""
-        self._kept: set[BundleId] = set()
+        self._kept: dict[BundleId, trio.Event] = {}
+        """With what tells that its split is over."""
         self._running: set[trio.Event] = set()
         """Unloads that aren't over: several of one bundle, if it came back meanwhile."""
         self.handover: Handover = nobody
@@ -85,11 +86,14 @@ class BundleUnloader:
         """
         for bundle in bundles:
             self._check(bundle)
-        self._kept.update(bundles)
+        over = trio.Event()
+        self._kept.update(dict.fromkeys(bundles, over))
         try:
             yield
         finally:
-            self._kept.difference_update(bundles)
+            for bundle in bundles:
+                del self._kept[bundle]
+            over.set()
 
     def _check(self, bundle: BundleId) -> None:
         if bundle in self._kept:
@@ -161,9 +165,17 @@ class BundleUnloader:
                 return
 
     async def unload_all(self) -> None:
-        """Give up all bundles, several at a time: the broker stops. If cancelled, the rest goes
-        with the session.
+        """Give up all bundles, several at a time: the broker stops. Those that are being split, and
+        what they become, when that is over. If cancelled, the rest goes with the session.
         """
+        await self._unload_owned()
+        while self._kept:
+            await next(iter(self._kept.values())).wait()
+            await self._unload_owned()
+        for over in list(self._running):  # what an operator or the load manager began
+            await over.wait()
+
+    async def _unload_owned(self) -> None:
         waiting = iter(self._ownership.owned())
 
         async def worker() -> None:
@@ -174,8 +186,6 @@ class BundleUnloader:
         async with trio.open_nursery() as nursery:
             for _ in range(UNLOADS_MAX):
                 nursery.start_soon(worker)
-        for over in list(self._running):  # what an operator or the load manager began
-            await over.wait()
 
     async def lost(self, bundles: list[BundleId]) -> None:
         """The bundles belong to others, or to nobody: serve nothing of them from this moment on."""

@@ -210,10 +210,8 @@ async def test_a_lost_session_ends_a_split(
     assert broker.ownership.owned() == []
 
 
-async def test_nothing_else_begins_with_a_bundle_that_is_split(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
-) -> None:
-    """A second split gave up the parts of the first one, whose topics went on."""
+def make_slow(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Changes of boundaries take a second."""
     change = broker.namespaces.change_local_policies
 
     async def slow(namespace: str, how: Callable[[JsonObject], JsonObject]) -> None:
@@ -221,6 +219,29 @@ async def test_nothing_else_begins_with_a_bundle_that_is_split(
         await change(namespace, how)
 
     monkeypatch.setattr(broker.namespaces, "change_local_policies", slow)
+
+
+async def test_a_stop_gives_up_what_a_split_makes(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """Other brokers need not wait until the session has ended."""
+    make_slow(broker, monkeypatch)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(broker.splitter.split, LOWEST, [0x20000000])
+        await trio.sleep(0.5)
+        await broker.unloader.unload_all()
+        assert broker.ownership.owned() == []
+        assert trio.current_time() == 1
+    assert await broker.boundaries() == [0, 0x20000000, *EVEN[1:]]
+    for part in ("0x00000000_0x20000000", "0x20000000_0x40000000"):
+        assert not await broker.store.exists(owner_path(BundleId("public/default", part)))
+
+
+async def test_nothing_else_begins_with_a_bundle_that_is_split(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """A second split gave up the parts of the first one, whose topics went on."""
+    make_slow(broker, monkeypatch)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(broker.splitter.split, LOWEST, [0x20000000])
         await trio.sleep(0.5)
