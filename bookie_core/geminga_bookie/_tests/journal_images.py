@@ -72,7 +72,9 @@ class FilesDisk:
     def names(self, directory: Path) -> list[str]:
         return list(self._files)
 
-    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> BytesFile:
+    def open(
+        self, path: Path, *, create: bool = False, writable: bool = True, direct: bool = False
+    ) -> BytesFile:
         if path.name not in self._files:
             raise FileNotFoundError
         return BytesFile(self._files[path.name])

@@ -202,8 +202,10 @@ class SimDisk:
 
     # ---- Disk ----
 
-    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> SimFile:
-        """See `Disk.open`."""
+    def open(
+        self, path: Path, *, create: bool = False, writable: bool = True, direct: bool = False
+    ) -> SimFile:
+        """See `Disk.open`. All that isn't synced may be lost, however it is written."""
         self.check_on(self.epoch)
         parent = self.directory(path.parent)
         node = parent.entries.get(path.name)

@@ -253,10 +253,13 @@ class FaultyDisk(OsDisk):
         if code:
             raise OSError(code, f"injected at {operation}", str(path))
 
-    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> DiskFile:
+    def open(
+        self, path: Path, *, create: bool = False, writable: bool = True, direct: bool = False
+    ) -> DiskFile:
         if create:
             self.step("create", path)
-        return _WatchedFile(self, super().open(path, create=create, writable=writable), path)
+        file = super().open(path, create=create, writable=writable, direct=direct)
+        return _WatchedFile(self, file, path)
 
     def rename(self, source: Path, target: Path) -> None:
         self.step("rename", target)

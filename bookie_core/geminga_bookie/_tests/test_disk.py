@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from geminga_bookie.storage import disk
 from geminga_bookie.storage.disk import IOV_MAX, OsDisk
+from geminga_protocol.buffers import Buffer
 
 
 @pytest.mark.parametrize("way", ["whole", "short", "refused", "many"])
@@ -117,6 +119,76 @@ def test_what_is_dropped_from_memory_is_read_from_the_disk(
     file.close()
     monkeypatch.setattr(disk, "_ADVISE", advise)
     file.drop_cached(0, 4096)
+
+
+PIECES: list[Buffer] = [
+    b"a" * 5000, b"", bytearray(b"b" * 1_000_000), memoryview(b"c" * 1_096_248),
+]  # fmt: skip
+"""Together 513 pages."""
+
+
+@pytest.mark.parametrize("way", ["direct", "short", "refused", "no such flag", "no such write"])
+def test_whole_pages_are_written_past_the_memory(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What isn't whole pages goes through it, and so does all where that is refused."""
+    written: list[tuple[bool, int, int]] = []
+    real_open, real_one, real_many = os.open, os.pwrite, os.pwritev
+    refused = OSError(errno.EINVAL, "not here")
+
+    def is_direct(fd: int) -> bool:
+        return bool(fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_DIRECT)
+
+    def opened(path: Path, flags: int, mode: int = 0o777) -> int:
+        if way == "refused" and flags & os.O_DIRECT:
+            raise refused
+        return real_open(path, flags, mode)
+
+    def pwrite(fd: int, data: bytes | memoryview, offset: int) -> int:
+        if way == "no such write" and is_direct(fd):
+            raise refused
+        if way == "short" and len(data) > 8192:
+            data = memoryview(data)[:8192]
+        written.append((is_direct(fd), offset, len(data)))
+        return real_one(fd, data, offset)
+
+    def pwritev(fd: int, buffers: Sequence[bytes], offset: int) -> int:
+        written.append((is_direct(fd), offset, sum(map(len, buffers))))
+        return real_many(fd, buffers, offset)
+
+    monkeypatch.setattr(os, "open", opened)
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    monkeypatch.setattr(os, "pwritev", pwritev)
+    if way == "no such flag":
+        monkeypatch.setattr(disk, "_DIRECT", 0)
+    before = len(os.listdir("/proc/self/fd"))
+    file = OsDisk().open(tmp_path / "f", create=True, direct=True)
+    end = sum(map(len, PIECES))
+    file.write(PIECES, 0)
+    file.write([b"d" * 4096], end)
+    file.write([b"the", b"end"], end + 4096)
+    file.sync()
+    assert file.read(end + 5000, 0) == b"".join(PIECES) + b"d" * 4096 + b"theend"
+    assert file.size() == end + 4102
+    file.close()
+    file.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+    pages = [size for direct, _, size in written if direct]
+    assert sum(pages) == (end + 4096 if way in ("direct", "short") else 0)
+    assert written[-1] == (False, end + 4096, 6)
+    assert max(size for _, _, size in written) <= (1 << 20 if pages else end)
+
+
+def test_a_full_disk_refuses_whole_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_arguments: object) -> int:
+        raise OSError(errno.ENOSPC, "full")
+
+    file = OsDisk().open(tmp_path / "f", create=True, direct=True)
+    monkeypatch.setattr(os, "pwrite", full)
+    monkeypatch.setattr(os, "pwritev", full)
+    with pytest.raises(OSError, match="full"):
+        file.write([b"x" * 4096], 0)
+    file.close()
 
 
 def test_a_lock_is_held_once(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from geminga_bookie.storage.entry_log import (
 from geminga_bookie.storage.entry_log_format import (
     BLOCK_ENTRIES_MAX,
     KIND_ENTRIES,
+    KIND_FILLER,
     DamagedBlock,
     check_head,
     decode_entries,
@@ -117,13 +118,15 @@ def test_a_scan_goes_on_behind_damage(tmp_path: Path) -> None:
     path = logs.path(1)
     data = bytearray(path.read_bytes())
     data[locations[1].offset + 20] ^= 0xFF
-    path.write_bytes(data[:-1])
+    end = locations[2].offset + locations[2].size_bytes
+    path.write_bytes(data[: end - 1])
     with logs.reading(1) as file:
         assert [offset for offset, _ in scan_blocks(file)] == [locations[0].offset]
     path.write_bytes(data)
     with logs.reading(1) as file:
-        found = [offset for offset, _ in scan_blocks(file)]
-    assert found == [locations[0].offset, locations[2].offset]
+        found = list(scan_blocks(file))
+    assert [offset for offset, _ in found] == [locations[0].offset, locations[2].offset, end]
+    assert found[-1][1].kind == KIND_FILLER
     logs.close()
 
 

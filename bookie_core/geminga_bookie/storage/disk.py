@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import mmap
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,7 +19,12 @@ IOV_MAX = 1024
 _DSYNC = getattr(os, "RWF_DSYNC", 0)
 _RESERVE = getattr(os, "posix_fallocate", None)
 _ADVISE = getattr(os, "posix_fadvise", None)
+_DIRECT = getattr(os, "O_DIRECT", 0)
 _ZEROS_BYTES = 256 * 1024
+PAGE_BYTES = 4096
+"""A page of a disk, of any that is known."""
+DIRECT_BYTES = 1024 * 1024
+"""Bound of one direct write."""
 _WITHOUT_CALL = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 """Errors of kernels and file systems that don't support a flag or call."""
 
@@ -79,8 +85,12 @@ class DirectoryLock(Protocol):
 class Disk(Directories, Protocol):
     """A file system. Every method raises OSError."""
 
-    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> DiskFile:
-        """Open a file; `create` creates or truncates it."""
+    def open(
+        self, path: Path, *, create: bool = False, writable: bool = True, direct: bool = False
+    ) -> DiskFile:
+        """Open a file; `create` creates or truncates it. With `direct` whole pages are written past
+        the system's memory where it can do so; the file must not be written twice at one place.
+        """
 
     def names(self, directory: Path) -> list[str]:
         """Names in a directory, sorted; empty if there is no directory."""
@@ -99,13 +109,84 @@ class Disk(Directories, Protocol):
         """Usage of its file system."""
 
 
-class OsFile:
-    """A file of the operating system."""
+class _DirectWrites:
+    """Writes whole pages of a file from one buffer that is aligned as disks ask for it: what is
+    written once, and perhaps never read, takes no fresh pages of the system's memory.
+    """
 
-    __slots__ = ("_descriptor",)
+    __slots__ = ("_buffer", "_descriptor")
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self._buffer = mmap.mmap(-1, DIRECT_BYTES)
+
+    def write(self, buffers: Sequence[Buffer], offset: int) -> bool:
+        """Returns False, and is closed, if the file system refuses such writes: then nothing counts
+        as written. Raises OSError.
+        """
+        try:
+            self._write(buffers, offset)
+        except OSError as error:
+            if error.errno not in _WITHOUT_CALL:
+                raise
+            self.close()
+            return False
+        return True
+
+    def _write(self, buffers: Sequence[Buffer], offset: int) -> None:
+        filled = 0
+        with memoryview(self._buffer) as room:
+            for each in buffers:
+                with memoryview(each) as left:
+                    at = 0
+                    while at < len(left):
+                        piece = left[at : at + DIRECT_BYTES - filled]
+                        room[filled : filled + len(piece)] = piece
+                        filled += len(piece)
+                        at += len(piece)
+                        if filled == DIRECT_BYTES:
+                            offset = self._write_room(room, filled, offset)
+                            filled = 0
+            self._write_room(room, filled, offset)
+
+    def _write_room(self, room: memoryview, size: int, offset: int) -> int:
+        """Returns where it ends. What a full disk took of it is whole pages too."""
+        written = 0
+        while written < size:
+            with room[written:size] as rest:
+                written += os.pwrite(self._descriptor, rest, offset + written)
+        return offset + size
+
+    def close(self) -> None:
+        self._buffer.close()
+        os.close(self._descriptor)
+
+
+def _direct_writes(path: Path) -> _DirectWrites | None:
+    """None where there are none: not on each system, nor on each file system."""
+    if not _DIRECT:
+        return None
+    try:
+        descriptor = os.open(path, os.O_WRONLY | _DIRECT | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno not in _WITHOUT_CALL:
+            raise
+        return None
+    try:
+        return _DirectWrites(descriptor)
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+class OsFile:
+    """A file of the operating system."""
+
+    __slots__ = ("_descriptor", "_direct")
+
+    def __init__(self, descriptor: int, direct: _DirectWrites | None = None) -> None:
+        self._descriptor = descriptor
+        self._direct = direct
 
     def read(self, size_bytes: int, offset: int) -> bytes:
         """See `DiskFile.read`."""
@@ -119,9 +200,13 @@ class OsFile:
 
     def write(self, buffers: Sequence[Buffer], offset: int) -> None:
         """See `DiskFile.write`; usually one pwritev."""
+        expected = sum(map(len, buffers))
+        if self._direct is not None and not (expected % PAGE_BYTES or offset % PAGE_BYTES):
+            if self._direct.write(buffers, offset):
+                return
+            self._direct = None
         if len(buffers) > IOV_MAX:
             buffers = [b"".join(buffers)]
-        expected = sum(map(len, buffers))
         written = os.pwritev(self._descriptor, buffers, offset)
         if written < expected:
             rest = memoryview(b"".join(buffers))
@@ -170,6 +255,9 @@ class OsFile:
 
     def close(self) -> None:
         """See `DiskFile.close`."""
+        if self._direct is not None:
+            self._direct.close()
+            self._direct = None
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
@@ -190,12 +278,19 @@ class _OsLock:
 class OsDisk(OsDirectories):
     """The operating system's files."""
 
-    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> DiskFile:
+    def open(
+        self, path: Path, *, create: bool = False, writable: bool = True, direct: bool = False
+    ) -> DiskFile:
         """See `Disk.open`."""
         flags = os.O_RDWR if writable or create else os.O_RDONLY
         if create:
             flags |= os.O_CREAT | os.O_TRUNC
-        return OsFile(os.open(path, flags | os.O_CLOEXEC, 0o600))
+        descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        try:
+            return OsFile(descriptor, _direct_writes(path) if direct else None)
+        except BaseException:
+            os.close(descriptor)
+            raise
 
     def names(self, directory: Path) -> list[str]:
         """See `Disk.names`."""

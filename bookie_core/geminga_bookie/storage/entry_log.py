@@ -25,6 +25,7 @@ from geminga_bookie.storage.entry_log_format import (
     decode_entries,
     decode_ledger_map,
     encode_block,
+    encode_filler,
     encode_ledger_map,
     file_header,
     parse_file_header,
@@ -41,7 +42,8 @@ OPEN_FILES_MAX = 64
 WRITE_BYTES = 1024 * 1024
 SYNC_BYTES = 2 * 1024 * 1024
 """A flush syncs after this size: one large sync at its end would delay the journal's."""
-WRITE_BUFFERS_MAX = 1000
+WRITE_BUFFERS_MAX = 16 * 1024
+"""So many are written at once, or a filler behind few small ones would be much of them."""
 
 
 def log_name(log_id: int) -> str:
@@ -156,7 +158,7 @@ class EntryLogWriter:
         self._logs = logs
         self.log_id = logs.new_id()
         self.path = logs.path(self.log_id).with_suffix(suffix)
-        self._file = logs.disk.open(self.path, create=True)
+        self._file = logs.disk.open(self.path, create=True, direct=True)
         self._buffers: list[bytes] = [file_header(self.log_id, compacted_from)]
         self._buffered = FILE_HEADER_BYTES
         self._written = 0
@@ -187,7 +189,12 @@ class EntryLogWriter:
         return location
 
     def _write(self) -> None:
+        """Whole pages: none is written twice, so that what was read of a log stays true."""
         if self._buffers:
+            filler = encode_filler(self.size_bytes)
+            if filler:
+                self._buffers.append(filler)
+                self._buffered += len(filler)
             self._file.write(self._buffers, self._written)
             if self._written // SYNC_BYTES != (self._written + self._buffered) // SYNC_BYTES:
                 self._file.sync()

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from geminga_bookie.storage.disk import PAGE_BYTES
 from geminga_bookie.storage.journal_format import crc32c
 
 FILE_MAGIC = b"GEML"
@@ -21,7 +22,8 @@ TRAILER_MAGIC = b"GEMT"
 KIND_ENTRIES = 0
 KIND_LEDGER = 1
 KIND_MAP = 2
-
+KIND_FILLER = 3
+"""Nothing, up to the end of a page."""
 BLOCK_BYTES_MAX = 256 * 1024
 """Bound of a block; a larger entry has its own block."""
 BLOCK_ENTRIES_MAX = 1024
@@ -90,6 +92,19 @@ def encode_block(
     checked = head[_CHECKED_FROM:] + table
     prefix = BLOCK_MAGIC + crc32c(checked).to_bytes(4, "little") + checked
     return [prefix, *packets], len(prefix) + body_bytes
+
+
+def encode_filler(end: int) -> bytes:
+    """A block behind others that end at that offset, up to the end of a page: empty if they do."""
+    room = -end % PAGE_BYTES
+    if 0 < room < BLOCK_HEAD_BYTES:
+        room += PAGE_BYTES
+    if not room:
+        return b""
+    body_bytes = room - BLOCK_HEAD_BYTES
+    head = _HEAD.pack(BLOCK_MAGIC, 0, KIND_FILLER, 0, 0, 0, body_bytes)
+    checked = head[_CHECKED_FROM:]
+    return BLOCK_MAGIC + crc32c(checked).to_bytes(4, "little") + checked + bytes(body_bytes)
 
 
 def parse_head(data: bytes, offset: int = 0) -> BlockHead:
