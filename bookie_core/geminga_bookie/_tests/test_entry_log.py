@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from rocksdict import RdictIter
 
 from geminga_bookie._tests.support import packets
 from geminga_bookie.errors import DataDirError
-from geminga_bookie.storage.disk import OsDisk
+from geminga_bookie.storage.disk import PAGE_BYTES, OsDisk, OsFile
 from geminga_bookie.storage.entry_log import (
     EntryLogs,
     EntryLogWriter,
@@ -35,6 +36,7 @@ from geminga_bookie.storage.entry_log_format import (
     parse_trailer,
 )
 from geminga_bookie.storage.location_index import LedgerRecord, Location, LocationIndex
+from geminga_protocol.buffers import Buffer
 
 
 @given(st.lists(st.binary(max_size=50), max_size=20), st.integers(0, 1 << 60))
@@ -127,6 +129,44 @@ def test_a_scan_goes_on_behind_damage(tmp_path: Path) -> None:
         found = list(scan_blocks(file))
     assert [offset for offset, _ in found] == [locations[0].offset, locations[2].offset, end]
     assert found[-1][1].kind == KIND_FILLER
+    logs.close()
+
+
+@pytest.mark.parametrize("size", [1, 4096, 70_000])
+def test_each_page_is_written_once(
+    size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page that was read must not change behind the reader's back; all but the ledger map are
+    whole ones, which can be written past the system's memory.
+    """
+    written: list[tuple[int, int]] = []
+    write = OsFile.write
+
+    def watched(self: OsFile, buffers: Sequence[Buffer], offset: int) -> None:
+        written.append((offset, sum(map(len, buffers))))
+        write(self, buffers, offset)
+
+    monkeypatch.setattr(OsFile, "write", watched)
+    logs = EntryLogs(OsDisk(), tmp_path)
+    writer = EntryLogWriter(logs)
+    known: list[Location] = []
+    for flush in range(20):
+        for number in range(flush):
+            group = packets(1, [flush * 100 + number], size + flush)
+            known.append(writer.append(KIND_ENTRIES, 1, flush * 100 + number, group))
+        if flush:
+            writer.sync()
+    pages, end = list(written), 0
+    writer.seal()
+    for offset, length in pages:
+        assert (offset, length % PAGE_BYTES) == (end, 0)
+        end += length
+    assert [offset for offset, _ in written[len(pages) :]] == [end]
+    data = logs.path(1).read_bytes()
+    for location in known:
+        (packet,) = parse_block(data, location.offset, location)
+        assert [packet] == packets(1, [location.first], size + location.first // 100)
+    assert len(data) < 1.1 * sum(each.size_bytes for each in known) + 20 * PAGE_BYTES
     logs.close()
 
 
