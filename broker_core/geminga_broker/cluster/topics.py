@@ -12,11 +12,12 @@ from geminga_broker.cluster.ending import close_topic
 from geminga_broker.cluster.loader import TopicLoader
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.errors import BrokerError
-from geminga_broker.log.api import LogWriteFailed
+from geminga_broker.log.api import LogError, LogWriteFailed
 from geminga_broker.policies.resolve import TopicPoliciesStore
 from geminga_broker.schema.model import SchemaStorageFailed
 from geminga_broker.schema.topic_schemas import TopicSchemas
 from geminga_broker.topic.topic import Topic
+from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import PARTITION_SUFFIX, TopicName
 from geminga_runtime.metadata.api import MetadataError
 
@@ -95,16 +96,26 @@ class Topics:
 
     async def delete(self, name: TopicName, *, force: bool = False) -> None:
         """Delete a topic with its subscriptions, log and (unless it is a partition) schemas. Raises
-        BrokerError TopicNotFound, and the errors of `Topic.delete`.
+        BrokerError TopicNotFound, also if another call removed it meanwhile, and the errors of
+        `Topic.delete`.
         """
 
         async def delete(topic: Topic) -> None:
             await self._delete(topic, name, force=force)
 
-        await self.get(name, create=False)
-        while not await self._loader.leave(str(name), delete):
-            # Unloaded in between: it still exists.
+        failure: BrokerError | LogError | None = None
+        try:
             await self.get(name, create=False)
+            while not await self._loader.leave(str(name), delete):
+                # Unloaded in between: it still exists.
+                await self.get(name, create=False)
+        except (BrokerError, LogError) as error:
+            failure = error
+        if failure is not None:
+            if await self.exists(name):
+                raise failure
+            text = f"Topic {name} does not exist"
+            raise BrokerError(ServerError.TopicNotFound, text) from failure
         await self.forget_grants(name)
 
     async def delete_partitioned(
@@ -131,14 +142,12 @@ class Topics:
             await self._catalog.delete_partitioned(name)
 
     async def _delete_if_there(self, name: TopicName, *, force: bool) -> None:
-        """Delete a topic that may be missing, or in its first load."""
-        failure: BrokerError | None = None
+        """Delete a topic that may be missing."""
         try:
             await self.delete(name, force=force)
         except BrokerError as error:
-            failure = error
-        if failure is not None and await self.exists(name):
-            raise failure
+            if error.code != ServerError.TopicNotFound:
+                raise
 
     async def delete_loaded(self, key: str, check: Callable[[Topic], None]) -> bool:
         """Delete a topic unless `check` raises. Returns False if it is not loaded."""

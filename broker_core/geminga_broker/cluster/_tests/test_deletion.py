@@ -26,7 +26,7 @@ from geminga_broker.config import BrokerConfig, TopicConfig
 from geminga_broker.errors import BrokerError
 from geminga_broker.log._tests.leftovers import Clock, Trouble, TroubledStore
 from geminga_broker.log.api import LogError
-from geminga_broker.log.catalog import begun_deletions
+from geminga_broker.log.catalog import LogCatalog, begun_deletions
 from geminga_broker.log.factory import ManagedLedgerFactory
 from geminga_broker.process import log_options
 from geminga_broker.schema.model import SchemaData, SchemaStorageFailed, SchemaType
@@ -35,6 +35,7 @@ from geminga_broker.service import BrokerService, open_service
 from geminga_broker.topic.topic import Topic
 from geminga_protocol.commands import producing
 from geminga_protocol.ids import EARLIEST
+from geminga_protocol.pb.managed_ledger_pb2 import ManagedLedgerInfo
 from geminga_protocol.pb.pulsar_api_pb2 import Schema, ServerError
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.metadata.api import MetadataError
@@ -217,6 +218,31 @@ async def test_a_deletion_that_a_crash_interrupted_is_finished_by_the_next_one()
         assert await by_force(service, "public/half") == 204
         assert not await service.namespaces.tenants.exists("public/half")
         assert not await service.topics.exists(name.partition(0))
+
+
+async def test_a_partition_that_another_call_removes_meanwhile_is_deleted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A growth takes back what a deletion has passed, while the deletion loads it."""
+    async with open_broker(BY_FORCE) as broker:
+        service = broker.service
+        name = TopicName.parse("public/default/p")
+        await service.catalog.create_partitioned(name, 3)
+        await service.catalog.create_partitions(name, range(3))
+        load = LogCatalog.load
+
+        async def loaded(self: LogCatalog) -> ManagedLedgerInfo | None:
+            found = await load(self)
+            if self.path.endswith("partition-1"):
+                await self.store.delete(self.path)
+            return found
+
+        monkeypatch.setattr(LogCatalog, "load", loaded)
+        path = "/admin/v2/persistent/public/default/p/partitions"
+        answer = await call(create_app(service), "DELETE", path, None, query="force=true")
+        assert answer.status == 204, answer
+        assert not await service.catalog.partitions(name)
+        assert await service.topics.names("public/default") == []
 
 
 async def by_force(service: BrokerService, namespace: str) -> int:
