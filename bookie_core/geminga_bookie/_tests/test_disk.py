@@ -179,6 +179,46 @@ def test_whole_pages_are_written_past_the_memory(
     assert max(size for _, _, size in written) <= (1 << 20 if pages else end)
 
 
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_file_is_closed_once_also_if_that_fails(
+    failing: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its number is free then, and may be another file's."""
+    closed: list[int] = []
+    real = os.close
+
+    def close(fd: int) -> None:
+        closed.append(fd)
+        real(fd)
+        if len(closed) == failing:
+            raise OSError(errno.EIO, "a file system that writes at the close")
+
+    file = OsDisk().open(tmp_path / "f", create=True, direct=True)
+    monkeypatch.setattr(os, "close", close)
+    with pytest.raises(OSError, match="at the close"):
+        file.close()
+    file.close()
+    assert len(closed) == len(set(closed)) == 2
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.EINVAL])
+def test_without_a_second_descriptor_all_goes_through_the_memory(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.open
+
+    def opened(path: Path, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_DIRECT:
+            raise OSError(code, "no")
+        return real(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", opened)
+    file = OsDisk().open(tmp_path / "f", create=True, direct=True)
+    file.write([b"x" * 4096], 0)
+    file.close()
+    assert (tmp_path / "f").read_bytes() == b"x" * 4096
+
+
 def test_a_full_disk_refuses_whole_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_arguments: object) -> int:
         raise OSError(errno.ENOSPC, "full")

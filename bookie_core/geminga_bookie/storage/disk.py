@@ -22,7 +22,7 @@ _ADVISE = getattr(os, "posix_fadvise", None)
 _DIRECT = getattr(os, "O_DIRECT", 0)
 _ZEROS_BYTES = 256 * 1024
 PAGE_BYTES = 4096
-"""A page of a disk, of any that is known."""
+"""Direct writes begin and end at multiples of it: no disk's blocks are larger."""
 DIRECT_BYTES = 1024 * 1024
 """Bound of one direct write."""
 _WITHOUT_CALL = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
@@ -121,15 +121,16 @@ class _DirectWrites:
         self._buffer = mmap.mmap(-1, DIRECT_BYTES)
 
     def write(self, buffers: Sequence[Buffer], offset: int) -> bool:
-        """Returns False, and is closed, if the file system refuses such writes: then nothing counts
-        as written. Raises OSError.
+        """Returns False if the file system refuses such writes: then all of it must be written in
+        the other way. Raises OSError.
         """
+        if len(buffers) > IOV_MAX:  # to copy many small ones takes longer than to join them first
+            buffers = [b"".join(buffers)]
         try:
             self._write(buffers, offset)
         except OSError as error:
             if error.errno not in _WITHOUT_CALL:
                 raise
-            self.close()
             return False
         return True
 
@@ -150,7 +151,7 @@ class _DirectWrites:
             self._write_room(room, filled, offset)
 
     def _write_room(self, room: memoryview, size: int, offset: int) -> int:
-        """Returns where it ends. What a full disk took of it is whole pages too."""
+        """Returns where it ends. Raises OSError."""
         written = 0
         while written < size:
             with room[written:size] as rest:
@@ -158,25 +159,30 @@ class _DirectWrites:
         return offset + size
 
     def close(self) -> None:
-        self._buffer.close()
-        os.close(self._descriptor)
+        """Idempotent, also if it fails: the number may be another file's afterwards."""
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            try:
+                os.close(descriptor)
+            finally:
+                self._buffer.close()
 
 
 def _direct_writes(path: Path) -> _DirectWrites | None:
-    """None where there are none: not on each system, nor on each file system."""
-    if not _DIRECT:
+    """None where there are none: not on each system nor file system, nor with larger pages of
+    memory, of which one would be written more than once, nor without room for another descriptor.
+    """
+    if not _DIRECT or mmap.PAGESIZE > PAGE_BYTES:
         return None
     try:
         descriptor = os.open(path, os.O_WRONLY | _DIRECT | os.O_CLOEXEC)
-    except OSError as error:
-        if error.errno not in _WITHOUT_CALL:
-            raise
+    except OSError:  # what is wrong with the file itself the other descriptor tells
         return None
     try:
         return _DirectWrites(descriptor)
-    except BaseException:
+    except OSError:
         os.close(descriptor)
-        raise
+        return None
 
 
 class OsFile:
@@ -204,7 +210,8 @@ class OsFile:
         if self._direct is not None and not (expected % PAGE_BYTES or offset % PAGE_BYTES):
             if self._direct.write(buffers, offset):
                 return
-            self._direct = None
+            direct, self._direct = self._direct, None
+            direct.close()
         if len(buffers) > IOV_MAX:
             buffers = [b"".join(buffers)]
         written = os.pwritev(self._descriptor, buffers, offset)
@@ -255,12 +262,13 @@ class OsFile:
 
     def close(self) -> None:
         """See `DiskFile.close`."""
-        if self._direct is not None:
-            self._direct.close()
-            self._direct = None
-        if self._descriptor >= 0:
-            descriptor, self._descriptor = self._descriptor, -1
-            os.close(descriptor)
+        try:
+            if self._direct is not None:
+                self._direct.close()
+        finally:
+            if self._descriptor >= 0:
+                descriptor, self._descriptor = self._descriptor, -1
+                os.close(descriptor)
 
 
 class _OsLock:

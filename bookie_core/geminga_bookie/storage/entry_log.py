@@ -219,8 +219,10 @@ class EntryLogWriter:
 
     def abandon(self) -> None:
         """Close without a map: after an error, or before the file's removal."""
-        self._file.close()
-        self._logs.finished(self.log_id)
+        try:
+            self._file.close()
+        finally:
+            self._logs.finished(self.log_id)
 
     def give_up(self) -> None:
         """After an error, close, and remove the file if no block in it was promised durable, so

@@ -10,8 +10,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from geminga_bookie.storage.disk import PAGE_BYTES
-from geminga_bookie.storage.journal_format import crc32c
+from geminga_bookie.storage.journal_format import PAGE_BYTES, crc32c
 
 FILE_MAGIC = b"GEML"
 FILE_VERSION = 1

@@ -112,7 +112,8 @@ class Topics:
         except (BrokerError, LogError) as error:
             failure = error
         if failure is not None:
-            if await self.exists(name):
+            # Only of a persistent one it is known for sure whether it is there.
+            if not name.is_persistent or await self.exists(name):
                 raise failure
             text = f"Topic {name} does not exist"
             raise BrokerError(ServerError.TopicNotFound, text) from failure
@@ -143,11 +144,13 @@ class Topics:
 
     async def _delete_if_there(self, name: TopicName, *, force: bool) -> None:
         """Delete a topic that may be missing."""
+        failure: BrokerError | None = None
         try:
             await self.delete(name, force=force)
         except BrokerError as error:
-            if error.code != ServerError.TopicNotFound:
-                raise
+            failure = error
+        if failure is not None and await self.exists(name):
+            raise failure
 
     async def delete_loaded(self, key: str, check: Callable[[Topic], None]) -> bool:
         """Delete a topic unless `check` raises. Returns False if it is not loaded."""

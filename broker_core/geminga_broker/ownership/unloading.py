@@ -32,6 +32,9 @@ HANDOVER_S = 5.0
 LOST_AT_ONCE_MAX = 64
 """Lost bundles whose topics are closed at a time: one that hangs keeps no others waiting."""
 
+SPLIT_S = 5.0
+"""So long a broker that stops waits for bundles that are being split."""
+
 UNLOADS_MAX = 8
 """Bundles that are given up at a time when the broker stops."""
 
@@ -166,11 +169,16 @@ class BundleUnloader:
 
     async def unload_all(self) -> None:
         """Give up all bundles, several at a time: the broker stops. Those that are being split, and
-        what they become, when that is over. If cancelled, the rest goes with the session.
+        what they become, when that is over, or with the session if it takes long. If cancelled, the
+        rest goes with the session.
         """
         await self._unload_owned()
+        wait_until = trio.current_time() + SPLIT_S
         while self._kept:
-            await next(iter(self._kept.values())).wait()
+            with trio.move_on_at(wait_until) as scope:
+                await next(iter(self._kept.values())).wait()
+            if scope.cancelled_caught:
+                break
             await self._unload_owned()
         for over in list(self._running):  # what an operator or the load manager began
             await over.wait()

@@ -208,9 +208,7 @@ def acknowledge_run(session: Session, frames: Sequence[Frame], start: int) -> tu
 
 
 def ack(session: Session, command: CommandAck) -> None:
-    """Acknowledge; a requested receipt is sent at once, of an error if the broker's session with
-    the metadata store is lost. Raises LongWork.
-    """
+    """Acknowledge; a requested receipt is sent at once. Raises LongWork."""
     consumer = session.consumers.get(command.consumer_id)
     error = None
     ids = command.message_id
@@ -258,8 +256,6 @@ def _ack_in_turns(session: Session, command: CommandAck) -> Iterator[None]:
 
 def _answer_ack(session: Session, command: CommandAck, error: ServerError | None) -> None:
     if command.HasField("request_id"):
-        if error is None and not session.service.ownership.has_session:
-            error = ServerError.ServiceNotReady  # the topic may be another broker's by now
         session.write(
             consuming.ack_response(
                 command.consumer_id,

@@ -16,7 +16,7 @@ from geminga_broker.ownership.bundle import BundleId
 from geminga_broker.ownership.owned import BundleOwnership
 from geminga_broker.ownership.records import owner_path
 from geminga_broker.ownership.splitting import BundleGone, BundleSplitter, NotOwned
-from geminga_broker.ownership.unloading import BundleUnloader, UnloadRunning
+from geminga_broker.ownership.unloading import SPLIT_S, BundleUnloader, UnloadRunning
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.metadata.api import StoreUnavailable, ValueTooLarge
 from geminga_runtime.metadata.memory import MemoryMetadataStore
@@ -235,6 +235,22 @@ async def test_a_stop_gives_up_what_a_split_makes(
     assert await broker.boundaries() == [0, 0x20000000, *EVEN[1:]]
     for part in ("0x00000000_0x20000000", "0x20000000_0x40000000"):
         assert not await broker.store.exists(owner_path(BundleId("public/default", part)))
+
+
+async def test_a_stop_does_not_wait_for_a_split_that_never_ends(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    async def refused(_namespace: str, _how: object) -> None:
+        raise StoreUnavailable("it is away")
+
+    monkeypatch.setattr(broker.namespaces, "change_local_policies", refused)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(broker.splitter.split, LOWEST, [0x20000000])
+        await trio.sleep(0.5)
+        await broker.unloader.unload_all()
+        assert trio.current_time() == 0.5 + SPLIT_S
+        assert not broker.ownership.holds(HIGHEST)
+        monkeypatch.undo()
 
 
 async def test_nothing_else_begins_with_a_bundle_that_is_split(
