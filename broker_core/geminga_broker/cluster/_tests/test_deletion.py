@@ -245,6 +245,22 @@ async def test_a_partition_that_another_call_removes_meanwhile_is_deleted(
         assert await service.topics.names("public/default") == []
 
 
+async def test_a_passing_topic_whose_deletion_failed_does_not_count_as_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It isn't loaded any more, but its policies and grants are there."""
+    async with open_broker() as broker:
+        topics, name = broker.service.topics, TopicName.parse("non-persistent://public/default/t")
+        await topics.create(name)
+
+        async def away(_self: Topics, _name: TopicName) -> None:
+            raise BrokerError(ServerError.ServiceNotReady, "the store is away")
+
+        monkeypatch.setattr(Topics, "_forget", away)
+        with pytest.raises(BrokerError, match="the store is away"):
+            await topics.delete(name)
+
+
 async def by_force(service: BrokerService, namespace: str) -> int:
     """Delete a namespace over REST; the status."""
     path = f"/admin/v2/namespaces/{namespace}"
