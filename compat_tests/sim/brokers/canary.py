@@ -81,7 +81,7 @@ CANARIES: dict[str, Canary] = {
         HoldOver.lost, "await self._unloader.lost(bundles)", "pass"
     ),
     "a broker that stops keeps its bundles": _plant(
-        BundleUnloader.unload_all, 'await self._unload(bundle, "")', "pass"
+        BundleUnloader._unload_owned, 'await self._unload(bundle, "")', "pass"
     ),
     # ---- splitting ----
     "the parts of a split are not owned": _plant(
