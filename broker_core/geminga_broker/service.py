@@ -160,7 +160,7 @@ class BrokerService:
         )
         self.unloader.handover = LookupHandover(self.peers)
         self.splitter = BundleSplitter(self.namespaces, self.ownership, self.unloader)
-        self._hold_over = HoldOver(
+        self.hold_over = HoldOver(
             store, self.ownership, self.brokers, self.unloader, self.namespaces.has_bundle
         )
         self.changes = PolicyChanges(store, loader.applier.apply, self._recheck)
@@ -233,7 +233,7 @@ class BrokerService:
         return self.ownership.addresses
 
     def _bundles_lost(self, bundles: list[BundleId]) -> None:
-        self._nursery.start_soon(run_guarded, self._hold_over.lost, bundles)
+        self._nursery.start_soon(run_guarded, self.hold_over.lost, bundles)
 
     async def permissions_changed(self, tenant: str, namespace: str | None = None) -> None:
         """This broker has revoked grants: close producers and consumers that lost their right."""
@@ -307,7 +307,7 @@ class BrokerService:
             nursery.start_soon(self.dynamic.run)
             nursery.start_soon(self.schemas.run)
             nursery.start_soon(self.ownership.run)
-            nursery.start_soon(self._hold_over.run)
+            nursery.start_soon(self.hold_over.run)
             nursery.start_soon(deserted.run)
             nursery.start_soon(self.load_manager.run)
             nursery.start_soon(self.maintenance.run)

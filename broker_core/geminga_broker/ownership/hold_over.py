@@ -51,6 +51,11 @@ class HoldOver:
         """Bundles whose loaded topics go on without an owner's node."""
         return list(self._kept)
 
+    @property
+    def may_serve(self) -> bool:
+        """Whether what is loaded here may be used: no other broker can own it by now."""
+        return self._ownership.has_session or not self._has_others
+
     async def lost(self, bundles: list[BundleId]) -> None:
         """They are no longer owned by this broker."""
         if self._ownership.has_session or self._has_others:

@@ -181,7 +181,7 @@ class BrokerProcess:
     async def _shut_down(self, life: Life) -> None:
         world, service, session = self._world, life.service, life.store._calls.session_id
         taking = life.was_taking or service.ownership._acquiring
-        is_busy = bool(service.unloader._kept or taking or service._hold_over.kept)
+        is_busy = bool(service.unloader._kept or taking or service.hold_over.kept)
         with trio.move_on_after(life.service.shutdown_s, shield=True) as scope:
             await life.service.shutdown()
         world.books.log.add(f"{life.name} has given up its bundles")

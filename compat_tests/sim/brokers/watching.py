@@ -62,7 +62,7 @@ class Watchman:
         unowned: dict[tuple[str, str], int] = {}
         for life in self._world.lives():
             service = life.service
-            bundles = [*service.ownership.owned(), *service._hold_over.kept]
+            bundles = [*service.ownership.owned(), *service.hold_over.kept]
             frozen = self._world.freezer.is_frozen(life.name)
             for name, topic in service.topics.loaded.items():
                 key = (life.name, name)

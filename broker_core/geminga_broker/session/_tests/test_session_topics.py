@@ -13,6 +13,7 @@ from geminga_broker._tests.wire import (
     open_client,
 )
 from geminga_broker.log.topic_log import TopicLog
+from geminga_broker.ownership.owned import BundleOwnership
 from geminga_broker.subscription.subscription import Subscription
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_protocol.commands import (
@@ -27,6 +28,30 @@ from geminga_protocol.pb.pulsar_api_pb2 import CommandSend, ServerError
 from geminga_protocol.topic_name import TopicName
 
 TOPIC = "persistent://public/default/a"
+
+
+@pytest.mark.parametrize("has_others", [True, False])
+@pytest.mark.parametrize("kind", ["one", "run", "cumulative"])
+async def test_receipts_of_acknowledgements_without_a_session(
+    kind: str, has_others: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that stood still goes on with what it was sent meanwhile, when its topics may be
+    another one's. If there is no other, they go on.
+    """
+    async with open_broker() as broker:
+        client = broker.client()
+        await client.connect()
+        await client.subscribe(TOPIC)
+        first = consuming.ack(1, [MessageId(1, 1)], cumulative=kind == "cumulative", request_id=8)
+        assert not (await client.ask(first, Type.ACK_RESPONSE)).ackResponse.HasField("error")
+        monkeypatch.setattr(BundleOwnership, "has_session", False)
+        monkeypatch.setattr(broker.service.hold_over, "_has_others", has_others)
+        count = 2 if kind == "run" else 1
+        await client.send(*(first for _ in range(count)))
+        for _ in range(count):
+            answer = (await client.expect(Type.ACK_RESPONSE)).command.ackResponse
+            assert answer.HasField("error") == has_others
+            assert not has_others or answer.error == ServerError.ServiceNotReady
 
 
 async def test_publish_and_consume() -> None:
