@@ -208,9 +208,7 @@ def acknowledge_run(session: Session, frames: Sequence[Frame], start: int) -> tu
 
 
 def ack(session: Session, command: CommandAck) -> None:
-    """Acknowledge; a requested receipt is sent at once, of an error if another broker may own the
-    topic by now (`HoldOver.may_serve`). Raises LongWork.
-    """
+    """Acknowledge; a requested receipt is sent at once. Raises LongWork."""
     consumer = session.consumers.get(command.consumer_id)
     error = None
     ids = command.message_id
@@ -259,15 +257,10 @@ def _ack_in_turns(session: Session, command: CommandAck) -> Iterator[None]:
 def _answer_ack(session: Session, command: CommandAck, error: ServerError | None) -> None:
     if command.HasField("request_id"):
         if error is None and not session.service.hold_over.may_serve:
-            error = ServerError.ServiceNotReady  # the topic may be another broker's by now
-        session.write(
-            consuming.ack_response(
-                command.consumer_id,
-                command.request_id,
-                error=error,
-                message=None if error is None else "The acknowledgement can't be taken",
-            )
-        )
+            error = ServerError.ServiceNotReady
+        text = None if error is None else "The acknowledgement can't be taken"
+        ids = command.consumer_id, command.request_id
+        session.write(consuming.ack_response(*ids, error=error, message=text))
 
 
 class _LongSet(Exception):
