@@ -191,10 +191,9 @@ class EntryLogWriter:
     def _write(self) -> None:
         """Whole pages: none is written twice, so that what was read of a log stays true."""
         if self._buffers:
-            filler = encode_filler(self.size_bytes)
-            if filler:
-                self._buffers.append(filler)
-                self._buffered += len(filler)
+            filler, size = encode_filler(self.size_bytes)
+            self._buffers += filler
+            self._buffered += size
             self._file.write(self._buffers, self._written)
             if self._written // SYNC_BYTES != (self._written + self._buffered) // SYNC_BYTES:
                 self._file.sync()

@@ -22,7 +22,8 @@ KIND_ENTRIES = 0
 KIND_LEDGER = 1
 KIND_MAP = 2
 KIND_FILLER = 3
-"""Nothing, up to the end of a page."""
+"""Zeros, up to the end of a page."""
+
 BLOCK_BYTES_MAX = 256 * 1024
 """Bound of a block; a larger entry has its own block."""
 BLOCK_ENTRIES_MAX = 1024
@@ -93,17 +94,17 @@ def encode_block(
     return [prefix, *packets], len(prefix) + body_bytes
 
 
-def encode_filler(end: int) -> bytes:
-    """A block behind others that end at that offset, up to the end of a page: empty if they do."""
+def encode_filler(end: int) -> tuple[list[bytes], int]:
+    """A block behind others that end at that offset, up to the end of a page, and its size; nothing
+    if they end there.
+    """
     room = -end % PAGE_BYTES
-    if 0 < room < BLOCK_HEAD_BYTES:
-        room += PAGE_BYTES
     if not room:
-        return b""
-    body_bytes = room - BLOCK_HEAD_BYTES
-    head = _HEAD.pack(BLOCK_MAGIC, 0, KIND_FILLER, 0, 0, 0, body_bytes)
-    checked = head[_CHECKED_FROM:]
-    return BLOCK_MAGIC + crc32c(checked).to_bytes(4, "little") + checked + bytes(body_bytes)
+        return [], 0
+    head_bytes = BLOCK_HEAD_BYTES + _TABLE_ROW.size
+    if room < head_bytes:
+        room += PAGE_BYTES
+    return encode_block(KIND_FILLER, 0, 0, [bytes(room - head_bytes)])
 
 
 def parse_head(data: bytes, offset: int = 0) -> BlockHead:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 import trio
@@ -210,8 +211,9 @@ async def test_a_lost_session_ends_a_split(
     assert broker.ownership.owned() == []
 
 
-def make_slow(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Changes of boundaries take a second."""
+@asynccontextmanager
+async def splitting(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[trio.Nursery]:
+    """The nursery of a split of the lowest bundle that takes a second, of which half is over."""
     change = broker.namespaces.change_local_policies
 
     async def slow(namespace: str, how: Callable[[JsonObject], JsonObject]) -> None:
@@ -219,16 +221,17 @@ def make_slow(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
         await change(namespace, how)
 
     monkeypatch.setattr(broker.namespaces, "change_local_policies", slow)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(broker.splitter.split, LOWEST, [0x20000000])
+        await trio.sleep(0.5)
+        yield nursery
 
 
 async def test_a_stop_gives_up_what_a_split_makes(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
     """Other brokers need not wait until the session has ended."""
-    make_slow(broker, monkeypatch)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(broker.splitter.split, LOWEST, [0x20000000])
-        await trio.sleep(0.5)
+    async with splitting(broker, monkeypatch):
         await broker.unloader.unload_all()
         assert broker.ownership.owned() == []
         assert trio.current_time() == 1
@@ -257,10 +260,7 @@ async def test_nothing_else_begins_with_a_bundle_that_is_split(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
     """A second split gave up the parts of the first one, whose topics went on."""
-    make_slow(broker, monkeypatch)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(broker.splitter.split, LOWEST, [0x20000000])
-        await trio.sleep(0.5)
+    async with splitting(broker, monkeypatch) as nursery:
         with pytest.raises(UnloadRunning):
             await broker.splitter.split(LOWEST, [0x20000000])
         with pytest.raises(UnloadRunning):
