@@ -25,6 +25,8 @@ PAGE_BYTES = 4096
 """Direct writes begin and end at multiples of it: no disk's blocks are larger."""
 DIRECT_BYTES = 1024 * 1024
 """Bound of one direct write."""
+COPIED_MAX = 64
+"""So many buffers are copied one by one: more are joined first, which takes less than the loop."""
 _WITHOUT_CALL = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
 """Errors of kernels and file systems that don't support a flag or call."""
 
@@ -124,7 +126,7 @@ class _DirectWrites:
         """Returns False if the file system refuses such writes: then all of it must be written in
         the other way. Raises OSError.
         """
-        if len(buffers) > IOV_MAX:  # to copy many small ones takes longer than to join them first
+        if len(buffers) > COPIED_MAX:
             buffers = [b"".join(buffers)]
         try:
             self._write(buffers, offset)
