@@ -36,7 +36,7 @@ class Traffic:
         self.failures: list[Any] = []
         self.sent = 0
         self.got: set[int] = set()
-        self._stop = threading.Event()
+        self._stop, self._all_sent = threading.Event(), threading.Event()
         self._threads = [threading.Thread(target=run) for run in (self._send, self._receive)]
         for thread in self._threads:
             thread.start()
@@ -53,9 +53,11 @@ class Traffic:
             self.sent += 1
             time.sleep(0.002)
         self.producer.flush()
+        # Only now is it known how many are to come.
+        self._all_sent.set()
 
     def _receive(self) -> None:
-        while not self._stop.is_set() or len(self.got) < self.sent:
+        while not self._all_sent.is_set() or len(self.got) < self.sent:
             try:
                 message = self.consumer.receive(2000)
             except pulsar.Timeout:
