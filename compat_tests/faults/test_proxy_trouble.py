@@ -62,6 +62,7 @@ class Traffic:
                 message = self.consumer.receive(2000)
             except pulsar.Timeout:
                 if self._stop.is_set() and time.monotonic() > self.give_up_s:
+                    self.failures.append(f"only {len(self.got)} messages of {self.sent} came")
                     return
                 continue
             self.got.add(int(message.data()))
