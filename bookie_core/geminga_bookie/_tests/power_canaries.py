@@ -8,9 +8,9 @@ from functools import partial
 
 from geminga_bookie._tests.planted import planted
 from geminga_bookie.storage.checkpoint import Checkpointer
-from geminga_bookie.storage.compaction import compact_log
 from geminga_bookie.storage.disk import replace_file
-from geminga_bookie.storage.entry_log import EntryLogWriter
+from geminga_bookie.storage.entry_logs.compaction import compact_log
+from geminga_bookie.storage.entry_logs.files import EntryLogWriter
 from geminga_bookie.storage.gc import scrub_log
 from geminga_bookie.storage.journal import Journal
 from geminga_bookie.storage.journal_files import JournalFiles
@@ -27,10 +27,12 @@ IN_ORDER = """    logs.created(writer.log_id)
     logs.remove(log_id)
 """
 
-NEEDED_ONLY = """                    if not index.contains(location):
-                        break
-                    if _has_other_copy(logs, index, location, head.first_entry_id + number):
-                        continue
+NEEDED_ONLY = """            if damaged and index.contains(location):
+                yield from _damaged(logs, index, location, damaged)
+"""
+
+ALL_DAMAGED = """            for entry_id in damaged:
+                yield DamagedEntry(head.ledger_id, entry_id, log_id)
 """
 
 CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
@@ -56,9 +58,7 @@ CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "journal not synced": partial(
         planted, Journal._write, "segment.file.write_durably(", "segment.file.write("
     ),
-    "entry log not synced": partial(
-        planted, EntryLogWriter.sync, "        self._file.sync()\n", ""
-    ),
+    "entry log not synced": partial(planted, EntryLogWriter.sync, "        self._sync()\n", ""),
     "entry log's directory not synced": partial(
         planted,
         LedgerDirectory._write_logs,
@@ -66,7 +66,7 @@ CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
         "",
     ),
     "sealed entry log not synced": partial(
-        planted, EntryLogWriter.seal, "            self._file.sync()\n", ""
+        planted, EntryLogWriter.seal, "            self._sync()\n", ""
     ),
     "compacted log's directory not synced": partial(
         planted, compact_log, "    logs.disk.sync_directory(logs.directory)\n", ""
@@ -87,7 +87,9 @@ CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "journal used again after a failed sync": partial(
         planted, JournalFiles.spoil, "self._spoiled.add(journal_id)", "pass"
     ),
-    "damaged blocks that nobody needs are reported": partial(planted, scrub_log, NEEDED_ONLY, ""),
+    "damaged blocks that nobody needs are reported": partial(
+        planted, scrub_log, NEEDED_ONLY, ALL_DAMAGED
+    ),
     "journal removed before the mark is written": partial(
         planted, JournalFiles.set_mark, "write_mark(self._disk, self._directory, mark)", "pass"
     ),

@@ -29,7 +29,7 @@ from geminga_bookie.errors import StorageFailed
 from geminga_bookie.inprocess import InProcessBookie, open_bookie
 from geminga_bookie.options import GcOptions, JournalOptions
 from geminga_bookie.storage import checkpoint, journal
-from geminga_bookie.storage.entry_log import EntryLogs, EntryLogWriter
+from geminga_bookie.storage.entry_logs.files import EntryLogs, EntryLogWriter
 from geminga_bookie.storage.journal_files import journal_ids
 from geminga_runtime.metadata.api import StoreUnavailable
 

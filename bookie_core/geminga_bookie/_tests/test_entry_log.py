@@ -13,19 +13,14 @@ from rocksdict import RdictIter
 from geminga_bookie._tests.support import packets
 from geminga_bookie.errors import DataDirError
 from geminga_bookie.storage.disk import PAGE_BYTES, OsDisk, OsFile
-from geminga_bookie.storage.entry_log import (
-    EntryLogs,
-    EntryLogWriter,
-    check_version,
-    ledger_map,
-    parse_block,
-    scan_blocks,
-)
-from geminga_bookie.storage.entry_log_format import (
+from geminga_bookie.storage.entry_logs.files import EntryLogs, EntryLogWriter
+from geminga_bookie.storage.entry_logs.format import (
     BLOCK_ENTRIES_MAX,
     KIND_ENTRIES,
     KIND_FILLER,
+    NO_SALT,
     DamagedBlock,
+    LogHeader,
     check_head,
     decode_entries,
     encode_block,
@@ -35,49 +30,69 @@ from geminga_bookie.storage.entry_log_format import (
     parse_head,
     parse_trailer,
 )
+from geminga_bookie.storage.entry_logs.reading import (
+    check_version,
+    ledger_map,
+    parse_block,
+    scan_blocks,
+)
+from geminga_bookie.storage.journal_format import crc32c
 from geminga_bookie.storage.location_index import LedgerRecord, Location, LocationIndex
 from geminga_protocol.buffers import Buffer
 
+SALT = b"pepper.."
+SALTS = pytest.mark.parametrize("salt", [SALT, NO_SALT])
 
-@given(st.lists(st.binary(max_size=50), max_size=20), st.integers(0, 1 << 60))
-def test_blocks_come_back(group: list[bytes], first: int) -> None:
-    buffers, size = encode_block(KIND_ENTRIES, 9, first, group)
+
+@given(
+    st.lists(st.binary(max_size=50), max_size=20),
+    st.integers(0, 1 << 60),
+    st.sampled_from([SALT, NO_SALT]),
+)
+def test_blocks_come_back(group: list[bytes], first: int, salt: bytes) -> None:
+    buffers, size = encode_block(KIND_ENTRIES, 9, first, group, salt)
     data = b"".join(buffers)
-    head = parse_head(data)
+    head = parse_head(data, salt)
     assert len(data) == size == head.total_bytes
     assert (head.ledger_id, head.first_entry_id, head.entries) == (9, first, len(group))
-    assert decode_entries(head, check_head(head, data), data) == group
+    assert decode_entries(head, check_head(head, data, salt), data) == group
 
 
-def test_every_byte_of_a_block_is_under_a_checksum() -> None:
+@SALTS
+def test_every_byte_of_a_block_is_under_a_checksum(salt: bytes) -> None:
     group = packets(1, range(4), 20)
-    buffers, size = encode_block(KIND_ENTRIES, 1, 5, group)
+    buffers, size = encode_block(KIND_ENTRIES, 1, 5, group, salt)
     good = b"".join(buffers)
     location = Location(1, 5, 1, 0, size, 4)
     for place in range(size):
         data = bytearray(good)
         data[place] ^= 0x10
         try:
-            found = parse_block(bytes(data), 0, location)
+            found = parse_block(bytes(data), 0, location, salt)
         except DamagedBlock:
             continue
         assert found.count(None) == 1, place
         assert all(item in (None, expected) for item, expected in zip(found, group, strict=True))
     for cut in range(size):
         with pytest.raises(DamagedBlock):
-            found = parse_block(good[:cut], 0, location)
+            found = parse_block(good[:cut], 0, location, salt)
             if None in found:
                 raise DamagedBlock
 
 
 def test_file_headers() -> None:
-    header = file_header(7, 3)
-    assert parse_file_header(header) == (1, 7, 3)
-    for place in range(28):
+    header = file_header(7, 3, SALT)
+    assert parse_file_header(header) == LogHeader(2, 7, 3, SALT)
+    for place in range(len(header)):
         damaged = bytearray(header)
         damaged[place] ^= 1
+        assert parse_file_header(bytes(damaged)) == LogHeader(2, 7, 3, SALT)
+        damaged[(place + 40) % 80] ^= 1
         with pytest.raises(DamagedBlock):
             parse_file_header(bytes(damaged))
+    for size in range(40):
+        with pytest.raises(DamagedBlock):
+            parse_file_header(header[:size])
 
 
 def write_log(tmp_path: Path, *, seal: bool = True) -> tuple[EntryLogs, list[Location]]:
@@ -164,7 +179,7 @@ def test_each_page_is_written_once(
     assert [offset for offset, _ in written[len(pages) :]] == [end]
     data = logs.path(1).read_bytes()
     for location in known:
-        (packet,) = parse_block(data, location.offset, location)
+        (packet,) = parse_block(data, location.offset, location, writer.salt)
         assert [packet] == packets(1, [location.first], size + location.first // 100)
     assert len(data) < 1.1 * sum(each.size_bytes for each in known) + 20 * PAGE_BYTES
     logs.close()
@@ -173,22 +188,22 @@ def test_each_page_is_written_once(
 def test_another_version_is_refused(tmp_path: Path) -> None:
     logs, _ = write_log(tmp_path)
     path = logs.path(1)
-    header = bytearray(file_header(1))
+    header = bytearray(file_header(1, 0, SALT))
     header[4] = 9
-    from geminga_bookie.storage.journal_format import crc32c
-
     header[24:28] = crc32c(bytes(header[:24])).to_bytes(4, "little")
-    path.write_bytes(bytes(header) + path.read_bytes()[32:])
+    path.write_bytes(bytes(header) + path.read_bytes()[len(header) :])
     with logs.reading(1) as file, pytest.raises(DataDirError, match="version 9"):
-        check_version(file, path)
+        check_version(file)
     logs.close()
 
 
-def test_trailers() -> None:
-    data = b"".join(encode_ledger_map({1: 2, 3: 4}, 4711))
-    assert parse_trailer(data[-16:]) == 4711
-    assert parse_trailer(data[-15:]) is None
-    assert parse_trailer(data[-16:-1] + b"x") is None
+@SALTS
+def test_trailers(salt: bytes) -> None:
+    data = b"".join(encode_ledger_map({1: 2, 3: 4}, 4711, salt))
+    assert parse_trailer(data[-16:], salt) == 4711
+    assert parse_trailer(data[-15:], salt) is None
+    assert parse_trailer(data[-16:-1] + b"x", salt) is None
+    assert parse_trailer(data[-16:], b"another.") is None
 
 
 def test_lookups(tmp_path: Path) -> None:

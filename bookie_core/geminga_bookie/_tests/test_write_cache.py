@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geminga_bookie._tests.support import packet, packets
-from geminga_bookie.storage.entry_log_format import BLOCK_BYTES_MAX, BLOCK_ENTRIES_MAX
+from geminga_bookie.storage.entry_logs.format import BLOCK_BYTES_MAX, BLOCK_ENTRIES_MAX
 from geminga_bookie.storage.ledger_directory import split_run
 from geminga_bookie.storage.read_cache import IDLE_CACHES, CachedBlock, ReadCache
 from geminga_bookie.storage.write_cache import CachedRun, Throttle, WriteCache, take_bounded

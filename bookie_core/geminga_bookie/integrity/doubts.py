@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from geminga_bookie.storage.bookie import InProcessBookie
-from geminga_bookie.storage.startup import LIMBO_NAME
+from geminga_bookie.storage.doubt import LIMBO_NAME
 
 RUNS_MAX = 10_000
 """Missing runs that are reported at once; those behind them are found when these are there."""

@@ -13,21 +13,20 @@ from geminga_bookie.options import BookieOptions
 from geminga_bookie.shell.files import file_number
 from geminga_bookie.shell.printing import data_lines, entry_head, ledger_name
 from geminga_bookie.shell.target import ShellFailed
-from geminga_bookie.storage.disk import Disk, DiskFile
-from geminga_bookie.storage.entry_log import (
-    SUFFIX,
-    check_version,
-    ledger_map,
-    log_name,
-    scan_blocks,
-)
-from geminga_bookie.storage.entry_log_format import (
+from geminga_bookie.storage.disk import Disk
+from geminga_bookie.storage.entry_logs.files import SUFFIX, log_name
+from geminga_bookie.storage.entry_logs.format import (
     BLOCK_HEAD_BYTES,
     FILE_HEADER_BYTES,
     KIND_ENTRIES,
     DamagedBlock,
-    check_head,
-    parse_head,
+    block_table,
+)
+from geminga_bookie.storage.entry_logs.reading import (
+    LogFile,
+    check_version,
+    ledger_map,
+    scan_blocks,
 )
 from geminga_bookie.storage.journal_format import crc32c
 
@@ -68,12 +67,12 @@ def find_log(options: BookieOptions, disk: Disk, wanted: str) -> tuple[Path, int
     return found[0], number
 
 
-def _entries(file: DiskFile, unreadable: list[range]) -> Iterator[_Entry]:
+def _entries(file: LogFile, unreadable: list[range]) -> Iterator[_Entry]:
     for offset, head in scan_blocks(file, unreadable):
         if head.kind != KIND_ENTRIES:
             continue
         data = file.read(head.total_bytes, offset)
-        table = check_head(parse_head(data), data)
+        table = block_table(head, data)
         place = BLOCK_HEAD_BYTES + head.table_bytes
         for at, (size, checksum) in enumerate(zip(table[::2], table[1::2], strict=True)):
             packet = data[place : place + size]
@@ -95,14 +94,14 @@ class LogPrinter:
         """Print the wanted entries; returns False if one of them, or a part of the file, can't be
         read. Raises ShellFailed, OSError.
         """
-        file = disk.open(path, writable=False)
+        file = LogFile(disk.open(path, writable=False), path)
         try:
-            _check(file, path)
+            _check(file)
             return self._print(file, f"{log_id} ({path.name})", wanted)
         finally:
             file.close()
 
-    def _print(self, file: DiskFile, name: str, wanted: Wanted) -> bool:
+    def _print(self, file: LogFile, name: str, wanted: Wanted) -> bool:
         ledger = ledger_name(wanted.ledger_id, self._ledger_form)
         entry = "" if wanted.entry_id < 0 else f" for EntryId {wanted.entry_id}"
         absent = ""
@@ -159,9 +158,9 @@ def print_metadata(disk: Disk, path: Path, log_id: int, ledger_form: str, say: S
     so that all of it counts as used, as in Apache's shell. Raises ShellFailed, OSError.
     """
     say(f"Print entryLogMetadata of entrylog {log_id} ({path.name})")
-    file = disk.open(path, writable=False)
+    file = LogFile(disk.open(path, writable=False), path)
     try:
-        _check(file, path)
+        _check(file)
         sizes = ledger_map(file)
     finally:
         file.close()
@@ -173,8 +172,8 @@ def print_metadata(disk: Disk, path: Path, log_id: int, ledger_form: str, say: S
         say(f"--------- Lid={name}, TotalSizeOfEntriesOfLedger={size}  ---------")
 
 
-def _check(file: DiskFile, path: Path) -> None:
+def _check(file: LogFile) -> None:
     try:
-        check_version(file, path)
+        check_version(file)
     except (DataDirError, DamagedBlock) as error:
         raise ShellFailed(str(error)) from None

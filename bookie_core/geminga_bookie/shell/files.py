@@ -7,9 +7,10 @@ from pathlib import Path
 
 from geminga_bookie.options import BookieOptions
 from geminga_bookie.shell.target import ShellFailed
-from geminga_bookie.storage import entry_log, journal_files
+from geminga_bookie.storage import journal_files
 from geminga_bookie.storage.data_dirs import index_directory
 from geminga_bookie.storage.disk import Disk
+from geminga_bookie.storage.entry_logs import files as entry_logs
 
 Say = Callable[[str], None]
 
@@ -24,7 +25,7 @@ def list_files(
         say("")
     if logs:
         say("--------- Printing the list of EntryLog/Ledger Files ---------")
-        _print(disk, options.ledger_dirs, entry_log.SUFFIX, say)
+        _print(disk, options.ledger_dirs, entry_logs.SUFFIX, say)
         say("")
     if indexes:
         say("--------- Printing the list of Index Files ---------")

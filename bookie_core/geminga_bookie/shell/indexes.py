@@ -18,8 +18,9 @@ from geminga_bookie.port import ids_fit
 from geminga_bookie.shell.printing import ledger_name
 from geminga_bookie.shell.target import ShellFailed
 from geminga_bookie.storage.data_dirs import DataDirs, index_directory
-from geminga_bookie.storage.entry_log import EntryLogs, parse_block
-from geminga_bookie.storage.entry_log_format import DamagedBlock
+from geminga_bookie.storage.entry_logs.files import EntryLogs
+from geminga_bookie.storage.entry_logs.format import DamagedBlock
+from geminga_bookie.storage.entry_logs.reading import parse_block
 from geminga_bookie.storage.journal_format import ENTRIES, JournalItem
 from geminga_bookie.storage.journal_replay import replay
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
@@ -201,7 +202,8 @@ def _errors_at(logs: EntryLogs, location: Location, ledger_form: str) -> Iterato
     name = ledger_name(location.ledger_id, ledger_form)
     try:
         with logs.reading(location.log_id) as file:
-            packets = parse_block(file.read(location.size_bytes, location.offset), 0, location)
+            data = file.read(location.size_bytes, location.offset)
+            packets = parse_block(data, 0, location, file.salt)
     except (DamagedBlock, OSError) as error:
         last = location.first + location.entries - 1
         yield f"Ledger {name}, entry {location.first} to {last}: {error}"

@@ -126,6 +126,8 @@ class _DirectWrites:
         """Returns False if the file system refuses such writes: then all of it must be written in
         the other way. Raises OSError.
         """
+        if self._descriptor < 0:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         if len(buffers) > COPIED_MAX:
             buffers = [b"".join(buffers)]
         try:

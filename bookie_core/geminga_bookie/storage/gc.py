@@ -19,18 +19,16 @@ import trio
 
 from geminga_bookie.options import GcOptions, LedgerExists, LiveLedgers
 from geminga_bookie.storage.checkpoint import Checkpointer
-from geminga_bookie.storage.compaction import CompactionStopped, LogDamaged, compact_log
-from geminga_bookie.storage.entry_log import (
-    EntryLogs,
+from geminga_bookie.storage.entry_logs.compaction import CompactionStopped, LogDamaged, compact_log
+from geminga_bookie.storage.entry_logs.files import EntryLogs
+from geminga_bookie.storage.entry_logs.format import KIND_ENTRIES, DamagedBlock
+from geminga_bookie.storage.entry_logs.reading import (
+    blocks_within,
+    end_of_unsealed,
     location_of,
+    packets_at,
     parse_block,
     scan_blocks,
-)
-from geminga_bookie.storage.entry_log_format import (
-    KIND_ENTRIES,
-    DamagedBlock,
-    check_head,
-    decode_entries,
 )
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
 from geminga_bookie.storage.ledger_maps import LedgerMaps
@@ -59,29 +57,45 @@ def scrub_log(
 
     A block that isn't in the index is no loss: its flush was repeated after a crash, or another log
     has it now. Nor is one with an intact copy in another log: a rebuilt index also has the blocks
-    of such flushes.
+    of such flushes. A block of the index that can't be found is lost with all its entries.
     """
+    unreadable: list[range] = []
     with logs.reading(log_id) as file:
-        for offset, head in scan_blocks(file):
+        for offset, head in scan_blocks(file, unreadable):
             if head.kind != KIND_ENTRIES:
                 continue
-            data = file.read(head.total_bytes, offset)
-            for number, packet in enumerate(decode_entries(head, check_head(head, data), data)):
-                if packet is None:
-                    location = location_of(head, log_id, offset)
-                    if not index.contains(location):
-                        break
-                    if _has_other_copy(logs, index, location, head.first_entry_id + number):
-                        continue
-                    found = DamagedEntry(head.ledger_id, head.first_entry_id + number, log_id)
-                    logger.error(
-                        "entry %d:%d in entry log %d is damaged",
-                        found.ledger_id,
-                        found.entry_id,
-                        log_id,
-                    )
-                    yield found
+            damaged = [
+                head.first_entry_id + number
+                for number, packet in enumerate(packets_at(file, offset, head))
+                if packet is None
+            ]
+            location = location_of(head, log_id, offset)
+            if damaged and index.contains(location):
+                yield from _damaged(logs, index, location, damaged)
             throttle(head.total_bytes)
+        unreadable += end_of_unsealed(file)
+    for location in blocks_within(index, log_id, unreadable):
+        lost = range(location.first, location.first + location.entries)
+        yield from _damaged(logs, index, location, lost)
+
+
+def _damaged(
+    logs: EntryLogs, index: LocationIndex, location: Location, entries: Sequence[int]
+) -> list[DamagedEntry]:
+    """Those of a block's damaged entries of which there is no other copy."""
+    found = [
+        DamagedEntry(location.ledger_id, entry_id, location.log_id)
+        for entry_id in entries
+        if not _has_other_copy(logs, index, location, entry_id)
+    ]
+    if found:
+        ids = str(found[0].entry_id)
+        if len(found) > 1:
+            ids += f" to {found[-1].entry_id} ({len(found)} entries)"
+        logger.error(
+            "entry %d:%s in %s is damaged", location.ledger_id, ids, logs.path(location.log_id)
+        )
+    return found
 
 
 def _has_other_copy(
@@ -94,7 +108,8 @@ def _has_other_copy(
         try:
             with logs.reading(other.log_id) as file:
                 data = file.read(other.size_bytes, other.offset)
-            if parse_block(data, 0, other)[entry_id - other.first] is not None:
+                salt = file.salt
+            if parse_block(data, 0, other, salt)[entry_id - other.first] is not None:
                 return True
         except (DamagedBlock, FileNotFoundError):
             continue

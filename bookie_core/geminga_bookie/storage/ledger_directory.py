@@ -19,15 +19,16 @@ from typing import NamedTuple
 from geminga_bookie.errors import DigestMismatch, NoSuchEntry, StorageFailed
 from geminga_bookie.metrics.storage import DirectoryMetrics
 from geminga_bookie.options import BookieOptions
-from geminga_bookie.storage.disk import Disk, DiskFile
-from geminga_bookie.storage.entry_log import EntryLogs, EntryLogWriter, parse_block
-from geminga_bookie.storage.entry_log_format import (
+from geminga_bookie.storage.disk import Disk
+from geminga_bookie.storage.entry_logs.files import EntryLogs, EntryLogWriter
+from geminga_bookie.storage.entry_logs.format import (
     BLOCK_BYTES_MAX,
     BLOCK_ENTRIES_MAX,
     KIND_ENTRIES,
     KIND_LEDGER,
     DamagedBlock,
 )
+from geminga_bookie.storage.entry_logs.reading import LogFile, parse_block
 from geminga_bookie.storage.location_index import LedgerRecord, Location, LocationIndex
 from geminga_bookie.storage.read_cache import CachedBlock, ReadCache
 from geminga_bookie.storage.write_cache import CachedRun, WriteCache
@@ -73,6 +74,8 @@ class LedgerDirectory:
         self._log_bytes_max = options.entry_log_bytes_max
         self._spare_bytes = SPARE_BYTES if options.disk.ballast_bytes else 0
         self._writer: EntryLogWriter | None = None
+        self._failed: EntryLogWriter | None = None
+        """Could neither be written nor removed."""
 
     def cached(
         self, ledger_id: int, entry_id: int, entries_max: int, bytes_max: int
@@ -160,9 +163,16 @@ class LedgerDirectory:
             return self._write_logs(sealed)
         except OSError:
             if self._writer is not None:
-                self._writer.give_up()
-                self._writer = None
+                self._failed, self._writer = self._writer, None
+                self._give_up()
             raise
+
+    def _give_up(self) -> None:
+        """Raises OSError: then it is tried again before another log is begun, or each attempt would
+        leave one behind."""
+        if self._failed is not None:
+            self._failed.give_up()
+            self._failed = None
 
     def _check_room(self, sealed: Sealed) -> None:
         """Fail early on a nearly full disk: a fence or metadata need the remaining space."""
@@ -171,6 +181,7 @@ class LedgerDirectory:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.logs.directory))
 
     def _write_logs(self, sealed: Sealed) -> list[Location]:
+        self._give_up()
         if self._writer is not None and self._writer.size_bytes >= self._log_bytes_max:
             writer, self._writer = self._writer, None
             writer.seal()
@@ -207,8 +218,8 @@ class LedgerDirectory:
                     try:
                         return self._load_from(start, entry_id, ahead_bytes, ahead_entries)
                     except DamagedBlock as damage:
-                        log = f"entry log {start.log_id}"
-                        failure = f"entry {ledger_id}:{entry_id} in {log}: {damage}"
+                        path = self.logs.path(start.log_id)
+                        failure = f"entry {ledger_id}:{entry_id} in {path}: {damage}"
                     except FileNotFoundError as gone:
                         failure = f"entry {ledger_id}:{entry_id}: {gone}"
             except OSError as error:
@@ -286,11 +297,11 @@ def split_run(run: CachedRun) -> Iterator[tuple[int, Sequence[bytes]]]:
         start, size = end, ends[end - 1]
 
 
-def _read_group(file: DiskFile, group: list[Location]) -> Iterator[list[bytes | None]]:
+def _read_group(file: LogFile, group: list[Location]) -> Iterator[list[bytes | None]]:
     base = group[0].offset
     data = file.read(sum(location.size_bytes for location in group), base)
     for location in group:
-        yield parse_block(data, location.offset - base, location)
+        yield parse_block(data, location.offset - base, location, file.salt)
 
 
 def _whole_parts(first: int, packets: list[bytes | None]) -> Iterator[CachedBlock]:

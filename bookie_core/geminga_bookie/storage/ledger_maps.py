@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from itertools import compress
 from typing import NamedTuple
 
-from geminga_bookie.storage.entry_log import blocks_within, ledger_map
+from geminga_bookie.storage.entry_logs.reading import blocks_within, ledger_map
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
 
 MAPS_BYTES_MAX = 32 * 1024 * 1024

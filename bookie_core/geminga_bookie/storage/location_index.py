@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from geminga_bookie.lac import NO_LAC, explicit_lac
-from geminga_bookie.storage.entry_log_format import BLOCK_ENTRIES_MAX
+from geminga_bookie.storage.entry_logs.format import BLOCK_ENTRIES_MAX
 from geminga_bookie.storage.key_value import (
     WRITE_BUFFER_BYTES,
     Batch,

@@ -20,7 +20,6 @@ from geminga_bookie.errors import BookkeeperError, DataDirError
 from geminga_bookie.host import Host
 from geminga_bookie.options import BookieOptions, JournalOptions
 from geminga_bookie.port import ids_fit
-from geminga_bookie.storage.compaction import finish_compactions
 from geminga_bookie.storage.data_dirs import (
     UNSYNCED_NAME,
     DataDirs,
@@ -28,8 +27,10 @@ from geminga_bookie.storage.data_dirs import (
     lost_disks,
 )
 from geminga_bookie.storage.disk import Disk, replace_file
+from geminga_bookie.storage.doubt import doubt_logs, is_in_limbo, write_limbo
+from geminga_bookie.storage.entry_logs.compaction import finish_compactions
+from geminga_bookie.storage.entry_logs.index_rebuild import rebuild_index
 from geminga_bookie.storage.health import Health
-from geminga_bookie.storage.index_rebuild import rebuild_index
 from geminga_bookie.storage.journal import Journal
 from geminga_bookie.storage.journal_files import (
     JournalFiles,
@@ -59,9 +60,6 @@ logger = logging.getLogger(__name__)
 START_BYTES = 1024 * 1024
 """Room for opening an index, and for a small journal file."""
 SMALL_SEGMENT_BYTES = 128 * 1024
-LIMBO_NAME = "limbo"
-"""In a journal directory since acknowledged entries may have been lost (BK-02)."""
-_REASONS_MAX = 50
 
 
 @dataclass(slots=True)
@@ -214,7 +212,13 @@ def open_store(host: Host, number: int, directory: Path, options: BookieOptions)
         else:
             finish_compactions(store.logs, None)
             if store.logs.ids() or is_stale:
-                rebuild_index(store.logs, index, in_doubt=_is_in_limbo(disk, options))
+                rebuild_index(
+                    store.logs,
+                    index,
+                    partial(doubt_logs, disk, options),
+                    in_doubt=is_in_limbo(disk, options),
+                    fences=options.replicas_elsewhere,
+                )
             else:
                 index.write(completes=True)
     except BaseException:
@@ -334,13 +338,6 @@ def _take_over(table: LedgerTable, recovered: LedgerTable) -> None:
         table.touch(known)
 
 
-def _is_in_limbo(disk: Disk, options: BookieOptions) -> bool:
-    """Whether acknowledged entries may once have been lost, and there are other copies to ask."""
-    return options.replicas_elsewhere and any(
-        LIMBO_NAME in disk.names(directory) for directory in options.journal_dirs
-    )
-
-
 def _settle_doubts(
     disk: Disk,
     options: BookieOptions,
@@ -362,14 +359,14 @@ def _settle_doubts(
             reasons.append(text or "the bookie stopped without syncing its journal")
             logger.error("%s: %s", directory, reasons[-1])
         if reasons and options.replicas_elsewhere:
-            replace_file(disk, directory / LIMBO_NAME, "\n".join(reasons[:_REASONS_MAX]).encode())
+            write_limbo(disk, directory, reasons)
             is_new_doubt = True
         is_new_doubt |= bool(report.damages)
     if is_new_doubt:
         _put_in_doubt(recovered, fences=options.replicas_elsewhere)
     for directory in options.journal_dirs:
         disk.remove(directory / UNSYNCED_NAME)
-    return _is_in_limbo(disk, options)
+    return is_in_limbo(disk, options)
 
 
 def _put_in_doubt(recovered: LedgerTable, *, fences: bool) -> None:

@@ -27,7 +27,7 @@ from geminga_bookie.integrity._tests.world import OWN, REPAIR, SIZES, SYNCED, UN
 from geminga_bookie.integrity.check import QUIET_S, DataCheck
 from geminga_bookie.integrity.doubts import Doubts, without
 from geminga_bookie.shell.loss import accept_loss
-from geminga_bookie.storage.startup import LIMBO_NAME
+from geminga_bookie.storage.doubt import LIMBO_NAME
 from geminga_protocol._tests.rounds import IS_NIGHTLY
 from geminga_protocol.bookkeeper.digest import master_key
 

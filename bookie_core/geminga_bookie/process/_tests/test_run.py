@@ -17,7 +17,7 @@ from geminga_bookie.process import run
 from geminga_bookie.process.config import BookieConfig, load_config
 from geminga_bookie.process.run import ReadOnlyRefused, RunningBookie, run_bookie
 from geminga_bookie.storage.data_dirs import UNSYNCED_NAME
-from geminga_bookie.storage.startup import LIMBO_NAME
+from geminga_bookie.storage.doubt import LIMBO_NAME
 from geminga_bookie.wire.options import RemoteOptions
 from geminga_bookie.wire.remote import RemoteBookie, open_remote
 from geminga_protocol.bookkeeper import paths

@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
-import logging
+import secrets
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from geminga_bookie.errors import DataDirError
-from geminga_bookie.storage.disk import Disk, DiskFile
-from geminga_bookie.storage.entry_log_format import (
-    BLOCK_HEAD_BYTES,
-    BLOCK_MAGIC,
+from geminga_bookie.storage.disk import Disk
+from geminga_bookie.storage.entry_logs.format import (
     FILE_HEADER_BYTES,
-    FILE_VERSION,
-    KIND_ENTRIES,
-    KIND_LEDGER,
-    KIND_MAP,
-    TRAILER_BYTES,
-    BlockHead,
-    DamagedBlock,
-    check_head,
-    decode_entries,
-    decode_ledger_map,
+    SALT_BYTES,
     encode_block,
     encode_filler,
     encode_ledger_map,
     file_header,
-    parse_file_header,
-    parse_head,
-    parse_trailer,
 )
-from geminga_bookie.storage.location_index import Location, LocationIndex
-
-logger = logging.getLogger(__name__)
+from geminga_bookie.storage.entry_logs.reading import LogFile, named
+from geminga_bookie.storage.location_index import Location
 
 SUFFIX = ".log"
 COMPACTING_SUFFIX = ".compacting"
@@ -54,7 +38,7 @@ def log_name(log_id: int) -> str:
 class _OpenLog:
     __slots__ = ("file", "readers", "removed")
 
-    def __init__(self, file: DiskFile) -> None:
+    def __init__(self, file: LogFile) -> None:
         self.file = file
         self.readers = 0
         self.removed = False
@@ -120,12 +104,13 @@ class EntryLogs:
                     opened.file.close()
 
     @contextmanager
-    def reading(self, log_id: int) -> Iterator[DiskFile]:
+    def reading(self, log_id: int) -> Iterator[LogFile]:
         """The open file of a log. Raises FileNotFoundError if it was removed, OSError."""
         with self._lock:
             opened = self._open.pop(log_id, None)
             if opened is None:
-                opened = _OpenLog(self.disk.open(self.path(log_id), writable=False))
+                path = self.path(log_id)
+                opened = _OpenLog(LogFile(self.disk.open(path, writable=False), path))
             self._open[log_id] = opened
             opened.readers += 1
             self._close_idle()
@@ -159,7 +144,8 @@ class EntryLogWriter:
         self.log_id = logs.new_id()
         self.path = logs.path(self.log_id).with_suffix(suffix)
         self._file = logs.disk.open(self.path, create=True, direct=True)
-        self._buffers: list[bytes] = [file_header(self.log_id, compacted_from)]
+        self.salt = secrets.token_bytes(SALT_BYTES)
+        self._buffers: list[bytes] = [file_header(self.log_id, compacted_from, self.salt)]
         self._buffered = FILE_HEADER_BYTES
         self._written = 0
         self.ledger_bytes: dict[int, int] = {}
@@ -173,13 +159,13 @@ class EntryLogWriter:
 
     def append(self, kind: int, ledger_id: int, first: int, packets: Sequence[bytes]) -> Location:
         """Queue a block; may write queued ones. Raises OSError."""
-        buffers, size = encode_block(kind, ledger_id, first, packets)
+        buffers, size = encode_block(kind, ledger_id, first, packets, self.salt)
         return self.append_raw(buffers, size, ledger_id, first, len(packets))
 
     def append_raw(
         self, buffers: Sequence[bytes], size: int, ledger_id: int, first: int, count: int
     ) -> Location:
-        """Queue an encoded block."""
+        """Queue a block that is encoded with the log's salt. Raises OSError."""
         location = Location(ledger_id, first, self.log_id, self.size_bytes, size, count)
         self._buffers += buffers
         self._buffered += size
@@ -190,8 +176,14 @@ class EntryLogWriter:
 
     def _write(self) -> None:
         """Whole pages: none is written twice, so that what was read of a log stays true."""
+        try:
+            self._write_pages()
+        except OSError as error:
+            raise named(error, self.path) from error
+
+    def _write_pages(self) -> None:
         if self._buffers:
-            filler, size = encode_filler(self.size_bytes)
+            filler, size = encode_filler(self.size_bytes, self.salt)
             self._buffers += filler
             self._buffered += size
             self._file.write(self._buffers, self._written)
@@ -204,15 +196,22 @@ class EntryLogWriter:
     def sync(self) -> None:
         """Return when all appended blocks are on disk. Raises OSError."""
         self._write()
-        self._file.sync()
+        self._sync()
         self._promised = True
+
+    def _sync(self) -> None:
+        try:
+            self._file.sync()
+        except OSError as error:
+            raise named(error, self.path) from error
 
     def seal(self) -> None:
         """Write the ledger map and close. Raises OSError, but is closed in any case."""
         try:
             self._write()
-            self._file.write(encode_ledger_map(self.ledger_bytes, self._written), self._written)
-            self._file.sync()
+            end = encode_ledger_map(self.ledger_bytes, self._written, self.salt)
+            self._file.write(end, self._written)
+            self._sync()
         finally:
             self.abandon()
 
@@ -229,96 +228,3 @@ class EntryLogWriter:
         self.abandon()
         if not self._promised:
             self._logs.remove(self.log_id)
-
-
-def parse_block(data: bytes, offset: int, location: Location) -> list[bytes | None]:
-    """Packets of one block; None for an entry that is damaged. Raises DamagedBlock."""
-    head = parse_head(data, offset)
-    expected = (location.ledger_id, location.first, location.entries, location.size_bytes)
-    if (head.ledger_id, head.first_entry_id, head.entries, head.total_bytes) != expected:
-        raise DamagedBlock("not the block that the index names")
-    return decode_entries(head, check_head(head, data, offset), data, offset)
-
-
-def scan_blocks(
-    file: DiskFile, unreadable: list[range] | None = None
-) -> Iterator[tuple[int, BlockHead]]:
-    """Offset and verified head of every whole block. After damage it searches for the next valid
-    head; skipped offsets are added to `unreadable`."""
-    offset, size = FILE_HEADER_BYTES, file.size()
-    while offset + BLOCK_HEAD_BYTES <= size:
-        try:
-            data = file.read(BLOCK_HEAD_BYTES, offset)
-            head = parse_head(data)
-            if offset + head.total_bytes > size:
-                raise DamagedBlock("the block is cut short")
-            check_head(head, data + file.read(head.table_bytes, offset + BLOCK_HEAD_BYTES))
-        except DamagedBlock:
-            following = _next_magic(file, offset + 1, size)
-            if unreadable is not None:
-                unreadable.append(range(offset, following))
-            offset = following
-            continue
-        yield offset, head
-        offset += head.total_bytes
-
-
-def _next_magic(file: DiskFile, offset: int, size: int) -> int:
-    while offset < size:
-        place = file.read(WRITE_BYTES, offset).find(BLOCK_MAGIC)
-        if place >= 0:
-            return offset + place
-        offset += WRITE_BYTES - len(BLOCK_MAGIC) + 1
-    return size
-
-
-def location_of(head: BlockHead, log_id: int, offset: int) -> Location:
-    """A block's location, as in the index."""
-    return Location(
-        head.ledger_id, head.first_entry_id, log_id, offset, head.total_bytes, head.entries
-    )
-
-
-def check_version(file: DiskFile, path: Path) -> int | None:
-    """Id of the log that it was compacted from (0: none, None: damaged). Raises DataDirError."""
-    try:
-        version, _, compacted_from = parse_file_header(file.read(FILE_HEADER_BYTES, 0))
-    except DamagedBlock:
-        return None
-    if version != FILE_VERSION:
-        raise DataDirError(
-            f"{path} is of entry log version {version}, this bookie reads {FILE_VERSION}"
-        )
-    return compacted_from
-
-
-def ledger_map(file: DiskFile, unreadable: list[range] | None = None) -> dict[int, int]:
-    """Bytes of each ledger in a log: from the map, or, without one, by reading every head
-    (`unreadable`: see `scan_blocks`)."""
-    size = file.size()
-    offset = parse_trailer(file.read(TRAILER_BYTES, max(0, size - TRAILER_BYTES)))
-    if offset is not None:
-        try:
-            data = file.read(size - offset - TRAILER_BYTES, offset)
-            head = parse_head(data)
-            packet = decode_entries(head, check_head(head, data), data)[0]
-            if packet is not None and head.kind == KIND_MAP:
-                return decode_ledger_map(packet)
-        except DamagedBlock:
-            logger.warning("an entry log's ledger map is damaged, its blocks are read instead")
-    sizes: dict[int, int] = {}
-    for _, head in scan_blocks(file, unreadable):
-        # A log may have the only copy of a ledger's key and fence: also count its record.
-        if head.kind in (KIND_ENTRIES, KIND_LEDGER):
-            sizes[head.ledger_id] = sizes.get(head.ledger_id, 0) + head.total_bytes
-    return sizes
-
-
-def blocks_within(
-    index: LocationIndex, log_id: int, unreadable: Sequence[range]
-) -> Iterator[Location]:
-    """Blocks that the index has at those unreadable offsets of a log."""
-    if unreadable:
-        for location in index.in_log(log_id):
-            if any(location.offset in places for places in unreadable):
-                yield location

@@ -3,41 +3,60 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 
 from geminga_bookie.lac import explicit_lac
-from geminga_bookie.storage.entry_log import EntryLogs, check_version, location_of, scan_blocks
-from geminga_bookie.storage.entry_log_format import (
+from geminga_bookie.storage.entry_logs.files import EntryLogs
+from geminga_bookie.storage.entry_logs.format import (
     KIND_ENTRIES,
     KIND_LEDGER,
     BlockHead,
     DamagedBlock,
-    check_head,
-    decode_entries,
+)
+from geminga_bookie.storage.entry_logs.reading import (
+    LogFile,
+    check_version,
+    is_sealed,
+    location_of,
+    packets_at,
+    scan_blocks,
 )
 from geminga_bookie.storage.location_index import LedgerRecord, Location, LocationIndex
 
 logger = logging.getLogger(__name__)
 
 BATCH_BLOCKS_MAX = 4096
+DAMAGES_PER_LOG_MAX = 100
 
 
-def rebuild_index(logs: EntryLogs, index: LocationIndex, *, in_doubt: bool = False) -> int:
+def rebuild_index(
+    logs: EntryLogs,
+    index: LocationIndex,
+    on_damage: Callable[[Sequence[str]], None],
+    *,
+    in_doubt: bool = False,
+    fences: bool = True,
+) -> int:
     """Write every whole block's location and every ledger's record; returns the number of blocks.
 
     Records of one ledger are merged, also with the index's remaining ones; monotonic values (fence,
     LACs) keep their maximum. Deleted ledgers reappear, and are collected again. Only the last batch
     marks the index as complete: after a kill before it, the next start repeats everything.
-    `in_doubt` puts all ledgers into limbo, as that may have been recorded in the lost index only.
-    Raises DataDirError, OSError.
+    `in_doubt` puts all ledgers into limbo, as that may have been recorded in the lost index only;
+    so does a log of which a part can't be read, after `on_damage` was told of it: nobody knows
+    whose entries stood there. With `fences` ledgers in limbo are fenced. Raises DataDirError,
+    OSError.
     """
     index.clear_locations()
     records = {record.ledger_id: record for record in index.ledgers()}
     batch: list[Location] = []
+    damages: list[str] = []
     count = 0
     for log_id in logs.ids():
+        unreadable: list[range] = []
         with logs.reading(log_id) as file:
-            check_version(file, logs.path(log_id))
-            for offset, head in scan_blocks(file):
+            check_version(file)
+            for offset, head in scan_blocks(file, unreadable):
                 if head.kind == KIND_ENTRIES:
                     if len(batch) >= BATCH_BLOCKS_MAX:
                         index.write(batch)
@@ -47,23 +66,37 @@ def rebuild_index(logs: EntryLogs, index: LocationIndex, *, in_doubt: bool = Fal
                     if head.ledger_id not in records:
                         records[head.ledger_id] = _unknown(head.ledger_id)
                 elif head.kind == KIND_LEDGER:
-                    _merge(records, head, file.read(head.total_bytes, offset))
+                    _merge(records, file, offset, head)
+            damages += _damages(file, unreadable)
     index.write(batch)
-    if in_doubt:
+    if damages:
+        on_damage(damages)
+    if in_doubt or damages:
         for ledger_id, record in records.items():
-            records[ledger_id] = record._replace(limbo=True, fenced=True)
+            records[ledger_id] = record._replace(limbo=True, fenced=record.fenced or fences)
     index.write(records=records.values(), completes=True)
     logger.warning("%s: index rebuilt, %d blocks, %d ledgers", logs.directory, count, len(records))
     return count
+
+
+def _damages(file: LogFile, unreadable: Sequence[range]) -> list[str]:
+    """What a log's unreadable parts are, for people. The end of one that isn't sealed is no damage:
+    what a crash cut short was never promised."""
+    end = -1 if is_sealed(file) else file.size()
+    return [
+        f"{file.path} can't be read at {places.start} to {places.stop}"
+        for places in unreadable[:DAMAGES_PER_LOG_MAX]
+        if places.stop != end
+    ]
 
 
 def _unknown(ledger_id: int) -> LedgerRecord:
     return LedgerRecord(ledger_id, b"", False, False, b"")
 
 
-def _merge(records: dict[int, LedgerRecord], head: BlockHead, data: bytes) -> None:
+def _merge(records: dict[int, LedgerRecord], file: LogFile, offset: int, head: BlockHead) -> None:
     try:
-        packet = decode_entries(head, check_head(head, data), data)[0]
+        packet = packets_at(file, offset, head)[0]
     except DamagedBlock:
         packet = None
     if packet is None:

@@ -13,17 +13,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 
-from geminga_bookie.storage.disk import DiskFile
-from geminga_bookie.storage.entry_log import (
-    COMPACTING_SUFFIX,
-    EntryLogs,
-    EntryLogWriter,
+from geminga_bookie.storage.entry_logs.files import COMPACTING_SUFFIX, EntryLogs, EntryLogWriter
+from geminga_bookie.storage.entry_logs.format import KIND_ENTRIES, KIND_LEDGER, for_other_log
+from geminga_bookie.storage.entry_logs.reading import (
+    LogFile,
     blocks_within,
     check_version,
+    end_of_unsealed,
     location_of,
     scan_blocks,
 )
-from geminga_bookie.storage.entry_log_format import KIND_ENTRIES, KIND_LEDGER
 from geminga_bookie.storage.location_index import Location, LocationIndex
 
 logger = logging.getLogger(__name__)
@@ -49,7 +48,7 @@ def compact_log(logs: EntryLogs, index: LocationIndex, log_id: int, throttle: Th
     unreadable: list[range] = []
     try:
         with logs.reading(log_id) as file:
-            for location, data in _live_blocks(file, index, log_id, unreadable):
+            for location, data in _live_blocks(file, index, log_id, writer.salt, unreadable):
                 old.append(location)
                 new.append(
                     writer.append_raw(
@@ -57,6 +56,7 @@ def compact_log(logs: EntryLogs, index: LocationIndex, log_id: int, throttle: Th
                     )
                 )
                 throttle(len(data))
+            unreadable += end_of_unsealed(file)
             for location in blocks_within(index, log_id, unreadable):
                 raise LogDamaged(f"{logs.path(log_id)} at {location.offset}")
             for ledger_id in _ledgers_in(file):
@@ -78,17 +78,18 @@ def compact_log(logs: EntryLogs, index: LocationIndex, log_id: int, throttle: Th
 
 
 def _live_blocks(
-    file: DiskFile, index: LocationIndex, log_id: int, unreadable: list[range]
+    file: LogFile, index: LocationIndex, log_id: int, salt: bytes, unreadable: list[range]
 ) -> Iterator[tuple[Location, bytes]]:
-    """Unchanged blocks that the index points to: a damaged entry stays a damaged entry."""
+    """Blocks that the index points to, for a log of that salt: a damaged entry stays a damaged
+    entry."""
     for offset, head in scan_blocks(file, unreadable):
         if head.kind == KIND_ENTRIES:
             location = location_of(head, log_id, offset)
             if index.contains(location):
-                yield location, file.read(head.total_bytes, offset)
+                yield location, for_other_log(head, file.read(head.total_bytes, offset), salt)
 
 
-def _ledgers_in(file: DiskFile) -> list[int]:
+def _ledgers_in(file: LogFile) -> list[int]:
     ids = {head.ledger_id for _, head in scan_blocks(file) if head.kind == KIND_LEDGER}
     return sorted(ids)
 
@@ -105,7 +106,7 @@ def finish_compactions(logs: EntryLogs, index: LocationIndex | None) -> None:
             logs.disk.remove(logs.directory / name)
     for log_id in logs.ids():
         with logs.reading(log_id) as file:
-            source = check_version(file, logs.path(log_id))
+            source = check_version(file)
             if not source or source not in logs.ids():
                 continue
             moved = index is not None and _is_indexed(file, index, log_id)
@@ -118,7 +119,7 @@ def finish_compactions(logs: EntryLogs, index: LocationIndex | None) -> None:
         logs.remove(useless)
 
 
-def _is_indexed(file: DiskFile, index: LocationIndex, log_id: int) -> bool:
+def _is_indexed(file: LogFile, index: LocationIndex, log_id: int) -> bool:
     """Whether the index batch of step 3 was written: it is atomic, so one block is enough."""
     for offset, head in scan_blocks(file):
         if head.kind == KIND_ENTRIES and index.contains(location_of(head, log_id, offset)):

@@ -1,0 +1,264 @@
+"""Reading entry logs: their blocks, also behind damage, and how much each ledger has in one (spec
+BK-04, BK-06, BK-12).
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from geminga_bookie.errors import DataDirError
+from geminga_bookie.storage.disk import DiskFile
+from geminga_bookie.storage.entry_logs.format import (
+    BLOCK_HEAD_BYTES,
+    FILE_HEADER_BYTES,
+    FILE_VERSION,
+    KIND_ENTRIES,
+    KIND_LEDGER,
+    KIND_MAP,
+    MAGIC_BYTES,
+    NO_SALT,
+    TRAILER_BYTES,
+    BlockHead,
+    DamagedBlock,
+    LogHeader,
+    block_head,
+    block_magic,
+    block_table,
+    check_head,
+    decode_entries,
+    decode_ledger_map,
+    parse_file_header,
+    parse_head,
+    parse_trailer,
+)
+from geminga_bookie.storage.location_index import Location, LocationIndex
+
+logger = logging.getLogger(__name__)
+
+SEARCH_BYTES = 1024 * 1024
+"""So much is read at once where blocks are searched behind damage."""
+
+
+class LogFile:
+    """A log that is open for reading."""
+
+    __slots__ = ("_file", "_header", "path")
+
+    def __init__(self, file: DiskFile, path: Path) -> None:
+        self._file = file
+        self.path = path
+        self._header: LogHeader | None = None
+
+    @property
+    def header(self) -> LogHeader | None:
+        """None if it is damaged, or not written yet. Raises OSError."""
+        if self._header is None:
+            self._header = _read_header(self)
+        return self._header
+
+    @property
+    def salt(self) -> bytes | None:
+        """None if the header is damaged. Raises OSError."""
+        header = self.header
+        return None if header is None else header.salt
+
+    def read(self, size_bytes: int, offset: int) -> bytes:
+        """See `DiskFile.read`; its errors name the file."""
+        try:
+            return self._file.read(size_bytes, offset)
+        except OSError as error:
+            raise named(error, self.path) from error
+
+    def size(self) -> int:
+        """Bytes in the file. Raises OSError."""
+        return self._file.size()
+
+    def close(self) -> None:
+        """Close the file. Idempotent."""
+        self._file.close()
+
+
+def _read_header(file: LogFile) -> LogHeader | None:
+    try:
+        return parse_file_header(file.read(FILE_HEADER_BYTES, 0))
+    except DamagedBlock:
+        # Blocks of version 1 can be read without it, if this is one.
+        old = LogHeader(1, 0, 0, NO_SALT)
+        try:
+            _head_at(file, old.size_bytes, file.size(), NO_SALT)
+        except DamagedBlock:
+            return None
+        return old
+
+
+def named(error: OSError, path: Path) -> OSError:
+    """The same error with the file that it is about."""
+    if error.filename is not None or error.errno is None:
+        return error
+    return OSError(error.errno, error.strerror, str(path))
+
+
+def parse_block(
+    data: bytes, offset: int, location: Location, salt: bytes | None
+) -> list[bytes | None]:
+    """Packets of one block; None for an entry that is damaged. Without the log's salt, as its
+    header is damaged, what the index says has to do. Raises DamagedBlock."""
+    head = block_head(data, offset) if salt is None else parse_head(data, salt, offset)
+    expected = (location.ledger_id, location.first, location.entries, location.size_bytes)
+    if (head.ledger_id, head.first_entry_id, head.entries, head.total_bytes) != expected:
+        raise DamagedBlock("not the block that the index names")
+    if salt is None:
+        return decode_entries(head, block_table(head, data, offset), data, offset)
+    return decode_entries(head, check_head(head, data, salt, offset), data, offset)
+
+
+def scan_blocks(
+    file: LogFile, unreadable: list[range] | None = None
+) -> Iterator[tuple[int, BlockHead]]:
+    """Offset and verified head of every whole block. After damage it searches for the next valid
+    head; skipped offsets are added to `unreadable`. Raises OSError."""
+    header, size = file.header, file.size()
+    if header is None:
+        if unreadable is not None and size:
+            unreadable.append(range(size))
+        return
+    offset, candidates = header.size_bytes, _Candidates(file, block_magic(header.salt))
+    while offset + BLOCK_HEAD_BYTES <= size:
+        try:
+            head = _head_at(file, offset, size, header.salt)
+        except DamagedBlock:
+            following = candidates.behind(offset, size)
+            if unreadable is not None:
+                begin = offset
+                if unreadable and unreadable[-1].stop == offset:
+                    begin = unreadable.pop().start
+                unreadable.append(range(begin, following))
+            offset = following
+            continue
+        yield offset, head
+        offset += head.total_bytes
+
+
+def packets_at(file: LogFile, offset: int, head: BlockHead) -> list[bytes | None]:
+    """Packets of a block that a scan found; None for a damaged one. Raises DamagedBlock (it changed
+    meanwhile), OSError."""
+    data = file.read(head.total_bytes, offset)
+    return decode_entries(head, check_head(head, data, file.salt or NO_SALT), data)
+
+
+def _head_at(file: LogFile, offset: int, size: int, salt: bytes) -> BlockHead:
+    """The head of a whole block. Raises DamagedBlock, OSError."""
+    data = file.read(BLOCK_HEAD_BYTES, offset)
+    head = parse_head(data, salt)
+    if offset + head.total_bytes > size:
+        raise DamagedBlock("the block is cut short")
+    check_head(head, data + file.read(head.table_bytes, offset + BLOCK_HEAD_BYTES), salt)
+    return head
+
+
+class _Candidates:
+    """Places where a block may begin. What was read is kept: there may be many of them."""
+
+    def __init__(self, file: LogFile, magic: bytes) -> None:
+        self._file = file
+        self._magic = magic
+        self._begin = 0
+        self._data = b""
+
+    def behind(self, offset: int, size: int) -> int:
+        """The next one behind an offset; `size` if there is none."""
+        offset += 1
+        while offset < size:
+            at = offset - self._begin
+            if not 0 <= at <= len(self._data) - MAGIC_BYTES:
+                self._begin, self._data, at = offset, self._file.read(SEARCH_BYTES, offset), 0
+            place = self._data.find(self._magic, at)
+            if place >= 0:
+                return self._begin + place
+            offset = self._begin + max(at + 1, len(self._data) - MAGIC_BYTES + 1)
+        return size
+
+
+def location_of(head: BlockHead, log_id: int, offset: int) -> Location:
+    """A block's location, as in the index."""
+    return Location(
+        head.ledger_id, head.first_entry_id, log_id, offset, head.total_bytes, head.entries
+    )
+
+
+def check_version(file: LogFile) -> int | None:
+    """Id of the log that it was compacted from (0: none, None: damaged). Raises DataDirError."""
+    header = file.header
+    if header is None:
+        return None
+    if header.version not in (1, FILE_VERSION):
+        raise DataDirError(
+            f"{file.path} is of entry log version {header.version}, this bookie reads up to "
+            f"{FILE_VERSION}"
+        )
+    return header.compacted_from
+
+
+def _map_of(file: LogFile) -> dict[int, int] | None:
+    """The ledger map of a sealed log. None without one: also of version 1, as there the end of a
+    log that was not sealed may be what a client wrote. Raises OSError, DamagedBlock.
+    """
+    salt, size = file.salt, file.size()
+    if not salt:
+        return None
+    end = size - TRAILER_BYTES
+    offset = parse_trailer(file.read(TRAILER_BYTES, max(0, end)), salt)
+    if offset is None:
+        return None
+    if not FILE_HEADER_BYTES <= offset <= end - BLOCK_HEAD_BYTES:
+        raise DamagedBlock("the ledger map is not where the trailer says")
+    data = file.read(end - offset, offset)
+    head = parse_head(data, salt)
+    packet = decode_entries(head, check_head(head, data, salt), data)[0]
+    if packet is None or head.kind != KIND_MAP:
+        raise DamagedBlock("the ledger map fails its checksum")
+    return decode_ledger_map(packet)
+
+
+def ledger_map(file: LogFile, unreadable: list[range] | None = None) -> dict[int, int]:
+    """Bytes of each ledger in a log: from the map, or, without one, by reading every head
+    (`unreadable`: see `scan_blocks`). Raises OSError."""
+    try:
+        found = _map_of(file)
+    except DamagedBlock as error:
+        logger.warning("%s: %s; its blocks are read instead", file.path, error)
+        found = None
+    if found is not None:
+        return found
+    sizes: dict[int, int] = {}
+    for _, head in scan_blocks(file, unreadable):
+        # A log may have the only copy of a ledger's key and fence: also count its record.
+        if head.kind in (KIND_ENTRIES, KIND_LEDGER):
+            sizes[head.ledger_id] = sizes.get(head.ledger_id, 0) + head.total_bytes
+    return sizes
+
+
+def is_sealed(file: LogFile) -> bool:
+    """Whether nothing is missing at its end. Raises OSError."""
+    try:
+        return _map_of(file) is not None
+    except DamagedBlock:
+        return False
+
+
+def end_of_unsealed(file: LogFile) -> list[range]:
+    """The places behind a log that may have been cut short. Raises OSError."""
+    return [] if is_sealed(file) else [range(file.size(), sys.maxsize)]
+
+
+def blocks_within(
+    index: LocationIndex, log_id: int, unreadable: Sequence[range]
+) -> Iterator[Location]:
+    """Blocks that the index has at those unreadable offsets of a log."""
+    if unreadable:
+        for location in index.in_log(log_id):
+            if any(location.offset in places for places in unreadable):
+                yield location
