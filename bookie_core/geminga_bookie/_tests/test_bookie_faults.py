@@ -47,7 +47,9 @@ def quick(directory: Path, **changes: object) -> BookieOptions:
     return small_options(directory, **{"disk": disk, **changes})
 
 
-async def test_a_failed_journal_fails_its_adds_and_then_heals(tmp_path: Path) -> None:
+async def test_a_failed_journal_fails_its_adds_and_then_heals(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     disk = FaultyDisk()
     async with open_bookie(quick(tmp_path), disk=disk) as bookie:
         await add(bookie, 1, range(5))
@@ -55,6 +57,7 @@ async def test_a_failed_journal_fails_its_adds_and_then_heals(tmp_path: Path) ->
         disk.fault = lambda name, path: errno.EIO if name in ("sync", "create") else 0
         with pytest.raises(StorageFailed, match="journal"):
             await add(bookie, 1, range(5, 10))
+        assert f"{tmp_path / 'journal'}: journal write failed: " in caplog.text
         with pytest.raises(BookieReadOnly):
             await add(bookie, 1, range(5, 10))
         assert await read_all(bookie, 1, 0, 4) == packets(1, range(5))

@@ -236,7 +236,8 @@ class Journal:
             if barrier and not (index and self._options.sync_data):
                 self._sync()
         except Exception as error:  # also after a defect the callbacks must run
-            logger.error("journal write failed: %s", error, exc_info=not isinstance(error, OSError))
+            where, is_defect = self._files.directory, not isinstance(error, OSError)
+            logger.error("%s: journal write failed: %s", where, error, exc_info=is_defect)
             if self._segment is not None:
                 # After a failed fdatasync the file's contents are unknown: never write there again.
                 self._files.spoil(self._segment.journal_id)

@@ -159,6 +159,10 @@ class JournalFiles:
         self._spoiled: set[int] = set()
         self._maker: Work | None = None
 
+    @property
+    def directory(self) -> Path:
+        return self._directory
+
     def take(self, needed_bytes: int) -> Segment:
         """A segment with room for `needed_bytes`: the prepared one, or a small one at once. Raises
         OSError."""
