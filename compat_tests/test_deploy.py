@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import configparser
 import logging
+import re
 import shlex
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -31,6 +32,26 @@ def parsed(arguments: list[str]) -> dict[str, Any]:
     (found,) = entry_points(group="geminga.commands", name=arguments[0])
     command: click.Command = found.load()
     return command.make_context(arguments[0], arguments[1:]).params
+
+
+def copies_of_the_guide() -> dict[str, str]:
+    """What CLUSTER.md's broker.conf says of copies, and of a bookie that is silent."""
+    keys = r"^((?:managedLedgerDefault|bookkeeperClient)\w+)=(\d+)$"
+    found = dict(re.findall(keys, (ROOT / "docs" / "CLUSTER.md").read_text(), re.MULTILINE))
+    assert len(found) == 4, found
+    return found
+
+
+def test_copies_are_those_of_the_guide() -> None:
+    """Compose and Kubernetes have three bookies as it has, of which one may be lost."""
+    (brokers,) = (
+        each["data"]
+        for each in yaml.safe_load_all((DEPLOY / "kubernetes" / "settings.yaml").read_text())
+        if each["metadata"]["name"] == "brokers"
+    )
+    told = {f"PULSAR_PREFIX_{key}": value for key, value in copies_of_the_guide().items()}
+    for settings in (OURS["broker"]["environment"], brokers):
+        assert told.items() <= settings.items()
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
@@ -63,4 +84,4 @@ def test_the_compose_files_settings_are_known(caplog: pytest.LogCaptureFixture) 
     with caplog.at_level(logging.WARNING):
         log = load_cluster_config(None, OURS["broker"]["environment"]).log
     assert not caplog.records
-    assert (log.ensemble_size, log.write_quorum, log.ack_quorum) == (3, 3, 2)
+    assert (log.ensemble_size, log.write_quorum, log.ack_quorum) == (2, 2, 2)

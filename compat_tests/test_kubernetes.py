@@ -98,7 +98,7 @@ def test_settings_are_known(name: str, caplog: pytest.LogCaptureFixture) -> None
     assert not caplog.records
     if isinstance(config, BrokerConfig):
         log = config.log
-        assert (log.ensemble_size, log.write_quorum, log.ack_quorum) == (3, 3, 2)
+        assert (log.ensemble_size, log.write_quorum, log.ack_quorum) == (2, 2, 2)
     if isinstance(config, BookieConfig):
         (container,) = (each for each in CONTAINERS.values() if each["args"][0] == "bookie")
         mounts = [each["mountPath"] for each in container["volumeMounts"]]
