@@ -224,7 +224,7 @@ async def test_a_damaged_block_never_means_no_such_entry(tmp_path: Path, damage:
     elif damage == "gone":
         path.unlink()
     else:
-        path.write_bytes(data[:80] + data[80:].replace(data[80:84], b"KLBG"))
+        path.write_bytes(data[:8192] + data[8192:].replace(data[8192:8196], b"KLBG"))
     async with open_bookie(options) as bookie:
         if damage == "cut":
             assert await read_all(bookie, 1, 0, 2) == packets(1, range(3))

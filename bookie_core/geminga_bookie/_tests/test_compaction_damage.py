@@ -22,7 +22,7 @@ async def test_a_log_with_an_unreadable_block_is_not_compacted(
             await add(port, ledger_id, range(5))
     (path,) = (tmp_path / "ledgers").glob("*.log")
     data = path.read_bytes()
-    start = data.rindex(data[80:84], 0, data.index(b"2:0|"))
+    start = data.rindex(data[8192:8196], 0, data.index(b"2:0|"))
     path.write_bytes(data[:start] + b"KLBG" + data[start + 4 :])
     async with open_bookie(options) as port:
         bookie = cast(InProcessBookie, port)

@@ -16,6 +16,8 @@ from geminga_bookie.storage.disk import PAGE_BYTES, OsDisk, OsFile
 from geminga_bookie.storage.entry_logs.files import EntryLogs, EntryLogWriter
 from geminga_bookie.storage.entry_logs.format import (
     BLOCK_ENTRIES_MAX,
+    FILE_HEADER_BYTES,
+    HEADER_COPY_BYTES,
     KIND_ENTRIES,
     KIND_FILLER,
     NO_SALT,
@@ -82,17 +84,17 @@ def test_every_byte_of_a_block_is_under_a_checksum(salt: bytes) -> None:
 
 def test_file_headers() -> None:
     header = file_header(7, 3, SALT)
-    assert parse_file_header(header) == LogHeader(2, 7, 3, SALT)
-    for place in range(len(header)):
-        damaged = bytearray(header)
-        damaged[place] ^= 1
-        assert parse_file_header(bytes(damaged)) == LogHeader(2, 7, 3, SALT)
-        damaged[(place + 40) % 80] ^= 1
-        with pytest.raises(DamagedBlock):
-            parse_file_header(bytes(damaged))
-    for size in range(40):
-        with pytest.raises(DamagedBlock):
-            parse_file_header(header[:size])
+    assert len(header) == FILE_HEADER_BYTES == 2 * PAGE_BYTES
+    for start in (0, PAGE_BYTES):
+        copy = header[start : start + HEADER_COPY_BYTES]
+        assert parse_file_header(copy) == LogHeader(2, 7, 3, SALT)
+        for place in range(len(copy)):
+            damaged = bytearray(copy)
+            damaged[place] ^= 1
+            with pytest.raises(DamagedBlock):
+                parse_file_header(bytes(damaged))
+            with pytest.raises(DamagedBlock):
+                parse_file_header(copy[:place])
 
 
 def write_log(tmp_path: Path, *, seal: bool = True) -> tuple[EntryLogs, list[Location]]:

@@ -13,21 +13,26 @@ from typing import cast
 import pytest
 
 from geminga_bookie._tests.support import (
+    KEY,
     FaultyDisk,
     add,
+    copy_files,
+    ledgers,
     packets,
     read_all,
     small_options,
     until,
 )
-from geminga_bookie.errors import EntryLost, UnknownLedgerState
+from geminga_bookie.errors import EntryLost, LedgerFenced, UnknownLedgerState
 from geminga_bookie.inprocess import InProcessBookie, open_bookie
+from geminga_bookie.storage.data_dirs import UNREAD_NAME
 from geminga_bookie.storage.disk import OsDisk, OsFile
 from geminga_bookie.storage.doubt import LIMBO_NAME
 from geminga_bookie.storage.entry_logs.compaction import compact_log
 from geminga_bookie.storage.entry_logs.files import EntryLogs, EntryLogWriter
 from geminga_bookie.storage.entry_logs.format import (
     KIND_ENTRIES,
+    KIND_LEDGER,
     NO_SALT,
     encode_block,
     encode_ledger_map,
@@ -74,8 +79,8 @@ def test_the_end_of_a_log_that_is_not_sealed_is_nobodys(tmp_path: Path, salt: by
     logs = EntryLogs(OsDisk(), tmp_path)
     writer = EntryLogWriter(logs)
     victim = writer.append(KIND_ENTRIES, 1, 0, packets(1, range(9)))
-    room = 8192 - writer.size_bytes - 48
-    end = forged_end(8192, salt)
+    room = 12288 - writer.size_bytes - 48
+    end = forged_end(12288, salt)
     evil = writer.append(KIND_ENTRIES, 2, 0, [bytes(room - len(end)) + end])
     writer.sync()
     writer.abandon()
@@ -146,18 +151,51 @@ def test_many_places_that_may_be_blocks_are_read_once(
     logs.close()
 
 
-def test_without_its_header_a_log_is_read_by_its_index_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize("how", ["zeros", "error"])
+def test_a_bad_sector_takes_one_header_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: int, how: str
+) -> None:
     logs = EntryLogs(OsDisk(), tmp_path)
     writer = EntryLogWriter(logs)
     location = writer.append(KIND_ENTRIES, 1, 0, packets(1, range(3)))
     writer.seal()
-    data = bytearray(logs.path(1).read_bytes())
-    data[:80] = bytes(80)
-    logs.path(1).write_bytes(data)
+    if how == "zeros":
+        data = bytearray(logs.path(1).read_bytes())
+        data[lost * 4096 : lost * 4096 + 4096] = bytes(4096)
+        logs.path(1).write_bytes(data)
+    else:
+        read = OsFile.read
+
+        def bad(self: OsFile, size_bytes: int, offset: int) -> bytes:
+            if offset // 4096 == lost:
+                raise OSError(errno.EIO, "Input/output error")
+            return read(self, size_bytes, offset)
+
+        monkeypatch.setattr(OsFile, "read", bad)
+    with logs.reading(1) as file:
+        assert ledger_map(file) == {1: location.size_bytes}
+        offset, head = next(scan_blocks(file))
+        assert location_of(head, 1, offset) == location
+    logs.close()
+
+
+def without_headers(path: Path) -> None:
+    """Both are gone."""
+    data = path.read_bytes()
+    path.write_bytes(bytes(8192) + data[8192:])
+
+
+def test_without_its_headers_a_log_is_read_by_its_index_only(tmp_path: Path) -> None:
+    logs = EntryLogs(OsDisk(), tmp_path)
+    writer = EntryLogWriter(logs)
+    location = writer.append(KIND_ENTRIES, 1, 0, packets(1, range(3)))
+    writer.seal()
+    without_headers(logs.path(1))
     unreadable: list[range] = []
     with logs.reading(1) as file:
         assert ledger_map(file, unreadable) == {}
-    assert unreadable == [range(len(data))]
+        assert unreadable == [range(file.size())]
     index = LocationIndex(tmp_path / "index")
     index.write([location])
     store = LedgerDirectory(OsDisk(), tmp_path, index, small_options(tmp_path), 0)
@@ -165,6 +203,67 @@ def test_without_its_header_a_log_is_read_by_its_index_only(tmp_path: Path) -> N
     assert block.packets == packets(1, range(3))
     store.close()
     logs.close()
+
+
+@pytest.mark.parametrize("has_index", [True, False])
+async def test_a_log_without_headers_is_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, has_index: bool
+) -> None:
+    """Other logs are collected meanwhile."""
+    options = small_options(tmp_path, replicas_elsewhere=True, entry_log_bytes_max=1)
+    async with open_bookie(options) as port:
+        bookie = cast(InProcessBookie, port)
+        for ledger_id in (1, 2):
+            await add(bookie, ledger_id, range(5))
+            await bookie.checkpointer.checkpoint()
+    first, second = sorted((tmp_path / "ledgers").glob("*.log"))[:2]
+    without_headers(first)
+    if not has_index:
+        shutil.rmtree(tmp_path / "ledgers" / "index")
+    async with open_bookie(options) as port:
+        bookie = cast(InProcessBookie, port)
+        await add(bookie, 3, range(5))
+        report = await bookie.gc.collect(ledgers(1, 3), threshold=0.9)
+        assert first.exists()
+        assert not second.exists()
+        assert report.logs_removed >= 1
+        assert f"{first} can't be read, and is kept as it is" in caplog.text
+        if has_index:
+            assert await read_all(port, 1, 0, 4) == packets(1, range(5))
+        else:
+            with pytest.raises(UnknownLedgerState):
+                await port.read(1, 0, entries_max=1, bytes_max=1)
+        await bookie.gc.collect(ledgers())
+        assert not first.exists(), "with no ledger left there is nothing to keep"
+
+
+async def test_one_log_that_fails_stops_no_collection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = small_options(tmp_path, entry_log_bytes_max=1)
+    async with open_bookie(options) as port:
+        bookie = cast(InProcessBookie, port)
+        for ledger_id in (1, 2):
+            await add(bookie, ledger_id, range(5))
+            await bookie.checkpointer.checkpoint()
+    first, second = sorted((tmp_path / "ledgers").glob("*.log"))[:2]
+    read = LogFile.read
+
+    def bad(self: LogFile, size_bytes: int, offset: int) -> bytes:
+        if self.path == first and offset > 8192:
+            raise OSError(errno.EIO, "Input/output error", str(first))
+        return read(self, size_bytes, offset)
+
+    async with open_bookie(options) as port:
+        bookie = cast(InProcessBookie, port)
+        monkeypatch.setattr(LogFile, "read", bad)
+        for _ in range(2):
+            await bookie.gc.collect(ledgers(1))
+        assert first.exists()
+        assert not second.exists()
+        assert caplog.text.count(f"{first} can't be read, and is kept as it is") == 1
+        assert bookie.gc.scrub() == []
+        assert f"{first} can't be checked" in caplog.text
 
 
 def test_a_compacted_log_of_before_has_a_salt(tmp_path: Path) -> None:
@@ -219,36 +318,68 @@ def test_bytes_missing_from_the_middle_stop_no_collection(tmp_path: Path) -> Non
     writer.append(KIND_ENTRIES, 2, 0, [bytes(10_000)])
     writer.seal()
     data = logs.path(1).read_bytes()
-    logs.path(1).write_bytes(data[:4096] + data[8192:])
+    logs.path(1).write_bytes(data[:12288] + data[16384:])
     with logs.reading(1) as file:
         assert ledger_map(file)[1] == first.size_bytes
     logs.close()
 
 
 @pytest.mark.parametrize("elsewhere", [True, False])
+@pytest.mark.parametrize("what", ["entries", "record"])
 async def test_an_index_made_anew_says_what_it_could_not_read(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, elsewhere: bool
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, elsewhere: bool, what: str
 ) -> None:
-    """An entry that may have stood there isn't said never to have been."""
-    options = small_options(tmp_path, replicas_elsewhere=elsewhere)
+    """An entry that may have stood there isn't said never to have been, and a fence that may have
+    is one: also of ledgers that only the journal knows.
+    """
+    killed = tmp_path / "killed"
+    options = small_options(tmp_path / "a", replicas_elsewhere=elsewhere)
     async with open_bookie(options) as port:
+        bookie = cast(InProcessBookie, port)
         await add(port, 1, range(5))
         await add(port, 2, range(5))
-        await cast(InProcessBookie, port).checkpointer.checkpoint()
+        await port.fence(7, KEY)
+        await bookie.checkpointer.checkpoint()
         await add(port, 1, range(5, 10))
-    (path,) = (tmp_path / "ledgers").glob("*.log")
+        copy_files(tmp_path / "a", killed)
+    options = small_options(killed, replicas_elsewhere=elsewhere)
+    (path,) = (killed / "ledgers").glob("*.log")
     data = bytearray(path.read_bytes())
-    start = data.rindex(data[80:84], 0, data.index(b"1:0|"))
-    data[start + 9] ^= 1
+    if what == "entries":
+        start = data.rindex(data[8192:8196], 0, data.index(b"1:0|"))
+        data[start + 9] ^= 1
+    else:
+        kind, seven = bytes([KIND_LEDGER, 0, 0, 0, 1, 0, 0, 0]), (7).to_bytes(8, "little")
+        start = data.index(kind + seven) - 8
+        data[start + 48] ^= 1
     path.write_bytes(data)
-    shutil.rmtree(tmp_path / "ledgers" / "index")
+    shutil.rmtree(killed / "ledgers" / "index")
     async with open_bookie(options) as port:
-        assert f"{path} can't be read at {start} to " in caplog.text
+        assert str(path) in caplog.text
+        assert "acknowledged entries may be lost there" in caplog.text
         assert await read_all(port, 2, 0, 4) == packets(2, range(5))
         assert await read_all(port, 1, 5, 9) == packets(1, range(5, 10))
-        with pytest.raises(UnknownLedgerState if elsewhere else EntryLost):
-            await port.read(1, 0, entries_max=1, bytes_max=1)
-    assert (tmp_path / "journal" / LIMBO_NAME).exists() == elsewhere
+        if what == "entries":
+            with pytest.raises(UnknownLedgerState if elsewhere else EntryLost):
+                await port.read(1, 0, entries_max=1, bytes_max=1)
+        if elsewhere:
+            for ledger_id in (1, 7):
+                with pytest.raises(LedgerFenced):
+                    await add(port, ledger_id, [10])
+    assert (killed / "journal" / LIMBO_NAME).exists() == elsewhere
+    assert not (killed / "journal" / UNREAD_NAME).exists()
+
+
+async def test_a_growing_log_is_not_scrubbed(tmp_path: Path) -> None:
+    """What a flush has written of a block so far is not damaged."""
+    async with open_bookie(small_options(tmp_path)) as port:
+        bookie = cast(InProcessBookie, port)
+        await add(bookie, 1, range(5))
+        await bookie.checkpointer.checkpoint()
+        (path,) = (tmp_path / "ledgers").glob("*.log")
+        data = path.read_bytes()
+        path.write_bytes(data[: len(data) - 4096])
+        assert bookie.gc.scrub() == []
 
 
 async def test_a_log_that_can_be_neither_written_nor_removed(

@@ -154,7 +154,7 @@ async def test_a_log_with_unreadable_blocks_is_kept(tmp_path: Path) -> None:
         copy_files(tmp_path / "a", copy)
     (path,) = (copy / "ledgers").glob("*.log")
     data = path.read_bytes()
-    start = data.rindex(data[80:84], 0, data.index(b"1:0|"))
+    start = data.rindex(data[8192:8196], 0, data.index(b"1:0|"))
     path.write_bytes(data[:start] + b"KLBG" + data[start + 4 :])
     async with open_bookie(small_options(copy)) as port:
         bookie = cast(InProcessBookie, port)

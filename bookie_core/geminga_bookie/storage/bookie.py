@@ -267,7 +267,7 @@ class InProcessBookie:
         last = await self.reader.last_entry(state.store, ledger_id)
         if last < 0:
             if state.limbo and self.reader.has_copies_elsewhere:
-                raise UnknownLedgerState(f"ledger {ledger_id}: the journal was damaged")
+                raise UnknownLedgerState(f"ledger {ledger_id}: what was stored was damaged")
             raise NoSuchEntry(f"ledger {ledger_id} is empty")
         [packet] = await self.read(ledger_id, last, entries_max=1, bytes_max=1)
         return packet

@@ -32,10 +32,20 @@ LAYOUT_VERSION = 1
 COOKIES_PATH = "/ledgers/cookies"
 _TITLE = "geminga-bookie"
 UNSYNCED_NAME = "unsynced"
+UNREAD_NAME = "unread"
+"""In a journal directory while ledgers are to be put in doubt for what can't be read of logs."""
 """In a journal directory while what the bookie acknowledged may be lost at its next start: since it
 isn't synced, or since a disk is lost. The text says why, without one the former."""
 _HARMLESS_NAMES = frozenset(
-    {LOCK_NAME, BALLAST_NAME, "lost+found", UNSYNCED_NAME, f"{UNSYNCED_NAME}.tmp"}
+    {
+        LOCK_NAME,
+        BALLAST_NAME,
+        "lost+found",
+        UNSYNCED_NAME,
+        f"{UNSYNCED_NAME}.tmp",
+        UNREAD_NAME,
+        f"{UNREAD_NAME}.tmp",
+    }
 )
 
 
@@ -66,7 +76,8 @@ class Cookie(NamedTuple):
             raise DataDirError(f"{path} is damaged or not a bookie's")
         if version != str(LAYOUT_VERSION):
             raise DataDirError(
-                f"{path} is of layout version {version}, this bookie knows {LAYOUT_VERSION}"
+                f"{path} is of layout version {version}, this bookie knows {LAYOUT_VERSION}: "
+                "start the Geminga that wrote it (docs/UPGRADING.md)"
             )
         cluster_id = fields.get("cluster", "")
         return cls(fields["bookie"], fields["instance"], fields["role"], cluster_id)

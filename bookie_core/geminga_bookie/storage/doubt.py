@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from geminga_bookie.options import BookieOptions
-from geminga_bookie.storage.disk import Disk, replace_file
+from geminga_bookie.storage.data_dirs import UNREAD_NAME
+from geminga_bookie.storage.disk import Disk, read_file, replace_file
 
 logger = logging.getLogger(__name__)
 
@@ -30,9 +31,16 @@ def write_limbo(disk: Disk, directory: Path, reasons: Sequence[str]) -> None:
 
 def doubt_logs(disk: Disk, options: BookieOptions, damages: Sequence[str]) -> None:
     """Entry logs have parts that can't be read, and there is no index that tells whose entries
-    stood there. Raises OSError.
+    stood there: the start, or the next one, puts all ledgers in doubt. Durable. Raises OSError.
     """
     for damage in damages[:REASONS_MAX]:
         logger.error("%s: acknowledged entries may be lost there", damage)
-    if options.replicas_elsewhere:
-        write_limbo(disk, options.journal_dirs[0], damages)
+    known = unread_logs(disk, options.journal_dirs[0])
+    text = "\n".join([*known, *damages][:REASONS_MAX])
+    replace_file(disk, options.journal_dirs[0] / UNREAD_NAME, text.encode())
+
+
+def unread_logs(disk: Disk, directory: Path) -> list[str]:
+    """What `doubt_logs` left in a journal directory. Raises OSError."""
+    found = read_file(disk, directory / UNREAD_NAME)
+    return found.decode("utf-8", "replace").splitlines() if found else []

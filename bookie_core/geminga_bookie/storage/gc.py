@@ -308,7 +308,10 @@ class GarbageCollector:
         logs: dict[int, LogUse] = {}
         for log_id in log_ids:
             found = self.maps.of(store, log_id)
-            logs[log_id] = LogUse(found.total, found.live(held.__contains__))
+            live = found.live(held.__contains__)
+            if not found.is_known and held:  # any of them may have more in it
+                live = max(1, found.total)
+            logs[log_id] = LogUse(max(live, found.total), live)
             if unknown:
                 missed |= unknown.intersection(found.ids)
         self._check_index(store, sorted(missed))
@@ -360,13 +363,17 @@ class GarbageCollector:
             store.index.require_rebuild()
 
     def scrub(self) -> list[DamagedEntry]:
-        """Check every entry of every log; returns the damaged ones. Blocks. Raises OSError."""
+        """Check every entry of every log that is complete; returns the damaged ones. Blocks."""
         damaged: list[DamagedEntry] = []
         throttle = self._throttle()
         with contextlib.suppress(CompactionStopped):
             for store in self._storage.stores:
-                for log_id in store.logs.ids():
-                    damaged += scrub_log(store.logs, store.index, log_id, throttle)
+                for log_id in store.logs.finished_ids():
+                    try:
+                        damaged += scrub_log(store.logs, store.index, log_id, throttle)
+                    except OSError as error:
+                        path = store.logs.path(log_id)
+                        logger.error("%s can't be checked: %s", path, error)
         return damaged
 
     def _throttle(self) -> Callable[[int], None]:

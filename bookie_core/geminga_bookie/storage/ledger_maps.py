@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from array import array
 from collections.abc import Callable, Mapping
 from itertools import compress
 from typing import NamedTuple
 
-from geminga_bookie.storage.entry_logs.reading import blocks_within, ledger_map
+from geminga_bookie.storage.entry_logs.reading import blocks_within, is_unknown, ledger_map
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
+
+logger = logging.getLogger(__name__)
 
 MAPS_BYTES_MAX = 32 * 1024 * 1024
 """Maps above this size are read again each time: from the end of a log, where its map stands."""
@@ -21,6 +24,8 @@ class LedgerMap(NamedTuple):
     sizes: array[int]
     total: int
     """Bytes of all ledgers."""
+    is_known: bool = True
+    """False if ledgers may have more in the log than can be read."""
 
     @classmethod
     def of(cls, ledger_bytes: Mapping[int, int]) -> LedgerMap:
@@ -43,19 +48,33 @@ class LedgerMaps:
     def __init__(self) -> None:
         self._known: dict[tuple[LedgerDirectory, int], LedgerMap] = {}
         self.memory_bytes = 0
+        self._told: set[tuple[LedgerDirectory, int]] = set()
 
     def of(self, store: LedgerDirectory, log_id: int) -> LedgerMap:
-        """A log's map, including unreadable blocks in the index. Raises OSError.
+        """A log's map, including unreadable blocks in the index; of one that can't be read what
+        is known.
 
         Each round reads all maps in the same order: to keep the first ones is better than the last.
         """
         known = self._known.get((store, log_id))
         if known is None:
-            known = _read(store, log_id)
+            try:
+                known = _read(store, log_id)
+            except OSError as error:
+                self._failed(store, log_id, str(error))
+                return _UNKNOWN
+            if not known.is_known:
+                self._failed(store, log_id, "it has no header that can be read")
             if self.memory_bytes + known.memory_bytes <= MAPS_BYTES_MAX:
                 self._known[store, log_id] = known
                 self.memory_bytes += known.memory_bytes
         return known
+
+    def _failed(self, store: LedgerDirectory, log_id: int, why: str) -> None:
+        if (store, log_id) not in self._told:
+            self._told.add((store, log_id))
+            path = store.logs.path(log_id)
+            logger.error("%s can't be read, and is kept as it is: %s", path, why)
 
     def forget(self, store: LedgerDirectory, log_id: int) -> None:
         """The log was removed."""
@@ -64,10 +83,14 @@ class LedgerMaps:
             self.memory_bytes -= known.memory_bytes
 
 
+_UNKNOWN = LedgerMap.of({})._replace(is_known=False)
+
+
 def _read(store: LedgerDirectory, log_id: int) -> LedgerMap:
     unreadable: list[range] = []
     with store.logs.reading(log_id) as file:
         found = ledger_map(file, unreadable)
+        is_known = not is_unknown(file)
     for location in blocks_within(store.index, log_id, unreadable):
         found[location.ledger_id] = found.get(location.ledger_id, 0) + location.size_bytes
-    return LedgerMap.of(found)
+    return LedgerMap.of(found)._replace(is_known=is_known)

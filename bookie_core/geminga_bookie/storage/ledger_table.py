@@ -150,7 +150,7 @@ class LedgerTable:
         """Raises NoSuchLedger, or UnknownLedgerState where a damaged journal may have held it."""
         if state is None:
             if self.is_in_limbo:
-                raise UnknownLedgerState(f"ledger {ledger_id}: the journal was damaged")
+                raise UnknownLedgerState(f"ledger {ledger_id}: what was stored was damaged")
             raise NoSuchLedger(f"ledger {ledger_id}")
         return state
 

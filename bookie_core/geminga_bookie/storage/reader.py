@@ -100,7 +100,7 @@ class Reader:
         """
         if not state.limbo:
             return error
-        text = f"entry {state.ledger_id}:{entry_id}: the journal was damaged"
+        text = f"entry {state.ledger_id}:{entry_id}: what was stored was damaged"
         if self.has_copies_elsewhere:
             return UnknownLedgerState(text)
         if entry_id < await self.last_entry(state.store, state.ledger_id):

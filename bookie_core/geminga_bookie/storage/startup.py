@@ -21,13 +21,14 @@ from geminga_bookie.host import Host
 from geminga_bookie.options import BookieOptions, JournalOptions
 from geminga_bookie.port import ids_fit
 from geminga_bookie.storage.data_dirs import (
+    UNREAD_NAME,
     UNSYNCED_NAME,
     DataDirs,
     index_directory,
     lost_disks,
 )
 from geminga_bookie.storage.disk import Disk, replace_file
-from geminga_bookie.storage.doubt import doubt_logs, is_in_limbo, write_limbo
+from geminga_bookie.storage.doubt import doubt_logs, is_in_limbo, unread_logs, write_limbo
 from geminga_bookie.storage.entry_logs.compaction import finish_compactions
 from geminga_bookie.storage.entry_logs.index_rebuild import rebuild_index
 from geminga_bookie.storage.health import Health
@@ -217,7 +218,6 @@ def open_store(host: Host, number: int, directory: Path, options: BookieOptions)
                     index,
                     partial(doubt_logs, disk, options),
                     in_doubt=is_in_limbo(disk, options),
-                    fences=options.replicas_elsewhere,
                 )
             else:
                 index.write(completes=True)
@@ -358,14 +358,17 @@ def _settle_doubts(
             text = lost_disks(disk, options)
             reasons.append(text or "the bookie stopped without syncing its journal")
             logger.error("%s: %s", directory, reasons[-1])
+        unread = unread_logs(disk, directory)
+        reasons += unread
         if reasons and options.replicas_elsewhere:
             write_limbo(disk, directory, reasons)
             is_new_doubt = True
-        is_new_doubt |= bool(report.damages)
+        is_new_doubt |= bool(report.damages or unread)
     if is_new_doubt:
         _put_in_doubt(recovered, fences=options.replicas_elsewhere)
     for directory in options.journal_dirs:
         disk.remove(directory / UNSYNCED_NAME)
+        disk.remove(directory / UNREAD_NAME)
     return is_in_limbo(disk, options)
 
 

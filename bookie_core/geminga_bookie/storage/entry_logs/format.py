@@ -17,9 +17,9 @@ FILE_MAGIC = b"GEML"
 FILE_VERSION = 2
 """Version 1, without salt, is read too."""
 _HEADER_BYTES_1 = 32
-_HEADER_COPY_BYTES = 40
-FILE_HEADER_BYTES = 2 * _HEADER_COPY_BYTES
-"""The header stands there twice: without its salt a log is hard to read."""
+HEADER_COPY_BYTES = 40
+FILE_HEADER_BYTES = 2 * PAGE_BYTES
+"""The header stands there twice, on pages of its own: without its salt a log can't be scanned."""
 SALT_BYTES = 8
 NO_SALT = b""
 """Of a log of version 1."""
@@ -91,22 +91,11 @@ def file_header(log_id: int, compacted_from: int, salt: bytes) -> bytes:
     """
     head = _FILE_HEADER.pack(FILE_MAGIC, FILE_VERSION, log_id, compacted_from)
     head += _sum(head) + salt
-    return 2 * (head + _sum(head))
+    return 2 * (head + _sum(head)).ljust(PAGE_BYTES, b"\0")
 
 
 def parse_file_header(data: bytes) -> LogHeader:
-    """The header, from either of its copies, of a log of any version. Raises DamagedBlock."""
-    try:
-        return _parse_header(data)
-    except DamagedBlock:
-        try:
-            return _parse_header(data[_HEADER_COPY_BYTES:])
-        except DamagedBlock:
-            pass
-        raise
-
-
-def _parse_header(data: bytes) -> LogHeader:
+    """The header of a log of any version, from one of its copies. Raises DamagedBlock."""
     start = data[: _FILE_HEADER.size]
     if len(data) < _HEADER_BYTES_1 or start[:4] != FILE_MAGIC:
         raise DamagedBlock("no entry log header")

@@ -17,6 +17,7 @@ from geminga_bookie.storage.entry_logs.reading import (
     LogFile,
     check_version,
     is_sealed,
+    is_unknown,
     location_of,
     packets_at,
     scan_blocks,
@@ -35,17 +36,15 @@ def rebuild_index(
     on_damage: Callable[[Sequence[str]], None],
     *,
     in_doubt: bool = False,
-    fences: bool = True,
 ) -> int:
     """Write every whole block's location and every ledger's record; returns the number of blocks.
 
     Records of one ledger are merged, also with the index's remaining ones; monotonic values (fence,
     LACs) keep their maximum. Deleted ledgers reappear, and are collected again. Only the last batch
     marks the index as complete: after a kill before it, the next start repeats everything.
-    `in_doubt` puts all ledgers into limbo, as that may have been recorded in the lost index only;
-    so does a log of which a part can't be read, after `on_damage` was told of it: nobody knows
-    whose entries stood there. With `fences` ledgers in limbo are fenced. Raises DataDirError,
-    OSError.
+    `in_doubt` puts all ledgers into limbo, as that may have been recorded in the lost index only.
+    `on_damage` is told before that batch what of the logs can't be read: nobody knows whose entries
+    stood there. Raises DataDirError, OSError.
     """
     index.clear_locations()
     records = {record.ledger_id: record for record in index.ledgers()}
@@ -65,15 +64,15 @@ def rebuild_index(
                     count += 1
                     if head.ledger_id not in records:
                         records[head.ledger_id] = _unknown(head.ledger_id)
-                elif head.kind == KIND_LEDGER:
-                    _merge(records, file, offset, head)
+                elif head.kind == KIND_LEDGER and not _merge(records, file, offset, head):
+                    damages.append(f"{file.path}: the record of ledger {head.ledger_id} is damaged")
             damages += _damages(file, unreadable)
     index.write(batch)
     if damages:
         on_damage(damages)
-    if in_doubt or damages:
+    if in_doubt:
         for ledger_id, record in records.items():
-            records[ledger_id] = record._replace(limbo=True, fenced=record.fenced or fences)
+            records[ledger_id] = record._replace(limbo=True, fenced=True)
     index.write(records=records.values(), completes=True)
     logger.warning("%s: index rebuilt, %d blocks, %d ledgers", logs.directory, count, len(records))
     return count
@@ -82,7 +81,7 @@ def rebuild_index(
 def _damages(file: LogFile, unreadable: Sequence[range]) -> list[str]:
     """What a log's unreadable parts are, for people. The end of one that isn't sealed is no damage:
     what a crash cut short was never promised."""
-    end = -1 if is_sealed(file) else file.size()
+    end = -1 if is_unknown(file) or is_sealed(file) else file.size()
     return [
         f"{file.path} can't be read at {places.start} to {places.stop}"
         for places in unreadable[:DAMAGES_PER_LOG_MAX]
@@ -94,14 +93,14 @@ def _unknown(ledger_id: int) -> LedgerRecord:
     return LedgerRecord(ledger_id, b"", False, False, b"")
 
 
-def _merge(records: dict[int, LedgerRecord], file: LogFile, offset: int, head: BlockHead) -> None:
+def _merge(records: dict[int, LedgerRecord], file: LogFile, offset: int, head: BlockHead) -> bool:
+    """Returns False if the record is damaged."""
     try:
         packet = packets_at(file, offset, head)[0]
     except DamagedBlock:
         packet = None
     if packet is None:
-        logger.error("ledger %d: a record of its key and fence is damaged", head.ledger_id)
-        return
+        return False
     new = LedgerRecord.decode(head.ledger_id, packet)
     old = records.get(head.ledger_id, _unknown(head.ledger_id))
     records[head.ledger_id] = LedgerRecord(
@@ -111,3 +110,4 @@ def _merge(records: dict[int, LedgerRecord], file: LogFile, offset: int, head: B
         new.limbo or old.limbo,
         max(new.explicit_packet, old.explicit_packet, key=explicit_lac),
     )
+    return True

@@ -7,14 +7,16 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from geminga_bookie.errors import DataDirError
-from geminga_bookie.storage.disk import DiskFile
+from geminga_bookie.storage.disk import PAGE_BYTES, DiskFile
 from geminga_bookie.storage.entry_logs.format import (
     BLOCK_HEAD_BYTES,
     FILE_HEADER_BYTES,
     FILE_VERSION,
+    HEADER_COPY_BYTES,
     KIND_ENTRIES,
     KIND_LEDGER,
     KIND_MAP,
@@ -54,14 +56,14 @@ class LogFile:
 
     @property
     def header(self) -> LogHeader | None:
-        """None if it is damaged, or not written yet. Raises OSError."""
+        """None if it can't be read, or isn't written yet."""
         if self._header is None:
             self._header = _read_header(self)
         return self._header
 
     @property
     def salt(self) -> bytes | None:
-        """None if the header is damaged. Raises OSError."""
+        """None without a header."""
         header = self.header
         return None if header is None else header.salt
 
@@ -82,16 +84,16 @@ class LogFile:
 
 
 def _read_header(file: LogFile) -> LogHeader | None:
-    try:
-        return parse_file_header(file.read(FILE_HEADER_BYTES, 0))
-    except DamagedBlock:
-        # Blocks of version 1 can be read without it, if this is one.
-        old = LogHeader(1, 0, 0, NO_SALT)
-        try:
-            _head_at(file, old.size_bytes, file.size(), NO_SALT)
-        except DamagedBlock:
-            return None
+    """From the copy that can be read: a bad sector takes one of them at most."""
+    for offset in (0, PAGE_BYTES):
+        with suppress(DamagedBlock, OSError):
+            return parse_file_header(file.read(HEADER_COPY_BYTES, offset))
+    # Blocks of version 1 can be read without it, if this is one.
+    old = LogHeader(1, 0, 0, NO_SALT)
+    with suppress(DamagedBlock, OSError):
+        _head_at(file, old.size_bytes, file.size(), NO_SALT)
         return old
+    return None
 
 
 def named(error: OSError, path: Path) -> OSError:
@@ -202,17 +204,22 @@ def check_version(file: LogFile) -> int | None:
     return header.compacted_from
 
 
+def _map_at(file: LogFile) -> int | None:
+    """Where the ledger map of a sealed log begins; None for others. Raises OSError."""
+    end = file.size() - TRAILER_BYTES
+    if file.salt is None or end < 0:
+        return None
+    return parse_trailer(file.read(TRAILER_BYTES, end), file.salt)
+
+
 def _map_of(file: LogFile) -> dict[int, int] | None:
     """The ledger map of a sealed log. None without one: also of version 1, as there the end of a
     log that was not sealed may be what a client wrote. Raises OSError, DamagedBlock.
     """
-    salt, size = file.salt, file.size()
-    if not salt:
+    salt, offset = file.salt, _map_at(file)
+    if not salt or offset is None:
         return None
-    end = size - TRAILER_BYTES
-    offset = parse_trailer(file.read(TRAILER_BYTES, max(0, end)), salt)
-    if offset is None:
-        return None
+    end = file.size() - TRAILER_BYTES
     if not FILE_HEADER_BYTES <= offset <= end - BLOCK_HEAD_BYTES:
         raise DamagedBlock("the ledger map is not where the trailer says")
     data = file.read(end - offset, offset)
@@ -242,11 +249,13 @@ def ledger_map(file: LogFile, unreadable: list[range] | None = None) -> dict[int
 
 
 def is_sealed(file: LogFile) -> bool:
-    """Whether nothing is missing at its end. Raises OSError."""
-    try:
-        return _map_of(file) is not None
-    except DamagedBlock:
-        return False
+    """Whether it ends with a trailer. Raises OSError."""
+    return _map_at(file) is not None
+
+
+def is_unknown(file: LogFile) -> bool:
+    """Whether nothing in it can be found but by the index. Raises OSError."""
+    return file.header is None and file.size() > 0
 
 
 def end_of_unsealed(file: LogFile) -> list[range]:
