@@ -205,11 +205,33 @@ def test_without_its_headers_a_log_is_read_by_its_index_only(tmp_path: Path) -> 
     logs.close()
 
 
-@pytest.mark.parametrize("has_index", [True, False])
-async def test_a_log_without_headers_is_kept(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, has_index: bool
+async def test_a_log_without_headers_is_collected_by_the_index(tmp_path: Path) -> None:
+    """What the index doesn't have of it was never promised: a loss of power leaves such a log."""
+    options = small_options(tmp_path, entry_log_bytes_max=1)
+    async with open_bookie(options) as port:
+        bookie = cast(InProcessBookie, port)
+        for ledger_id in (1, 2):
+            await add(bookie, ledger_id, range(5))
+            await bookie.checkpointer.checkpoint()
+    first, second = sorted((tmp_path / "ledgers").glob("*.log"))[:2]
+    without_headers(first)
+    torn = first.with_name("0000ffff.log")
+    torn.write_bytes(bytes(12288))
+    async with open_bookie(options) as port:
+        bookie = cast(InProcessBookie, port)
+        await bookie.gc.collect(ledgers(1), threshold=0.9)
+        assert first.exists()
+        assert not second.exists()
+        assert not torn.exists()
+        assert await read_all(port, 1, 0, 4) == packets(1, range(5))
+        await bookie.gc.collect(ledgers())
+        assert not first.exists()
+
+
+async def test_without_index_too_a_log_without_headers_is_set_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Other logs are collected meanwhile."""
+    """Nobody knows any more what is in it, but that something may be."""
     options = small_options(tmp_path, replicas_elsewhere=True, entry_log_bytes_max=1)
     async with open_bookie(options) as port:
         bookie = cast(InProcessBookie, port)
@@ -218,23 +240,24 @@ async def test_a_log_without_headers_is_kept(
             await bookie.checkpointer.checkpoint()
     first, second = sorted((tmp_path / "ledgers").glob("*.log"))[:2]
     without_headers(first)
-    if not has_index:
-        shutil.rmtree(tmp_path / "ledgers" / "index")
+    content = first.read_bytes()
+    aside = first.with_name(f"{first.name}.unread")
+    aside.touch()
+    shutil.rmtree(tmp_path / "ledgers" / "index")
     async with open_bookie(options) as port:
         bookie = cast(InProcessBookie, port)
-        await add(bookie, 3, range(5))
-        report = await bookie.gc.collect(ledgers(1, 3), threshold=0.9)
-        assert first.exists()
-        assert not second.exists()
-        assert report.logs_removed >= 1
-        assert f"{first} can't be read, and is kept as it is" in caplog.text
-        if has_index:
-            assert await read_all(port, 1, 0, 4) == packets(1, range(5))
-        else:
-            with pytest.raises(UnknownLedgerState):
-                await port.read(1, 0, entries_max=1, bytes_max=1)
+        aside = aside.with_name(f"{aside.name}_")
+        assert f"nothing in {aside} can be found any more" in caplog.text
+        assert f"{first} can't be read at 0 to {len(content)}" in caplog.text
+        for ledger_id in (1, 2):
+            with pytest.raises(LedgerFenced):
+                await add(bookie, ledger_id, [5])
+        with pytest.raises(UnknownLedgerState):
+            await port.read(1, 0, entries_max=1, bytes_max=1)
+        assert await read_all(port, 2, 0, 4) == packets(2, range(5))
         await bookie.gc.collect(ledgers())
-        assert not first.exists(), "with no ledger left there is nothing to keep"
+        assert not second.exists()
+    assert aside.read_bytes() == content
 
 
 async def test_one_log_that_fails_stops_no_collection(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from itertools import compress
 from typing import NamedTuple
 
-from geminga_bookie.storage.entry_logs.reading import blocks_within, is_unknown, ledger_map
+from geminga_bookie.storage.entry_logs.reading import blocks_within, ledger_map
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
 
 logger = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ class LedgerMap(NamedTuple):
     total: int
     """Bytes of all ledgers."""
     is_known: bool = True
-    """False if ledgers may have more in the log than can be read."""
+    """False if the log can't be read now."""
 
     @classmethod
     def of(cls, ledger_bytes: Mapping[int, int]) -> LedgerMap:
@@ -51,8 +51,7 @@ class LedgerMaps:
         self._told: set[tuple[LedgerDirectory, int]] = set()
 
     def of(self, store: LedgerDirectory, log_id: int) -> LedgerMap:
-        """A log's map, including unreadable blocks in the index; of one that can't be read what
-        is known.
+        """A log's map, including unreadable blocks in the index.
 
         Each round reads all maps in the same order: to keep the first ones is better than the last.
         """
@@ -63,8 +62,6 @@ class LedgerMaps:
             except OSError as error:
                 self._failed(store, log_id, str(error))
                 return _UNKNOWN
-            if not known.is_known:
-                self._failed(store, log_id, "it has no header that can be read")
             if self.memory_bytes + known.memory_bytes <= MAPS_BYTES_MAX:
                 self._known[store, log_id] = known
                 self.memory_bytes += known.memory_bytes
@@ -90,7 +87,6 @@ def _read(store: LedgerDirectory, log_id: int) -> LedgerMap:
     unreadable: list[range] = []
     with store.logs.reading(log_id) as file:
         found = ledger_map(file, unreadable)
-        is_known = not is_unknown(file)
     for location in blocks_within(store.index, log_id, unreadable):
         found[location.ledger_id] = found.get(location.ledger_id, 0) + location.size_bytes
-    return LedgerMap.of(found)._replace(is_known=is_known)
+    return LedgerMap.of(found)

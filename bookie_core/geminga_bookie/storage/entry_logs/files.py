@@ -22,6 +22,7 @@ from geminga_bookie.storage.location_index import Location
 
 SUFFIX = ".log"
 COMPACTING_SUFFIX = ".compacting"
+UNREAD_SUFFIX = ".unread"
 OPEN_FILES_MAX = 64
 WRITE_BYTES = 1024 * 1024
 SYNC_BYTES = 2 * 1024 * 1024
@@ -102,6 +103,23 @@ class EntryLogs:
                 opened.removed = True
                 if not opened.readers:
                     opened.file.close()
+
+    def set_aside(self, log_id: int) -> Path:
+        """Give a log that can't be read another name, under which nobody uses or removes it; and
+        return it. Durable. Raises OSError.
+        """
+        path = self.path(log_id)
+        aside = path.with_name(path.name + UNREAD_SUFFIX)
+        while aside.name in self.disk.names(self.directory):
+            aside = aside.with_name(aside.name + "_")
+        self.disk.rename(path, aside)
+        self.disk.sync_directory(self.directory)
+        with self._lock:
+            self._ids.discard(log_id)
+            opened = self._open.pop(log_id, None)
+        if opened is not None:
+            opened.file.close()
+        return aside
 
     @contextmanager
     def reading(self, log_id: int) -> Iterator[LogFile]:

@@ -44,12 +44,14 @@ def rebuild_index(
     marks the index as complete: after a kill before it, the next start repeats everything.
     `in_doubt` puts all ledgers into limbo, as that may have been recorded in the lost index only.
     `on_damage` is told before that batch what of the logs can't be read: nobody knows whose entries
-    stood there. Raises DataDirError, OSError.
+    stood there. Of logs without a header nothing is known any more; they are set aside. Raises
+    DataDirError, OSError.
     """
     index.clear_locations()
     records = {record.ledger_id: record for record in index.ledgers()}
     batch: list[Location] = []
     damages: list[str] = []
+    unknown: list[int] = []
     count = 0
     for log_id in logs.ids():
         unreadable: list[range] = []
@@ -67,9 +69,13 @@ def rebuild_index(
                 elif head.kind == KIND_LEDGER and not _merge(records, file, offset, head):
                     damages.append(f"{file.path}: the record of ledger {head.ledger_id} is damaged")
             damages += _damages(file, unreadable)
+            if is_unknown(file):
+                unknown.append(log_id)
     index.write(batch)
     if damages:
         on_damage(damages)
+    for log_id in unknown:
+        logger.error("nothing in %s can be found any more", logs.set_aside(log_id))
     if in_doubt:
         for ledger_id, record in records.items():
             records[ledger_id] = record._replace(limbo=True, fenced=True)
