@@ -14,6 +14,7 @@ from geminga._admin.errors import (
     NotAuthorizedError,
     NotFoundError,
     RequestTimeoutError,
+    ServerError,
 )
 from geminga._admin.families.brokers import Bookies, Brokers, BrokerStats
 from geminga._admin.families.clusters import Clusters
@@ -107,6 +108,13 @@ def guarded(look: Callable[[Calls], Iterator[Line]], calls: Calls) -> Iterator[L
         yield Line(WARN, name, f"These credentials may not look at {name}.", RIGHTS)
     except NotFoundError:
         yield Line(WARN, name, f"The server has no such answer ({name}): it may be an older one.")
+    except (ServerError, RequestTimeoutError) as error:
+        yield Line(
+            FAIL,
+            name,
+            f"Looking at {name} failed: {error}.",
+            "Look in the broker's log, and at the metadata store.",
+        )
     except GemingaError as error:
         yield Line(FAIL, name, f"Looking at {name} failed: {error}.")
 
@@ -122,7 +130,7 @@ def _health(calls: Calls) -> Iterator[Line]:
             FAIL,
             "health",
             f"The broker could not publish a message and read it again: {error}.",
-            "Look in its log, and at the bookies.",
+            "Look in its log, at the bookies and at the metadata store.",
         )
         return
     took_ms = (time.monotonic() - began) * 1000
@@ -137,7 +145,14 @@ def _brokers(calls: Calls) -> Iterator[Line]:
     leader = calls.call(Brokers.leader)
     leads = leader.get("brokerId") or leader.get("serviceUrl") if isinstance(leader, dict) else None
     count = f"{len(found)} broker is" if len(found) == 1 else f"{len(found)} brokers are"
-    if leads is None:
+    if not found:
+        yield Line(
+            FAIL,
+            "brokers",
+            "No broker is active: the one that answers is stopping, or has lost its registration.",
+            "Start it again, and look in its log.",
+        )
+    elif leads is None:
         yield Line(FAIL, "brokers", f"{count} active, and none of them leads.")
     else:
         yield Line(OK, "brokers", f"{count} active; {leads} is the leader.")

@@ -18,13 +18,20 @@ from click.testing import CliRunner, Result
 import geminga
 import geminga.blocking
 import geminga.testing
-from geminga._admin.errors import RequestTimeoutError
-from geminga._admin.families.brokers import BrokerStats
+from geminga._admin.errors import RequestTimeoutError, ServerError
+from geminga._admin.families.brokers import Brokers, BrokerStats
 from geminga._admin.requests import Request
 from geminga.cli._access import Access
 from geminga.cli.admin.calls import Calls
 from geminga.cli.doctor import doctor
-from geminga.cli.doctor.looks import all_topics, port, service_url_of
+from geminga.cli.doctor.looks import (
+    _brokers,
+    _health,
+    all_topics,
+    guarded,
+    port,
+    service_url_of,
+)
 from geminga.cli.doctor.report import (
     Backlog,
     Line,
@@ -160,6 +167,29 @@ def test_client_conf_s_address_stands_in_for_a_record() -> None:
     assert service_url_of(calls, "http://one:8080", "pulsar://conf:1") == "pulsar://one:6650"
     assert service_url_of(calls, "http://two:8080", "pulsar://conf:1") == "pulsar://conf:1"
     assert service_url_of(None, "http://one:8080", "pulsar://conf:1") == "pulsar://conf:1"
+
+
+def test_no_broker_is_active() -> None:
+    """The one that answers gave its registration up."""
+
+    class Stopping:
+        def call(self, operation: object, **_values: object) -> object:
+            return [] if operation is Brokers.list else {"brokerId": "one:8080"}
+
+    (line,) = _brokers(cast(Calls, Stopping()))
+    assert (line.level, line.sentence[:20]) == ("fail", "No broker is active:")
+
+
+def test_a_broker_without_its_metadata_store() -> None:
+    class Cut:
+        def call(self, operation: object, **_values: object) -> object:
+            raise ServerError("there is no session with ZooKeeper")
+
+    (line,) = _health(cast(Calls, Cut()))
+    assert "metadata store" in line.advice
+    (line,) = guarded(_brokers, cast(Calls, Cut()))
+    assert line.level == "fail"
+    assert "metadata store" in line.advice
 
 
 @pytest.mark.parametrize("odd", [float("inf"), float("nan"), 1e300, 10**400, -1, "7", None])
