@@ -19,7 +19,13 @@ from geminga_broker.config import ClusterBrokerConfig, ClusterConfig
 from geminga_broker.log.factory import ManagedLedgerFactory
 from geminga_broker.log.unnamed import ledger_owner
 from geminga_broker.ownership.records import OWNERS_PATH
-from geminga_broker.process import Running, log_options, serving, web_sockets
+from geminga_broker.process import (
+    Running,
+    log_options,
+    serving,
+    until_told_to_stop,
+    web_sockets,
+)
 from geminga_broker.service import BrokerService, open_service
 from geminga_protocol.bookkeeper import paths
 from geminga_runtime.lasting import open_lasting_nursery
@@ -44,16 +50,18 @@ FRAME_PADDING_BYTES = 10 * 1024
 async def run_broker(
     config: ClusterBrokerConfig, *, task_status: trio.TaskStatus[Running] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Serve until cancelled; `task_status` is set when all listeners are open.
+    """Serve until cancelled, or until an administrator says so; `task_status` is set when all
+    listeners are open.
 
-    When cancelled, it unloads topics and closes their ledgers, for at most
-    `brokerShutdownTimeoutMs`. Raises BindFailed, ConfigError, MetadataError.
+    Then it unloads topics and closes their ledgers, for at most `brokerShutdownTimeoutMs`. Raises
+    BindFailed, ConfigError, MetadataError.
     """
     if max(config.tls.broker_service_port, config.tls.web_service_port) > NO_PORT:
         config.tls.check()  # raise ConfigError before anything is opened
     config.bookies.placement()
     urls = _urls(config.cluster)
     async with AsyncExitStack() as stack:
+        scope = stack.enter_context(trio.CancelScope())
         web = web_sockets(config, stack)
         timeout_s = config.cluster.session_timeout_ms / 1000
         opened = {url: await _open(stack, key, url, timeout_s) for url, key in urls.keys.items()}
@@ -73,7 +81,7 @@ async def run_broker(
         running = await stack.enter_async_context(served)
         await stack.enter_async_context(service.load_manager.registered(running.addresses))
         task_status.started(running)
-        await service.stop_requested.wait()
+        await until_told_to_stop(service, scope)
 
 
 class _Urls(NamedTuple):

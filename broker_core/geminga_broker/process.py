@@ -4,6 +4,7 @@ servers, and the managed ledgers' options (spec OP-02).
 
 from __future__ import annotations
 
+import logging
 import math
 import socket
 from collections.abc import AsyncIterator, Sequence
@@ -30,6 +31,8 @@ from geminga_broker.session.serving import handle_connection
 from geminga_broker.web.server import bind_web, serve_web
 from geminga_runtime.server import CONNECTIONS_MAX, Bound, ConnectionCount, serve
 from geminga_runtime.tls_settings import NO_PORT
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +136,16 @@ async def serving(
             # The cancellation has stopped accepting; now close the connected clients.
             with trio.move_on_after(service.shutdown_s, shield=True):
                 await service.shutdown()
+
+
+async def until_told_to_stop(service: BrokerService, scope: trio.CancelScope) -> None:
+    """Wait until an administrator stops the broker, then end all that the scope has, as a signal
+    does; the request is answered meanwhile.
+    """
+    await service.stop_requested.wait()
+    _log.info("stopping: an administrator says so")
+    scope.cancel()
+    await trio.lowlevel.checkpoint()
 
 
 def addresses_of(config: BrokerConfig, web: WebSockets, port: int, port_tls: int) -> Addresses:

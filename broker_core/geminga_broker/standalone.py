@@ -15,7 +15,13 @@ from geminga_broker.cluster.records import RECORDS
 from geminga_broker.data_dir import METADATA_FILE, DataDirUnusable, missing_metadata
 from geminga_broker.log.factory import ManagedLedgerFactory
 from geminga_broker.metadata_loss import AcceptedAge, DataAge
-from geminga_broker.process import Running, log_options, serving, web_sockets
+from geminga_broker.process import (
+    Running,
+    log_options,
+    serving,
+    until_told_to_stop,
+    web_sockets,
+)
 from geminga_broker.service import BrokerService, open_service
 from geminga_broker.standalone_parts import StandaloneOptions, bookie_options, open_store
 from geminga_runtime.metadata.api import MetadataStore
@@ -33,15 +39,17 @@ async def run_standalone(
     *,
     task_status: trio.TaskStatus[Running] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve until cancelled; `task_status` is set when all listeners are open.
+    """Serve until cancelled, or until an administrator says so; `task_status` is set when all
+    listeners are open.
 
-    When cancelled, it unloads topics, closes ledgers and flushes, for at most
-    `brokerShutdownTimeoutMs`. Raises BindFailed, ConfigError (certificates), DataDirUnusable, and
-    the storage's errors for an unusable directory.
+    Then it unloads topics, closes ledgers and flushes, for at most `brokerShutdownTimeoutMs`.
+    Raises BindFailed, ConfigError (certificates), DataDirUnusable, and the storage's errors for an
+    unusable directory.
     """
     if max(options.config.tls.broker_service_port, options.config.tls.web_service_port) > NO_PORT:
         options.config.tls.check()  # raise ConfigError before anything is created
     async with AsyncExitStack() as stack:
+        scope = stack.enter_context(trio.CancelScope())
         web = web_sockets(options.config, stack)
         embedded = await open_store(options)
         stack.push_async_callback(embedded.aclose)
@@ -52,7 +60,7 @@ async def run_standalone(
         running = await stack.enter_async_context(serving(options.config, service, web))
         await stack.enter_async_context(service.load_manager.registered(running.addresses))
         task_status.started(running)
-        await service.stop_requested.wait()
+        await until_told_to_stop(service, scope)
 
 
 async def accept_metadata_loss(options: StandaloneOptions) -> list[str]:

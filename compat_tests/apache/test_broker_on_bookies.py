@@ -124,6 +124,22 @@ def test_a_broker_refuses_an_unknown_cluster(cluster: Cluster) -> None:
     assert trio.run(cluster_record, cluster) == record, "set by initialize-cluster-metadata"
 
 
+def test_an_administrator_ends_a_broker(cluster: Cluster) -> None:
+    server = cluster.start_ours()
+    try:
+        with client_of(cluster) as client:
+            client.create_producer("persistent://public/default/drained").send(b"kept")
+            ask = urllib.request.Request(
+                f"{server.web_url}/admin/v2/brokers/shutdown", method="POST"
+            )
+            with urllib.request.urlopen(ask, timeout=60) as answer:
+                assert answer.status == 204
+            assert server.process.wait(60) == 0, server.log_tail()
+    finally:
+        server.kill()
+    assert "Traceback" not in server.log_path.read_text()
+
+
 async def cluster_record(cluster: Cluster) -> bytes:
     """Where other clusters find this one."""
     async with aclosing(await ZooKeeperMetadataStore.open(cluster.zookeeper.url)) as store:

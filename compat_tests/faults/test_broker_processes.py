@@ -269,6 +269,24 @@ def test_a_broker_that_is_asked_to_end_comes_back(start: Starter) -> None:
     assert "broker-1 ended with code 0: started again" in server.log_path.read_text()
 
 
+def test_a_broker_that_an_administrator_stops_comes_back(start: Starter) -> None:
+    """Rolling restarts: its topics move, it ends, and another one has its ports."""
+    server = start(options=[*BROKERS, "--in-memory"])
+    (_, web, pid), other = (told(server)[f"broker-{number}"] for number in (1, 2))
+    ask = urllib.request.Request(f"{web}/admin/v2/brokers/shutdown", method="POST")
+    with urllib.request.urlopen(ask, timeout=60) as answer:
+        assert answer.status == 204
+    until(lambda: told(server)["broker-1"][2] != pid, "another one serves")
+    assert told(server)["broker-1"][1] == web
+    assert told(server)["broker-2"] == other
+    assert server.stop() == 0, server.log_tail()
+    log = server.log_path.read_text()
+    assert (
+        "INFO geminga_broker.processes.supervisor broker-1 ended with code 0: started again" in log
+    )
+    assert "Traceback" not in log
+
+
 def test_own_ports_one_after_the_other(start: Starter, free_ports: int) -> None:
     server = start(options=[*BROKERS, "--in-memory", "--first-own-port", str(free_ports)])
     ports = [

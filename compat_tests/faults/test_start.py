@@ -6,6 +6,7 @@ import socket
 import sqlite3
 import subprocess
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,21 @@ def test_starts_quickly_and_small_and_stops_quickly(start: Starter) -> None:
         # Nothing is waited for: what is open is given twice as long.
         assert time.monotonic() - began < 30
     assert "Traceback" not in server.log_path.read_text()
+    assert [body for _, body in read_all(start().address, TOPIC)] == [b"kept"]
+
+
+def test_an_administrator_ends_it(start: Starter) -> None:
+    server = start()
+    with RawClient(server.address) as client:
+        client.producer(TOPIC)
+        client.publish(0, b"kept")
+        ask = urllib.request.Request(f"{server.web_url}/admin/v2/brokers/shutdown", method="POST")
+        with urllib.request.urlopen(ask, timeout=60) as answer:
+            assert answer.status == 204
+        assert server.process.wait(60) == 0, server.log_tail()
+    log = server.log_path.read_text()
+    assert "stopping: an administrator says so" in log
+    assert "Traceback" not in log
     assert [body for _, body in read_all(start().address, TOPIC)] == [b"kept"]
 
 

@@ -53,9 +53,9 @@ def run_server(
     describe: Callable[[T], str],
     *refusals: type[Exception],
 ) -> BaseException | None:
-    """Run a server until SIGINT or SIGTERM. `start` serves, and passes the running server to
-    `task_status.started`; the line that `describe` makes of it is printed. Returns the error if the
-    server ended with one of `refusals`.
+    """Run a server until SIGINT or SIGTERM, or until `start` returns. `start` serves, and passes
+    the running server to `task_status.started`; the line that `describe` makes of it is printed.
+    Returns the error if the server ended with one of `refusals`.
     """
     refused = run_part(start, partial(_announce, describe), *refusals)
     if refused is None:
@@ -81,12 +81,18 @@ def run_part(
 
 async def _serve(start: Callable[..., Awaitable[object]], announce: Callable[[T], object]) -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    async with trio.open_nursery() as nursery:
-        running: T = await nursery.start(start)
-        freeze_after_start()
-        announce(running)
-        with watch_loop():
-            await trio.sleep_forever()
+    async with trio.open_nursery() as beside:
+        async with trio.open_nursery() as nursery:
+            running: T = await nursery.start(start)
+            freeze_after_start()
+            announce(running)
+            beside.start_soon(_watch)
+        beside.cancel_scope.cancel()
+
+
+async def _watch() -> None:
+    with watch_loop():
+        await trio.sleep_forever()
 
 
 def _announce(describe: Callable[[T], str], running: T) -> None:

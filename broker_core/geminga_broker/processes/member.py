@@ -19,7 +19,14 @@ from geminga_broker.cluster.records import RECORDS
 from geminga_broker.config import MIB, BrokerConfig
 from geminga_broker.log.factory import ManagedLedgerFactory
 from geminga_broker.ownership.records import OWNERS_PATH
-from geminga_broker.process import GivenSockets, Running, WebSockets, log_options, serving
+from geminga_broker.process import (
+    GivenSockets,
+    Running,
+    WebSockets,
+    log_options,
+    serving,
+    until_told_to_stop,
+)
 from geminga_broker.processes import messages
 from geminga_broker.processes.messages import Begin, Descriptors, Refused, Serving
 from geminga_broker.service import open_service
@@ -80,7 +87,7 @@ async def run_broker(
             set_up_logging(begin.logs, begin.name)
             async with open_broker(begin) as running:
                 task_status.started(running)
-                await running.service.stop_requested.wait()
+                await until_told_to_stop(running.service, scope)
         raise Stopped
 
 

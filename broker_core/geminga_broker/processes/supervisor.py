@@ -171,12 +171,12 @@ class BrokerProcess:
         return child
 
     async def run(self, services: Services) -> None:
-        """Keep a process alive until cancelled, then stop it. Raises BrokerRefused if the first one
-        doesn't come to serve.
+        """Keep a process alive until cancelled, then stop it. One that an administrator stops is
+        followed by another, too. Raises BrokerRefused if the first one doesn't come to serve.
         """
         name, backoff = self._plan.name, Backoff(BACKOFF_S, BACKOFF_MAX_S)
         while True:
-            began = trio.current_time()
+            began, level = trio.current_time(), logging.ERROR
             try:
                 child = self._child = self._child or self._started()
             except (BindFailed, BrokerRefused) as error:
@@ -189,11 +189,13 @@ class BrokerProcess:
                 why = child.refusal or f"ended with code {code}"
                 if not self.serving.is_done():
                     raise BrokerRefused(child.refusal or f"{name} {why} before it served")
+                if code == 0:  # it was told to stop
+                    level = logging.INFO
             now = trio.current_time()
             if now - began >= STEADY_S:
                 backoff.reset()
             wait_s = backoff.next_s(now)
-            _log.error("%s %s: started again in %.1f s", name, why, wait_s)
+            _log.log(level, "%s %s: started again in %.1f s", name, why, wait_s)
             await trio.sleep(wait_s)
 
     async def _attend(self, child: _Child, services: Services) -> int:

@@ -93,3 +93,22 @@ def test_a_server_starts_though_its_line_cannot_be_encoded() -> None:
     assert done.stdout.startswith("ready in ")
     assert done.stdout.endswith("data=/tmp/\\xe9\\udcff\n")
     assert done.stderr.splitlines() == ["SIGTERM: stopping", "stopped"]
+
+
+ENDING = """
+import trio
+from geminga_runtime.process import run_server
+
+async def serve(*, task_status):
+    task_status.started("up")
+    await trio.sleep(0)
+
+assert run_server(serve, str) is None
+"""
+
+
+def test_the_process_of_a_server_that_ends_ends_too() -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", ENDING]
+    done = subprocess.run(command, env=environment, capture_output=True, timeout=60, check=True)
+    assert b": up\n" in done.stdout

@@ -105,7 +105,9 @@ class Brokers(rest.Family):
         },
     )
     async def shut_down(self, *, max_concurrent_unloads_per_s: int = 0, force: bool = True) -> None:
-        """Unload all bundles of the broker that answers, and stop it. 0 is no bound."""
+        """Unload all bundles of the broker that answers, and end its process. 0 is no bound. One
+        of several brokers of a standalone is started again.
+        """
 
 
 class BrokerStats(rest.Family):

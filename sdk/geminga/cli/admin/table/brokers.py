@@ -44,7 +44,7 @@ COMMANDS = (
     Command("backlog-quota-check", "Enforce backlog quotas now.", Brokers.check_backlog_quotas),
     Command("version", "Show the version of the broker that answers.", Brokers.version),
     Command(
-        "shutdown", "Unload a broker's bundles and stop it.", Brokers.shut_down, "",
+        "shutdown", "Unload a broker's bundles and end its process.", Brokers.shut_down, "",
         (
             number("-m --max-concurrent-unload-per-sec", "max_concurrent_unloads_per_s",
                    "0 is no bound.", default=0),
