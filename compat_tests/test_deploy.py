@@ -18,6 +18,7 @@ import yaml
 
 from compat_tests.processes import ROOT
 from geminga_broker.config import load_cluster_config
+from geminga_runtime.command_line import StartFailed, StartFailedForNow
 
 DEPLOY = ROOT / "deploy"
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
@@ -64,6 +65,10 @@ def test_units_start_what_there_is(unit: Path) -> None:
     config = str(parsed(arguments)["config_file"])
     assert config == f"/etc/geminga/{arguments[0]}.conf"
     assert config in (ROOT / "docs" / "CLUSTER.md").read_text()
+    assert read["Service"]["restart"] == "on-failure"
+    assert read["Service"]["restartpreventexitstatus"] == str(StartFailed.exit_code)
+    assert read["Unit"]["startlimitintervalsec"] == "0", "else it is given up after five starts"
+    assert StartFailedForNow.exit_code != StartFailed.exit_code
 
 
 def test_the_compose_file_is_the_cluster_of_the_document() -> None:

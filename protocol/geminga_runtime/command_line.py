@@ -1,11 +1,14 @@
 """What the commands that serve have in common: options, and a start that fails in one sentence with
-exit code 2 (spec OP-01). Heavy imports come after the arguments are checked.
+exit code 2, or 1 if the same start may succeed later (spec OP-01). Heavy imports come after the
+arguments are checked.
 """
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
+import socket
 from collections.abc import Awaitable, Callable, Mapping
 from functools import wraps
 from pathlib import Path
@@ -39,6 +42,14 @@ class StartFailed(click.ClickException):
     """A server can't start: one sentence on standard error, exit code 2."""
 
     exit_code = 2
+
+
+class StartFailedForNow(StartFailed):
+    """What the start lacks may come by itself: whoever starts servers should try again. Exit code
+    1.
+    """
+
+    exit_code = 1
 
 
 def log_options(command: Callable[..., object]) -> Callable[..., object]:
@@ -100,7 +111,7 @@ def serve_command(
     *refusals: type[Exception],
 ) -> None:
     """`run_server` with files for the owner only. Raises StartFailed for a wrong setting, a port
-    that is taken, and the errors that are given.
+    that can't be taken, and the errors that are given; StartFailedForNow where `may_pass` says so.
     """
     from geminga_runtime.errors import BindFailed
     from geminga_runtime.process import run_server
@@ -108,10 +119,29 @@ def serve_command(
 
     os.umask(PRIVATE_UMASK)
     refused = run_server(start, describe, BindFailed, ConfigError, *refusals)
-    if isinstance(refused, BindFailed):
-        raise StartFailed(_by_option(str(refused)))
-    if refused is not None:
-        raise StartFailed(str(refused))
+    if refused is None:
+        return
+    text = _by_option(str(refused)) if isinstance(refused, BindFailed) else str(refused)
+    raise StartFailedForNow(text) if may_pass(refused) else StartFailed(text)
+
+
+def may_pass(refused: BaseException) -> bool:
+    """Whether the same start may succeed later, with nothing changed in configuration or data: the
+    metadata store can't be reached, another process has the port or the files, the network isn't
+    up yet.
+    """
+    from geminga_runtime.metadata.api import SessionExpired, StoreUnavailable
+
+    cause: BaseException | None = refused
+    while cause is not None:
+        if isinstance(cause, (StoreUnavailable, SessionExpired, BlockingIOError)):
+            return True
+        if isinstance(cause, socket.gaierror):
+            return cause.errno == socket.EAI_AGAIN
+        if isinstance(cause, OSError) and cause.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
+            return True
+        cause = cause.__cause__
+    return False
 
 
 def _by_option(text: str) -> str:

@@ -28,10 +28,10 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "geminga.cli", "standalone", "--host", "127.0.0.1", *arguments]
 
 
-def fail(*arguments: str) -> str:
-    """Standard error of a start that must fail with exit code 2 and one sentence."""
+def fail(*arguments: str, code: int = 2) -> str:
+    """Standard error of a start that must fail with this exit code and one sentence."""
     done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=120)
-    assert done.returncode == 2, done.stderr
+    assert done.returncode == code, done.stderr
     (line,) = done.stderr.strip().splitlines()
     return line
 
@@ -107,7 +107,7 @@ def test_in_memory_leaves_nothing(tmp_path: Path) -> None:
 def test_a_data_directory_in_use(tmp_path: Path) -> None:
     data = str(tmp_path / "data")
     with running("--data-dir", data):
-        line = fail("--data-dir", data, "--broker-port", "0", "--web-port", "0")
+        line = fail("--data-dir", data, "--broker-port", "0", "--web-port", "0", code=1)
     assert data in line
     assert "use" in line
 
@@ -137,7 +137,7 @@ def test_a_port_that_is_taken(tmp_path: Path, option: str) -> None:
     other = "--web-port" if option == "--broker-port" else "--broker-port"
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        line = fail("--in-memory", option, port, other, "0")
+        line = fail("--in-memory", option, port, other, "0", code=1)
     key = {"--broker-port": "brokerServicePort", "--web-port": "webServicePort"}[option]
     assert line == (
         f"Error: {option} ({key}): can't listen on 127.0.0.1:{port}: Address already in use; "
@@ -150,7 +150,7 @@ def test_a_port_of_a_file_that_is_taken(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         file.write_text(f"webServicePort={port}\n")
-        line = fail("--in-memory", "--config", str(file), "--broker-port", "0")
+        line = fail("--in-memory", "--config", str(file), "--broker-port", "0", code=1)
     assert line.startswith(f"Error: webServicePort: can't listen on 127.0.0.1:{port}: ")
 
 

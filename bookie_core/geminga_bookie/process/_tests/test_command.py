@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,3 +36,16 @@ def test_the_store_is_asked_for_first(tmp_path: Path, monkeypatch: pytest.Monkey
     done = CliRunner().invoke(bookie, ["--data", str(tmp_path / "data")])
     assert done.exit_code == 2
     assert "Error: metadataServiceUri: must be set" in done.output
+
+
+@pytest.mark.slow
+def test_a_store_that_is_away_may_come_back(tmp_path: Path) -> None:
+    """Exit code 1: the unit for systemd starts it again."""
+    config = tmp_path / "bookie.conf"
+    config.write_text("zkTimeout=300\n")
+    where = ["--data", str(tmp_path / "data"), "--advertised-address", "127.0.0.1"]
+    command = [sys.executable, "-m", "geminga.cli", "bookie", *where, "--config", str(config)]
+    command += ["--metadata-store", "zk:127.0.0.1:1", "--log-level", "ERROR"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "metadata store 'zk:127.0.0.1:1'" in done.stderr.strip().splitlines()[-1]
