@@ -5,6 +5,7 @@ broker are killed, and Apache's broker and ours serve the same topics by turns.
 from __future__ import annotations
 
 import re
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import aclosing, contextmanager
@@ -138,6 +139,27 @@ def test_an_administrator_ends_a_broker(cluster: Cluster) -> None:
     finally:
         server.kill()
     assert "Traceback" not in server.log_path.read_text()
+
+
+def test_two_brokers_of_one_id_say_so(cluster: Cluster) -> None:
+    """A configuration that was copied without a change; the second one has another machine."""
+    complaint = f"has the id of this one, {cluster.broker_id}"
+    servers = [cluster.start_ours({"bindAddress": "127.0.0.1"})]
+    try:
+        servers[0].kill()
+        servers[0] = cluster.start_ours({"bindAddress": "127.0.0.1"})
+        time.sleep(2)
+        assert complaint not in servers[0].log_path.read_text(), "it is its own successor"
+        servers.append(cluster.start_ours({"bindAddress": "127.0.0.2"}))
+        deadline = time.monotonic() + 60
+        while any(complaint not in server.log_path.read_text() for server in servers):
+            assert time.monotonic() < deadline, servers[1].log_tail()
+            time.sleep(0.2)
+        logs = [server.log_path.read_text() for server in servers]
+        assert [log.count(complaint) for log in logs] == [1, 1]
+    finally:
+        for server in servers:
+            server.kill()
 
 
 async def cluster_record(cluster: Cluster) -> bytes:

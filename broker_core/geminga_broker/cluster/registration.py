@@ -5,6 +5,8 @@ CL-07; Apache's LockManager and ResourceLockImpl as its load managers use them).
 from __future__ import annotations
 
 import logging
+import math
+from collections.abc import Callable
 from contextlib import suppress
 
 import trio
@@ -20,6 +22,8 @@ from geminga_runtime.metadata.api import (
 from geminga_runtime.metadata.own_nodes import delete_own
 
 REMOVE_S = 2.0
+SAY_S = 60.0
+"""Between two complaints of another broker with the same id."""
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +36,7 @@ class Registration:
         self._store = store
         self._epoch = -1
         self._version: int | None = None
+        self._is_given_up = False
 
     @property
     def is_current(self) -> bool:
@@ -79,6 +84,36 @@ class Registration:
             _log.warning("%s was changed or removed by somebody else: made anew", self.path)
             await self.register(value)
 
+    async def follow(self, broker_id: str, contested: Callable[[], None]) -> None:
+        """Until cancelled: say when another process takes the node while this one's session lives,
+        and call `contested`, so that the node is made anew and the other one says so too. Once a
+        minute.
+        """
+        said_s = -math.inf
+        async with self._store.watch(self.path) as changes:
+            async for _ in changes:
+                if trio.current_time() - said_s < SAY_S or not await self._is_anothers():
+                    continue
+                said_s = trio.current_time()
+                _log.error(
+                    "another broker that runs has the id of this one, %s: they take bundles from "
+                    "each other; give each an advertisedAddress and webServicePort of its own",
+                    broker_id,
+                )
+                contested()
+
+    async def _is_anothers(self) -> bool:
+        """Whether the node that this session made is one of another session now. A broker that was
+        killed makes none, whatever its session is.
+        """
+        try:
+            node = await self._store.get(self.path)
+        except MetadataError:
+            return False
+        if node is None or self._is_given_up or not self.is_current:
+            return False
+        return node.stat.ephemeral and not node.stat.created_by_self
+
     async def _look(self) -> None:
         """Find out which version the node has, after a change without an answer."""
         node = await self._store.get(self.path)
@@ -90,5 +125,6 @@ class Registration:
         of its own name by now. If the store doesn't answer, it goes with the session. Ends even if
         cancelled.
         """
+        self._is_given_up = True
         with trio.move_on_after(REMOVE_S, shield=True), suppress(MetadataError):
             await delete_own(self._store, self.path)

@@ -110,6 +110,7 @@ class LoadReporter:
                 await self._store.put(broker_average_path(broker_id), averages)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._run, node)
+                nursery.start_soon(node.follow, broker_id, self._write_soon)
                 nursery.start_soon(self._sample)
                 yield
                 nursery.cancel_scope.cancel()
@@ -134,6 +135,9 @@ class LoadReporter:
                 with trio.move_on_after(self.config.report_interval_ms_min / 1000):
                     await self._store.wait_change(node.epoch)
                 await self._turn(node)
+
+    def _write_soon(self) -> None:
+        self._is_new = True
 
     async def _sample(self) -> None:
         while True:

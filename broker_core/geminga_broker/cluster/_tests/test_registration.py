@@ -159,3 +159,61 @@ def test_ids() -> None:
     assert EVERY._replace(web_url="").broker_id == "h:8443"
     assert Addresses("pulsar://[::1]:6650", "", "", "").broker_id == "[::1]:6650"
     assert Addresses("", "", "pulsar+ssl://h:6651", "").broker_id == "h:6651"
+
+
+def _complaints(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+
+
+async def test_another_broker_of_the_same_id_is_told_once_a_minute(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = MemoryMetadataStore()
+    other = store.another_session()
+    contested: list[float] = []
+    node = Registration(store, PATH)
+    await node.register(b"1")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(node.follow, "h:8080", lambda: contested.append(trio.current_time()))
+        await trio.testing.wait_all_tasks_blocked()
+        await node.update(b"2")
+        await trio.sleep(1)
+        assert not _complaints(caplog)
+        for _ in range(30):
+            await Registration(other, PATH).register(b"3")
+            await trio.sleep(1)
+            await node.register(b"4")
+            await trio.sleep(1)
+        (said,) = _complaints(caplog)
+        assert "the id of this one, h:8080" in said
+        assert "an advertisedAddress and webServicePort of its own" in said
+        await trio.sleep(60)
+        await Registration(other, PATH).register(b"3")
+        await trio.sleep(1)
+        assert len(_complaints(caplog)) == len(contested) == 2
+        nursery.cancel_scope.cancel()
+
+
+async def test_successors_are_no_other_brokers(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One of a broker that was killed, whose session ends later; one of a broker that drains."""
+    store = MemoryMetadataStore()
+    killed = store.another_session()
+    await Registration(killed, PATH).register(b"of one that was killed")
+    node = Registration(store, PATH)
+    await node.register(b"1")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(node.follow, "h:8080", lambda: None)
+        await trio.testing.wait_all_tasks_blocked()
+        killed.expire_session()
+        await trio.sleep(1)
+        store.expire_session()
+        await trio.sleep(1)
+        await node.register(b"2")
+        await trio.sleep(1)
+        await node.remove()
+        await Registration(killed, PATH).register(b"3")
+        await trio.sleep(1)
+        nursery.cancel_scope.cancel()
+    assert not _complaints(caplog)

@@ -327,3 +327,17 @@ async def test_a_broker_that_leaves_doesnt_come_back(autojump_clock: MockClock) 
         await broker.reporter.leave()
     async with broker.running():
         assert (await broker.seen()).web_service_url == "http://h:8080"
+
+
+async def test_two_brokers_of_the_same_id_both_say_so(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Both are idle, so that the first one has no news to write; the second has just started."""
+    first, second = Broker(), Broker()
+    second.reporter._store = first.store.another_session()
+    async with first.running():
+        await trio.sleep(60)
+        async with second.running():
+            await trio.sleep(30)
+    said = [each for each in caplog.records if "has the id of this one, h:8080" in each.message]
+    assert len(said) == 2
