@@ -55,6 +55,21 @@ def test_daemon_and_shell(server: ZooKeeperServer) -> None:
     assert shell("whoisauditor", *where).stdout == "No auditor elected\n"
 
 
+@pytest.mark.parametrize("command", ["listbookies", "whoisauditor", "bookieinfo"])
+def test_output_that_nobody_reads(server: ZooKeeperServer, command: str) -> None:
+    """As with `| head`: nothing is said, exit code 1."""
+    prepare(server, "cluster")
+    line = [*geminga_command(), "bookieshell", *command.split(), "--metadata-store"]
+    with subprocess.Popen(
+        [*line, f"{server.url}/cluster"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        running.stdout.close()
+        assert running.stderr is not None
+        said = running.stderr.read()
+        assert (running.wait(60), said) == (1, "")
+
+
 def prepare(server: ZooKeeperServer, chroot: str) -> None:
     store = f"{server.url}/{chroot}"
     options = ["-c", "c", "-md", store, "-cms", store, "-uw", "http://h:1"]

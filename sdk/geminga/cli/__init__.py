@@ -56,12 +56,16 @@ class LazyGroup(GuessingGroup):
     """A group whose commands are loaded from entry points by name."""
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run a sub-command; its late imports may also be missing."""
+        """Run a sub-command; its late imports may also be missing. Raises BrokenPipeError if nobody
+        reads its output any more, which click takes for a quiet end with exit code 1.
+        """
         try:
             return super().invoke(ctx)
         except (ModuleNotFoundError, BaseExceptionGroup) as error:
             missing = missing_module(error)
             if missing is None:
+                if pipe := closed_pipe(error):
+                    raise pipe from None
                 raise
             raise MissingExtra(ctx.invoked_subcommand or "", missing) from error
 
@@ -128,6 +132,15 @@ def missing_module(error: BaseException) -> str | None:
         return None
     module = (error.name or str(error)).partition(".")[0]
     return None if module.startswith(_OURS) else module
+
+
+def closed_pipe(error: BaseException) -> BrokenPipeError | None:
+    """The closed pipe that is all that is wrong, wrapped by Trio's nurseries; None otherwise."""
+    while isinstance(error, BaseExceptionGroup):
+        if error.split(BrokenPipeError)[1] is not None:
+            return None
+        error = error.exceptions[0]
+    return error if isinstance(error, BrokenPipeError) else None
 
 
 def _missing(name: str, error: ModuleNotFoundError) -> click.Command:

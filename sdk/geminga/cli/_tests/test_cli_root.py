@@ -50,6 +50,25 @@ def test_an_option_of_a_group_behind_its_command(line: str, told: str) -> None:
     assert "No such option" in wrong.output
 
 
+def _pipes(*more: Exception) -> Exception:
+    return ExceptionGroup("outer", [ExceptionGroup("inner", [BrokenPipeError(32, "gone"), *more])])
+
+
+def test_output_that_nobody_reads_ends_a_command_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Raised in a task, it comes in a group; a pipe that isn't all that is wrong stays told."""
+    raised = [_pipes()]
+
+    @click.command()
+    def ending() -> None:
+        raise raised[0]
+
+    monkeypatch.setattr(main, "get_command", lambda _ctx, _name: ending)
+    result = CliRunner().invoke(main, ["ending"])
+    assert (result.exit_code, result.output) == (1, "")
+    raised[0] = _pipes(ValueError("told"))
+    assert CliRunner().invoke(main, ["ending"]).exception is raised[0]
+
+
 def test_version() -> None:
     result = CliRunner().invoke(main, ["--version"])
     assert result.output.startswith("geminga, version ")
