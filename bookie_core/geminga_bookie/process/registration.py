@@ -38,6 +38,22 @@ def service_info(host: str, port: int) -> bytes:
     return info.SerializeToString()
 
 
+async def registered_now(store: MetadataStore, bookie_id: str) -> str:
+    """What a refused start adds if a bookie of its id runs; nothing if none is registered. Raises
+    MetadataError.
+    """
+    for path in (f"{paths.available()}/{bookie_id}", f"{paths.readonly()}/{bookie_id}"):
+        node = await store.get(path)
+        if node is not None:
+            found = endpoint(node.value)
+            where = "" if found is None else f" at {found[0]}:{found[1]}"
+            return (
+                f"; a bookie with this id is registered{where} now: if that one runs, this one "
+                "needs a bookieId, or an advertisedAddress and bookiePort, of its own"
+            )
+    return ""
+
+
 class RegisteredElsewhere(MetadataError):
     """Another process is registered by the bookie's id, at another address."""
 

@@ -14,6 +14,7 @@ import trio
 
 from geminga_bookie.autorecovery.daemon import run_beside
 from geminga_bookie.autorecovery.stats import RecoveryStats
+from geminga_bookie.errors import DataDirError
 from geminga_bookie.host import Host
 from geminga_bookie.inprocess import open_on_disk
 from geminga_bookie.options import BookieOptions
@@ -29,7 +30,12 @@ from geminga_bookie.process.identity import (
     require_layout,
 )
 from geminga_bookie.process.live_ledgers import LiveLedgers
-from geminga_bookie.process.registration import Registration, registered, service_info
+from geminga_bookie.process.registration import (
+    Registration,
+    registered,
+    registered_now,
+    service_info,
+)
 from geminga_bookie.storage.bookie import InProcessBookie
 from geminga_bookie.storage.health import parts
 from geminga_bookie.wire.server import serve_bookie, shared_by
@@ -145,13 +151,20 @@ async def open_member(
     mine = replace(options, cluster_id=cluster_id, may_be_new=not await identity.is_known())
     await host.workers.run(refuse_apaches, host.disk, mine)
     live = LiveLedgers(store, cluster_id)
-    async with open_on_disk(
+    storage = open_on_disk(
         mine,
         host,
         live_ledgers=live.ids,
         ledger_exists=live.exists,
         check_identity=identity.check,
-    ) as bookie:
+    )
+    async with AsyncExitStack() as stack:
+        try:
+            bookie = await stack.enter_async_context(storage)
+        except DataDirError as error:
+            if mine.may_be_new or isinstance(error.__cause__, BlockingIOError):
+                raise
+            raise DataDirError(f"{error}{await registered_now(store, mine.bookie_id)}") from error
         await host.workers.run(mark_for_apache, host.disk, mine)
         bookie.health.set("disk", await host.workers.run(bookie.health.full))
         yield bookie

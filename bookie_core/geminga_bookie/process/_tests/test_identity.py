@@ -15,6 +15,7 @@ from geminga_bookie.errors import DataDirError
 from geminga_bookie.inprocess import open_bookie
 from geminga_bookie.options import BookieOptions
 from geminga_bookie.process.identity import LAYOUT_VALUE, parse_cookie
+from geminga_bookie.process.registration import service_info
 from geminga_bookie.process.run import open_member
 from geminga_protocol.bookkeeper import paths
 from geminga_runtime.metadata._tests.stepped import SteppedStore
@@ -85,6 +86,26 @@ async def test_lost_disks_are_refused_at_each_start(
             await start(store, options)
     await store.delete(COOKIE)
     await start(store, options)
+
+
+async def test_a_second_bookie_is_told_of_the_one_that_runs(
+    store: MemoryMetadataStore, tmp_path: Path
+) -> None:
+    """On another machine, with the configuration of the first: no disk is lost."""
+    await start(store, small_options(tmp_path / "1"), entries=3)
+    second = small_options(tmp_path / "2")
+    with pytest.raises(DataDirError) as alone:
+        await start(store, second)
+    assert "is registered" not in str(alone.value)
+    await store.put(
+        f"{paths.available()}/{ID}", service_info("one", 3181), epoch=store.session.epoch
+    )
+    with pytest.raises(DataDirError) as beside:
+        await start(store, second)
+    assert str(beside.value) == (
+        f"{alone.value}; a bookie with this id is registered at one:3181 now: if that one runs, "
+        "this one needs a bookieId, or an advertisedAddress and bookiePort, of its own"
+    )
 
 
 async def test_a_lost_disk_of_two_is_refused(store: MemoryMetadataStore, tmp_path: Path) -> None:
