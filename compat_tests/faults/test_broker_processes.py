@@ -341,7 +341,7 @@ def test_settings_that_don_t_suit(data_dir: Path) -> None:
     said = _refused(standalone_command(data_dir, options=BROKERS, settings=listeners))
     assert said.startswith("Error: advertisedListeners: each of several brokers has ports")
     command = standalone_command(data_dir, options=[*BROKERS, "--first-own-port", "65534"])
-    assert "there are no 2 ports from 65536 on" in _refused(command)
+    assert "2 brokers need 4 ports, and from 65534 on there are 2" in _refused(command)
 
 
 @pytest.mark.parametrize("value", ["-1", "x", "65"])

@@ -73,7 +73,7 @@ async def run_brokers(
         config.tls.check()  # raise ConfigError before anything is created
     async with AsyncExitStack() as stack:
         service = stack.enter_context(bind_service(config))
-        ports = [own_ports(config, options.first_own_port, each) for each in range(options.brokers)]
+        ports = own_ports(config, options.first_own_port, options.brokers)
         store = await open_store(options)
         stack.push_async_callback(store.aclose)
         brokers = _spawned(config, service, ports, stack)  # they import while the bookie opens

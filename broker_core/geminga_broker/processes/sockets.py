@@ -88,18 +88,23 @@ def bind_own_again(config: BrokerConfig, ports: list[int | None], *, fixed: bool
         return bind_own(config, [None if port is None else 0 for port in ports])
 
 
-def own_ports(config: BrokerConfig, first: int, number: int) -> list[int | None]:
-    """The ports of broker `number`, from 0 on: one after the other from `first` on, all 0 if that
-    is 0. Raises BindFailed if there are no such ports.
+def own_ports(config: BrokerConfig, first: int, brokers: int) -> list[list[int | None]]:
+    """The ports of each of so many brokers: one after the other from `first` on, all 0 if that is
+    0. Raises BindFailed if there are no such ports.
     """
     wanted = [each.port != NO_PORT for each in kinds(config)]
     if not first:
-        return [0 if is_wanted else None for is_wanted in wanted]
-    start = first + number * sum(wanted)
-    if start + sum(wanted) > PORTS:
-        raise BindFailed(f"{OWN}: there are no {sum(wanted)} ports from {start} on")
-    following = iter(range(start, PORTS))
-    return [next(following) if is_wanted else None for is_wanted in wanted]
+        return [[0 if is_wanted else None for is_wanted in wanted] for _ in range(brokers)]
+    count = brokers * sum(wanted)
+    if first + count > PORTS:
+        raise BindFailed(
+            f"{OWN}: {brokers} brokers need {count} ports, and from {first} on there are "
+            f"{PORTS - first}: the first one may be {PORTS - count} at most"
+        )
+    following = iter(range(first, PORTS))
+    return [
+        [next(following) if is_wanted else None for is_wanted in wanted] for _ in range(brokers)
+    ]
 
 
 def _bind(config: BrokerConfig, ports: list[int], *, named: bool) -> Listeners:

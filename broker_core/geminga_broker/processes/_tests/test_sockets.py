@@ -25,18 +25,23 @@ CONFIG = BrokerConfig(
 
 
 def test_own_ports() -> None:
-    assert own_ports(CONFIG, 0, 3) == [0, None, 0, None]
-    assert own_ports(CONFIG, 7000, 0) == [7000, None, 7001, None]
-    assert own_ports(CONFIG, 7000, 2) == [7004, None, 7005, None]
+    assert own_ports(CONFIG, 0, 2) == [[0, None, 0, None]] * 2
+    plain = [7000, None, 7001, None], [7002, None, 7003, None], [7004, None, 7005, None]
+    assert own_ports(CONFIG, 7000, 3) == list(plain)
     secured = replace(CONFIG, tls=TlsConfig(broker_service_port=6651, web_service_port=8443))
-    assert own_ports(secured, 7000, 1) == [7004, 7005, 7006, 7007]
+    assert own_ports(secured, 7000, 2)[1] == [7004, 7005, 7006, 7007]
     tls_only = replace(secured, network=replace(CONFIG.network, broker_service_port=-1))
-    assert own_ports(tls_only, 7000, 1) == [None, 7003, 7004, 7005]
+    assert own_ports(tls_only, 7000, 2)[1] == [None, 7003, 7004, 7005]
 
 
 def test_ports_end() -> None:
-    with pytest.raises(BindFailed, match="first-own-port"):
-        own_ports(CONFIG, 65530, 3)
+    assert own_ports(CONFIG, 65530, 3)[2] == [65534, None, 65535, None]
+    with pytest.raises(BindFailed) as caught:
+        own_ports(CONFIG, 65531, 3)
+    assert str(caught.value) == (
+        "--first-own-port: 3 brokers need 6 ports, and from 65531 on there are 5: the first one "
+        "may be 65530 at most"
+    )
 
 
 def test_addresses() -> None:
