@@ -161,8 +161,12 @@ def _compiled(expression: str) -> _Expression | None:
             raise re2.error("it is too long")
         compiled: _Expression = re2.compile(expression, options)
     except re2.error as error:
-        text = shown(expression)
-        _log.warning("isolation policies: the expression %s matches nothing: %s", text, error)
+        why = error.args[0] if error.args else ""
+        _log.warning(
+            "isolation policies: the expression %s matches nothing: %s",
+            shown(expression),
+            why.decode("utf-8", "replace") if isinstance(why, bytes) else why,
+        )
         return None
     return compiled
 

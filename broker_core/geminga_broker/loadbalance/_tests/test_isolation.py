@@ -14,6 +14,7 @@ from geminga_broker.loadbalance.isolation import (
     decode_policies,
     encode_policies,
     host_of,
+    is_expression,
     matches_any,
 )
 
@@ -90,6 +91,14 @@ def test_no_expression_holds_up_the_broker() -> None:
 def test_malformed_expression_matches_nothing(expression: str) -> None:
     assert not matches_any([expression], "x" * 5000)
     assert matches_any([expression, "a.*"], "abc")
+
+
+def test_what_is_wrong_with_an_expression_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    assert not is_expression("public/(told")
+    assert not is_expression("t" * 5000)
+    parenthesis, length = [each.getMessage() for each in caplog.records]
+    assert parenthesis.endswith(" public/(told matches nothing: missing ): public/(told")
+    assert length.endswith("matches nothing: it is too long")
 
 
 def test_hosts() -> None:
