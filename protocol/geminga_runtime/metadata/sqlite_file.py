@@ -254,7 +254,8 @@ def _check_version(path: Path, connection: sqlite3.Connection) -> None:
         )
     if version != FORMAT_VERSION:
         raise StoreOpenError(
-            f"{path} is of format version {version}, this Geminga reads version {FORMAT_VERSION}"
+            f"{path} is of format version {version}, this Geminga reads version {FORMAT_VERSION}: "
+            "start the Geminga that wrote it, or put a backup back (docs/UPGRADING.md)"
         )
 
 

@@ -227,7 +227,10 @@ async def test_another_version(file: Path) -> None:
         connection.execute("PRAGMA user_version = 2")
     connection.close()
     for read_only in (False, True):
-        with pytest.raises(StoreOpenError, match=r"format version 2, .* reads version 1"):
+        with pytest.raises(
+            StoreOpenError,
+            match=r"format version 2, .* reads version 1: start the Geminga that wrote it",
+        ):
             await open_store(file, read_only=read_only)
 
 
