@@ -132,3 +132,46 @@ async def test_cursors_are_persisted_in_turns(
             await trio.sleep(5)
         assert sum(steps.calls.values()) >= TOPICS
         assert max(steps.calls.values()) <= TURN_UNITS
+
+
+@pytest.mark.parametrize("looks_at", ["has_leftovers", "ledger_ids"])
+async def test_trimming_looks_at_many_cursors_in_turns(
+    looks_at: str, monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    monkeypatch.setattr(log_cursors, "CURSORS_A_TURN", 5)
+    many = 23
+    async with open_broker(config_with(delete_inactive=False)) as broker:
+        name = TopicName.parse("persistent://public/default/many")
+        topic = await broker.service.topics.get(name, create=True)
+        assert isinstance(topic, PersistentTopic)
+        assert isinstance(topic.log, TopicLog)
+        for number in range(many):
+            await topic.create_subscription(f"s{number}", EARLIEST)
+        with counted_steps() as steps:
+            found = getattr(CursorWriter, looks_at).fget
+            monkeypatch.setattr(CursorWriter, looks_at, property(steps.counting(found)))
+            topic.log.context.catalog.deleting[1 << 40] = None
+            topic.log.trim_if_due()
+            await trio.sleep(1)
+        assert not topic.log.context.catalog.deleting
+        assert sum(steps.calls.values()) >= many
+        assert max(steps.calls.values()) <= 5
+
+
+async def test_of_many_cursors_it_is_not_asked_at_once_whether_there_is_something_to_delete(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    monkeypatch.setattr(log_cursors, "CURSORS_A_TURN", 5)
+    async with open_broker(config_with(delete_inactive=False)) as broker:
+        name = TopicName.parse("persistent://public/default/many")
+        topic = await broker.service.topics.get(name, create=True)
+        assert isinstance(topic, PersistentTopic)
+        for number in range(6):
+            await topic.create_subscription(f"s{number}", EARLIEST)
+        with counted_steps() as steps:
+            found = CursorWriter.has_leftovers.fget
+            assert found is not None
+            monkeypatch.setattr(CursorWriter, "has_leftovers", property(steps.counting(found)))
+            await trio.sleep(121)
+        assert sum(steps.calls.values()) >= 6
+        assert max(steps.calls.values()) <= 5

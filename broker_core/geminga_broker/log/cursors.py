@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain, islice
 from typing import Protocol
 
 import trio
@@ -37,6 +38,9 @@ CURSORS_ASKED_MAX = 8
 
 CURSORS_LOADED_MAX = 16
 """Cursors of one log that are claimed and recovered at a time."""
+
+CURSORS_A_TURN = 256
+"""Cursors of one log that are looked at in a turn of the loop: about 1 ms."""
 
 UNBORN_MAX = 64
 """Cursors whose creation failed and whose stores are remembered. Another attempt at an older one
@@ -176,18 +180,24 @@ class LogCursors:
         for cursor in list(self.by_name.values()):
             await cursor.writer.persist_to_node()
 
+    def _parts(self) -> Iterator[list[LogCursor]]:
+        """The cursors of now, in parts: there may be many thousands."""
+        cursors = iter(list(self.by_name.values()))
+        while part := list(islice(cursors, CURSORS_A_TURN)):
+            yield part
+
     @property
-    def has_leftovers(self) -> bool:
-        """Whether ledgers of cursors are to be deleted."""
-        return any(cursor.writer.has_leftovers for cursor in self.by_name.values())
+    def may_have_leftovers(self) -> bool:
+        """Whether ledgers of cursors may have to be deleted: of many it isn't known at a glance."""
+        cursors = self.by_name.values()
+        return len(cursors) > CURSORS_A_TURN or any(each.writer.has_leftovers for each in cursors)
 
     async def delete_leftovers(self) -> None:
-        """Delete ledgers of cursors that a crash or a failure left. Raises LogWriteFailed,
-        LogFenced.
-        """
-        for cursor in list(self.by_name.values()):
-            if cursor.writer.has_leftovers:
+        """Delete what a crash or a failure left of cursors. Raises LogWriteFailed, LogFenced."""
+        for part in self._parts():
+            for cursor in [each for each in part if each.writer.has_leftovers]:
                 await cursor.writer.delete_leftovers()
+            await trio.lowlevel.checkpoint()
 
     def release(self) -> None:
         """The log is closed: write no cursor any more."""
@@ -198,9 +208,14 @@ class LogCursors:
         """Each durable cursor's limit for trimming; readers set none."""
         return [cursor.trim.mark for cursor in self.by_name.values() if cursor.durable]
 
-    def ledger_ids(self) -> set[int]:
-        """Ledgers of cursors."""
-        return {each for cursor in self.by_name.values() for each in cursor.writer.ledger_ids}
+    async def not_named(self, ledger_ids: Iterable[int]) -> list[int]:
+        """Those of these ledgers that no cursor names; no later one gets any of them."""
+        left = dict.fromkeys(ledger_ids)
+        for part in self._parts() if left else ():
+            for ledger_id in chain.from_iterable(each.writer.ledger_ids for each in part):
+                left.pop(ledger_id, None)
+            await trio.lowlevel.checkpoint()
+        return list(left)
 
     async def _list_ledgers(self, ledger_ids: Sequence[int]) -> None:
         """A cursor with these ledgers is about to be deleted."""
@@ -222,8 +237,10 @@ class LogCursors:
     async def forget(self, ledger_id: int) -> None:
         """The ledger is trimmed."""
         await self._access.reads.forget(ledger_id)
-        for cursor in self.by_name.values():
-            cursor.state.forget_trimmed()
+        for part in self._parts():
+            for cursor in part:
+                cursor.state.forget_trimmed()
+            await trio.lowlevel.checkpoint()
 
     def grown(self) -> None:
         """Wake the waiters for new entries."""

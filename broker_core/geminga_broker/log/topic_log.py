@@ -176,9 +176,9 @@ class TopicLog:
             async with self.context.mutex:
                 self.context.check_open()
                 await self._cursors.delete(name)
-        else:
+            self._trimmer.schedule()
+        else:  # a reader's keeps no ledgers
             await self._cursors.delete(name)
-        self._trimmer.schedule()
 
     async def read_range(
         self, first: Position, *, entries_max: int, bytes_max: int
@@ -256,7 +256,7 @@ class TopicLog:
 
     def trim_if_due(self) -> None:
         """For the factory's timer: consumed ledgers become too old without an event (BR-04)."""
-        left = self.context.catalog.deleting or self._cursors.has_leftovers
+        left = self.context.catalog.deleting or self._cursors.may_have_leftovers
         if len(self.context.chain) > 1 or left:
             self._trimmer.schedule()
 

@@ -32,7 +32,9 @@ def ledgers_to_trim(
 
     Without a cursor, retention alone decides.
     """
-    upto = min((chain.next_position(mark)[0] for mark in mark_deletes), default=None)
+    # Of the lowest mark alone, as the position after is one of a loop for each of many cursors.
+    lowest = min(mark_deletes, default=None)
+    upto = None if lowest is None else chain.next_position(lowest)[0]
     left_bytes = chain.size_bytes
     gone: list[LedgerInfo] = []
     for ledger in chain.ledgers[:-1]:
@@ -114,9 +116,10 @@ class LogTrimmer:
         """
         context, cursors = self._context, self._cursors
         assert cursors is not None
-        named = cursors.ledger_ids()
-        named.update(ledger.ledger_id for ledger in context.chain)
-        gone = [ledger_id for ledger_id in context.catalog.deleting if ledger_id not in named]
+        # Not what is listed while cursors are looked at: a cursor made meanwhile may name it.
+        gone = await cursors.not_named(
+            each for each in context.catalog.deleting if context.chain.get(each) is None
+        )
         if not context.catalog.is_recorded(gone):
             # The stored chain may have one of them.
             await context.catalog.save(context.chain)

@@ -67,7 +67,7 @@ async def handle_connection(
         # All tasks of the session have ended: none can open anything after this.
         if session is not None:
             service.connections.ended(session, accepted=session.connected)
-            session.release()
+            await session.release()  # noqa: ASYNC102
 
 
 async def _flush(stream: FramedStream) -> None:

@@ -17,7 +17,7 @@ _WORDS_PER_ID = 64
 """Words that take as long as a message id."""
 
 
-STARTS_PER_TURN = 64
+STARTS_PER_TURN = 32
 """Commands of one connection that start in a turn, a few ms: a read may bring thousands of short
 ones, and those that start together also continue together.
 """

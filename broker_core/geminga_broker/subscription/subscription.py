@@ -29,6 +29,7 @@ from geminga_broker.subscription.strategies.shared import Shared
 from geminga_broker.subscription.strategies.single_active import SingleActive
 from geminga_broker.subscription.tracked import TrackedMachine
 from geminga_broker.topic.api import KeySharedPolicy, LastMessage, SubType, TopicEnvironment
+from geminga_broker.topic.headcount import Headcount
 from geminga_broker.topic.moving import Moving
 from geminga_broker.topic.stats import SubscriptionStats
 from geminga_protocol.ids import EARLIEST, LATEST, Position
@@ -55,6 +56,7 @@ class SubscriptionHost(Protocol):
     rates: Rates
     """Counters of published messages."""
     policies: TopicPolicies
+    headcount: Headcount
     moving: Moving | None
     """Set while it goes to another broker."""
 
@@ -181,6 +183,7 @@ class Subscription:
         machine.step(ev.Joined(consumer, policy))
         if machine is not self.machine:
             self.pump.use(machine, delays, self.cursor)
+        self._host.headcount.note(self, len(self.consumers))
         if self.remembers is not None:
             self.remembers.use.begin()
         self.cursor.on_available(self.pump.wake)
@@ -207,6 +210,7 @@ class Subscription:
         self.rates_gone.add(consumer.rates.messages, consumer.rates.bytes)
         now_s = self.idle_since_s = trio.current_time()
         self.pump.post(ev.Left(consumer, now_s, self._all_leave))
+        self._host.headcount.note(self, len(self.consumers))
         if self.consumers:
             return
         self.cursor.on_available(None)  # don't keep the cache for cursors without consumers

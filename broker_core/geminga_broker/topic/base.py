@@ -18,6 +18,7 @@ from geminga_broker.subscription.consumer import ConsumerOwner, SubscribeRequest
 from geminga_broker.topic.admission import Admission
 from geminga_broker.topic.api import ProducerRequest, SubType, TopicEnvironment
 from geminga_broker.topic.deduplication import Deduplication
+from geminga_broker.topic.headcount import Headcount
 from geminga_broker.topic.moving import Moving
 from geminga_broker.topic.producer import Producer
 from geminga_broker.topic.registry import ProducerRegistry
@@ -51,6 +52,7 @@ class TopicBase(ABC, Generic[S]):
         self.partition = name.partition_index
         self.environment = environment
         self.subscriptions: dict[str, S] = {}
+        self.headcount = Headcount()
         self.options = options
         self.state = TopicState.OPEN
         self.on_fenced: Callable[[], None] = lambda: None
@@ -96,7 +98,7 @@ class TopicBase(ABC, Generic[S]):
     @property
     def consumer_count(self) -> int:
         """Connected consumers of all subscriptions."""
-        return sum(len(each.consumers) for each in self.subscriptions.values())
+        return self.headcount.total
 
     @property
     def idle(self) -> bool:

@@ -115,6 +115,7 @@ class NonPersistentSubscription:
         consumer = Consumer(request, self, self._topic.options)
         consumer.set_limit(0)  # nothing is acknowledged, so no limit applies
         self._strategy.admit(consumer, policy)
+        self._topic.headcount.note(self, len(self.consumers))
         request.on_subscribed(consumer)
         if isinstance(self._strategy, SingleActive):
             _tell(self._strategy.elect(consumer))
@@ -125,6 +126,7 @@ class NonPersistentSubscription:
         if consumer not in self.consumers:
             return
         self._strategy.remove(consumer)
+        self._topic.headcount.note(self, len(self.consumers))
         if isinstance(self._strategy, SingleActive):
             _tell(self._strategy.elect())
         self._topic.subscription_emptied(self)

@@ -75,6 +75,8 @@ class PersistentTopic(TopicBase[Subscription]):
         """The broker's and its own."""
         self.own_dispatch_limit: tuple[RateLimit, ...] = ()
         self._creating = trio.Lock()
+        self._durable = 0
+        """Durable subscriptions, for their limit."""
         self._registry.epoch = stored_epoch(log.properties)
         self._registry.grant_access = lambda producer: environment.nursery.start_soon(
             run_guarded, grant_exclusive_access, self, log, producer
@@ -171,9 +173,7 @@ class PersistentTopic(TopicBase[Subscription]):
         self, name: str, initial: Position, properties: Mapping[str, str]
     ) -> Cursor:
         self.check_subscription_name(name)
-        self.check_subscriptions_limit(
-            sum(1 for s in self.subscriptions.values() if s.cursor.durable)
-        )
+        self.check_subscriptions_limit(self._durable)
         try:
             return await self.log.open_cursor(name, initial=initial, cursor_properties=properties)
         except LogError as error:
@@ -186,6 +186,7 @@ class PersistentTopic(TopicBase[Subscription]):
         if name not in self.subscriptions:
             kind = CompactionSubscription if name == COMPACTION else Subscription
             self.subscriptions[name] = kind(name, cursor, self)
+            self._durable += cursor.durable
         return self.subscriptions[name]
 
     def subscription_emptied(self, subscription: Subscription) -> None:
@@ -223,6 +224,7 @@ class PersistentTopic(TopicBase[Subscription]):
                     self.check_open()
                     raise BrokerError(ServerError.PersistenceError, str(error)) from error
                 del self.subscriptions[name]
+                self._durable -= subscription.cursor.durable
                 await self.compaction.cursor_deleted(name)
 
     # ---- administration ----
