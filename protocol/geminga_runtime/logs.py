@@ -97,6 +97,10 @@ class FewLines:
         """As `Logger.warning`."""
         self._log(logging.WARNING, text, args, about)
 
+    def info(self, text: str, *args: object, about: str = "") -> None:
+        """As `Logger.info`."""
+        self._log(logging.INFO, text, args, about)
+
     def error(self, text: str, *args: object, about: str = "") -> None:
         """As `Logger.error`."""
         self._log(logging.ERROR, text, args, about)

@@ -18,6 +18,7 @@ import trio
 
 from geminga_protocol.buffers import Buffer
 from geminga_runtime.errors import ConnectionLost, TlsFailed
+from geminga_runtime.pace import ends
 from geminga_runtime.tls_stream import TlsStream
 from geminga_runtime.transports import coalesce, transport_of
 from geminga_runtime.waiters import Wakeup
@@ -103,8 +104,12 @@ class FramedStream:
             raise self._connection_lost() from self._cause
         self._receiving = True
         try:
-            return await self._transport.receive_some(max_bytes)
+            data = await self._transport.receive_some(max_bytes)
+            if not data:
+                await ends().turn()
+            return data
         except _FOREIGN as error:
+            await ends().turn()  # noqa: ASYNC120 - the next call raises it again
             self._lose(_reason(error), error)
             raise self._connection_lost() from error
         finally:

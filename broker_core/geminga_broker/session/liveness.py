@@ -8,9 +8,12 @@ from collections.abc import Callable
 import trio
 
 from geminga_protocol.commands import connection
+from geminga_runtime.logs import FewLines
 from geminga_runtime.stream import FramedStream
 
 _log = logging.getLogger(__name__)
+_few = FewLines(_log)
+_SILENT = "address=%s dropped: silent for %g s, or no CONNECT"
 
 PONGS_PER_INTERVAL = 3
 """PONGs in a keep-alive interval for a client that isn't read: its PINGs aren't answered, and
@@ -71,7 +74,10 @@ class Liveness:
             if not connected() or (silent and (self.reading or now_s - self._took_s >= limit_s)):
                 break
             stream.write(connection.PING)
-        _log.info("address=%s dropped: silent for %g s, or no CONNECT", stream.name, limit_s)
+
+    def tell_silent(self, interval_s: float) -> None:
+        """Log that the connection is dropped after `keep_alive`, but for many in few lines."""
+        _few.info(_SILENT, self._stream.name, 2 * interval_s)
 
     def _forgive(self, due_s: float) -> None:
         """Don't count time in which this process was stopped (SIGSTOP, a paused machine) as

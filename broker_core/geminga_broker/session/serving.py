@@ -26,6 +26,7 @@ from geminga_protocol.frames import (
 )
 from geminga_protocol.pb.pulsar_api_pb2 import BaseCommand, ServerError
 from geminga_runtime.errors import ConnectionLost
+from geminga_runtime.pace import ends
 from geminga_runtime.stream import RECEIVE_BYTES, FramedStream
 
 _log = logging.getLogger(__name__)
@@ -80,6 +81,8 @@ async def _flush(stream: FramedStream) -> None:
 async def _keep_alive(session: Session) -> None:
     interval_s = session.service.config.network.keep_alive_interval_s
     await session.liveness.keep_alive(interval_s, lambda: session.connected)
+    await ends().turn()  # those that were opened together are silent together
+    session.liveness.tell_silent(interval_s)
     session.stream.abort("the peer was silent")
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 
 import pytest
 import trio
+import trio.testing
 
 from geminga_broker._tests.wire import (
     SubType,
@@ -13,8 +15,13 @@ from geminga_broker._tests.wire import (
     open_broker,
     with_network,
 )
+from geminga_broker.session import liveness
 from geminga_protocol.commands import connection, consuming, producing
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
+from geminga_runtime._tests.test_pace import turned
+from geminga_runtime.logs import FewLines
+from geminga_runtime.pace import ENDS_A_TURN
+from geminga_runtime.stream import FramedStream
 
 TOPIC = "persistent://public/default/a"
 
@@ -130,3 +137,32 @@ async def test_clients_outlive_a_broker_that_stood_still(
         assert not broker.service.connections.sessions
         for client in clients:
             await client.stream.aclose()
+
+
+async def test_many_that_are_silent_together_are_dropped_in_turns_and_in_few_lines(
+    autojump_clock: trio.testing.MockClock,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(liveness, "_few", FewLines(logging.getLogger("geminga_broker.session")))
+    caplog.set_level(logging.INFO)
+    many = 10 * ENDS_A_TURN
+    async with open_broker() as broker:
+        clients = [broker.client() for _ in range(many)]
+        await trio.testing.wait_all_tasks_blocked()
+        sessions = broker.service.connections.sessions
+        assert len(sessions) == many
+        with turned() as turns:
+            abort = FramedStream.abort
+
+            def aborting(stream: FramedStream, reason: str) -> None:
+                turns.note()
+                abort(stream, reason)
+
+            monkeypatch.setattr(FramedStream, "abort", aborting)
+            await trio.sleep(31)
+        assert not sessions
+        assert sum(turns.noted.values()) == many
+        assert max(turns.noted.values()) <= ENDS_A_TURN
+        assert len(clients) == many
+    assert caplog.text.count("or no CONNECT") == FewLines.LINES
