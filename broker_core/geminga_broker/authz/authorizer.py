@@ -14,8 +14,10 @@ from geminga_broker.cluster.records import JsonObject, decode
 from geminga_protocol.topic_name import TopicName
 
 DECODED_MAX = 1000
-DECODED_BYTES_MAX = 32 * 1024
-"""Records of tenants and namespaces that stay decoded; larger ones are decoded in a task each."""
+DECODED_BYTES_MAX = 32 * 1024 * 1024
+"""Records of tenants and namespaces that stay decoded: their number and their size in all."""
+LARGE_BYTES = 32 * 1024
+"""Larger records are decoded in a task of a request, not for its answer at once."""
 
 _Rule = Generator[str, "JsonObject | None", bool]
 """Decides: yields the name of a tenant's or namespace's record, gets it, returns the verdict."""
@@ -48,6 +50,7 @@ class Authorizer:
         self._super_users = settings.super_users
         self._proxies = settings.proxies
         self._records: dict[str, tuple[bytes, JsonObject]] = {}
+        self._records_bytes = 0
 
     def reload(self) -> None:
         """The settings have changed."""
@@ -75,7 +78,8 @@ class Authorizer:
                 name = rule.send(record)
             except StopIteration as end:
                 return bool(end.value)
-            record = await self._namespaces.tenants.get(name)
+            value = await self._namespaces.tenants.value(name)
+            record = None if value is None else self._decoded(name, value)
 
     def allows_now(self, caller: Caller, need: Need, place: Place) -> bool | None:
         """As `allows`, if no record needs to be read for it; else None."""
@@ -90,20 +94,28 @@ class Authorizer:
             if known is None:
                 return None
             (value,) = known
-            if value is not None and len(value) > DECODED_BYTES_MAX:
+            if value is not None and len(value) > LARGE_BYTES and not self._kept(name, value):
                 return None
             record = None if value is None else self._decoded(name, value)
 
     def _decoded(self, name: str, value: bytes) -> JsonObject:
         """The record, which stays decoded: each lookup asks for it, and nobody changes it."""
-        kept = self._records.get(name)
-        if kept is not None and kept[0] == value:
+        if (kept := self._kept(name, value)) is not None:
             return kept[1]
-        if len(self._records) >= DECODED_MAX:
-            self._records.clear()
         record = decode(value)
+        if (old := self._records.pop(name, None)) is not None:
+            self._records_bytes -= len(old[0])
+        full = self._records_bytes + len(value) > DECODED_BYTES_MAX
+        if full or len(self._records) >= DECODED_MAX:
+            self._records.clear()
+            self._records_bytes = 0
         self._records[name] = value, record
+        self._records_bytes += len(value)
         return record
+
+    def _kept(self, name: str, value: bytes) -> tuple[bytes, JsonObject] | None:
+        kept = self._records.get(name)
+        return kept if kept is not None and kept[0] == value else None
 
     def _rule(self, caller: Caller, need: Need, place: Place) -> _Rule:
         if not self.enabled or need.scope in (Scope.PUBLIC, Scope.HELD) or caller is THIS_BROKER:

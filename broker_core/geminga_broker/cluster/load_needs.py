@@ -12,6 +12,11 @@ from geminga_broker.log.options import Persistence
 from geminga_broker.ownership.bundle import BundleId
 from geminga_protocol.topic_name import TopicName
 
+LOADS_A_TURN = 8
+"""Loads of topics that begin in a turn of the loop, and those that go on once the log is open: a
+few ms. How many wait for the storage at the same time is not bounded by this.
+"""
+
 
 class Logs(Protocol):
     """Opens managed ledgers; `log.factory.ManagedLedgerFactory`."""

@@ -11,12 +11,9 @@ from functools import partial
 import trio
 
 from geminga_broker.cluster.bundle_index import BundleIndex
-from geminga_broker.cluster.catalog import (
-    TopicCatalog,
-    is_policies_topic,
-)
+from geminga_broker.cluster.catalog import TopicCatalog, is_policies_topic
 from geminga_broker.cluster.ending import Endings, close_topic, log_fenced
-from geminga_broker.cluster.load_needs import Gate, Logs
+from geminga_broker.cluster.load_needs import LOADS_A_TURN, Gate, Logs
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.policy_applier import PolicyApplier
 from geminga_broker.config import MIB, BrokerConfig
@@ -36,6 +33,7 @@ from geminga_broker.topic.topic import Topic
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
 from geminga_runtime.background import run_guarded
+from geminga_runtime.pace import Pace
 from geminga_runtime.waiters import Promise, taken
 
 _log = logging.getLogger(__name__)
@@ -103,6 +101,7 @@ class TopicLoader:
         self._loads: dict[str, _Load] = {}
         self.counts = LoadCounts()
         self._turns = trio.CapacityLimiter(config.topics.loads_max)
+        self._begun, self._opened = Pace(LOADS_A_TURN), Pace(LOADS_A_TURN)
         self._leaving: dict[str, Promise[None]] = {}
         self.endings = Endings()
 
@@ -201,6 +200,7 @@ class TopicLoader:
             return await self._load_here(name, load)
         await taken(self._turns)
         try:
+            await self._begun.turn()
             return await self._load_here(name, load)
         finally:
             self._turns.release()
@@ -244,6 +244,7 @@ class TopicLoader:
             )
         except LogNotFound:  # `open` has finished an interrupted deletion
             raise BrokerError(ServerError.TopicNotFound, f"Topic {name} does not exist") from None
+        await self._opened.turn()  # a commit of the metadata store ends the waits of many
         if isinstance(log, TopicLog):
             log.set_persistence(effective.policies.persistence)
             if effective.policies.retention != self._retention:

@@ -13,6 +13,7 @@ import trio.testing
 from geminga_broker._tests.fake_log import FakeLog
 from geminga_broker.cluster import loader as loading
 from geminga_broker.cluster.catalog import TopicCatalog
+from geminga_broker.cluster.load_needs import LOADS_A_TURN
 from geminga_broker.cluster.loader import TopicLoader
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.cluster.records import ResourceMissing
@@ -27,6 +28,7 @@ from geminga_broker.topic.api import TopicEnvironment
 from geminga_broker.topic.topic import Topic
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
+from geminga_runtime._tests.test_pace import turned
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 A = TopicName.parse("a")
@@ -333,3 +335,34 @@ async def test_the_topics_of_a_bundle_are_closed() -> None:
         await topics.close_bundle(bundle)
         assert set(topics.topics) == {str(name) for name in names} - set(inside)
         assert topics.loaded_of(bundle) == []
+
+
+async def test_many_loads_begin_and_go_on_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = 8 * LOADS_A_TURN
+    async with loader() as (topics, logs), trio.open_nursery() as nursery:
+        with turned() as begun, turned() as opened:
+            opening, making = SlowLogs.open, loading.PersistentTopic
+
+            async def noted_open(self: SlowLogs, name: str, **more: object) -> ManagedLedger:
+                begun.note()
+                return await opening(self, name, **more)  # type: ignore[arg-type]
+
+            def noted_making(*args: object) -> object:
+                opened.note()
+                return making(*args)  # type: ignore[arg-type]
+
+            monkeypatch.setattr(SlowLogs, "open", noted_open)
+            monkeypatch.setattr(loading, "PersistentTopic", noted_making)
+            found: list[object] = []
+            for number in range(many):
+                name = TopicName.parse(f"a{number}")
+                nursery.start_soon(get_into, topics, name, found, True)
+            await trio.testing.wait_all_tasks_blocked()
+            # All wait for the storage at the same time: that is not bounded.
+            assert len(logs.opened) == many
+            logs.gate.set()
+            await trio.testing.wait_all_tasks_blocked()
+        assert len(found) == len(topics.topics) == many
+        for turns in (begun, opened):
+            assert sum(turns.noted.values()) == many
+            assert max(turns.noted.values()) <= LOADS_A_TURN

@@ -8,7 +8,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from geminga_broker._tests.wire import Type, WireBroker, WireClient, open_broker
-from geminga_broker.authz.authorizer import DECODED_BYTES_MAX
+from geminga_broker.authz import authorizer
+from geminga_broker.authz.authorizer import LARGE_BYTES
+from geminga_broker.cluster.records import JsonObject
 from geminga_broker.session._tests.test_authentication import login, secured
 from geminga_broker.session.session import Refuse, Session
 from geminga_protocol.commands import lookup
@@ -118,14 +120,25 @@ async def test_rights_are_asked_for_each(tasks: list[str]) -> None:
         assert (await ask(writer, topic)).error == ServerError.AuthorizationError
 
 
-async def test_large_policies_are_not_decoded_for_each_at_once(tasks: list[str]) -> None:
+async def test_large_policies_are_decoded_once_in_a_task(
+    tasks: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large: list[int] = []
+    decode = authorizer.decode
+
+    def decoding(value: bytes) -> JsonObject:
+        if len(value) > LARGE_BYTES:
+            large.append(len(value))
+        return decode(value)
+
+    monkeypatch.setattr(authorizer, "decode", decoding)
     topic = "persistent://acme/app/t"
     async with secured() as broker:
         writer = await login(broker, "writer")
         for _ in range(3):
             await ask(writer, topic)
         assert tasks.count("CommandLookupTopic") == 1
-        grants = {f"role-{number}": ["consume"] for number in range(DECODED_BYTES_MAX // 10)}
+        grants = {f"role-{number}": ["consume"] for number in range(LARGE_BYTES // 10)}
         await broker.service.namespaces.tenants.update(
             "acme/app",
             lambda old: (
@@ -134,4 +147,29 @@ async def test_large_policies_are_not_decoded_for_each_at_once(tasks: list[str])
         )
         for _ in range(3):
             assert (await ask(writer, topic)).brokerServiceUrl == "pulsar://here:1"
-        assert tasks.count("CommandLookupTopic") == 4
+        assert tasks.count("CommandLookupTopic") == 2
+        assert len(large) == 1
+        # Those that are refused must be asked in tasks, each of them.
+        stranger = await login(broker, "stranger")
+        for _ in range(5):
+            assert (await ask(stranger, topic)).error == ServerError.AuthorizationError
+        assert len(large) == 1
+        await broker.service.namespaces.tenants.update(
+            "acme/app", lambda old: old | {"auth_policies": {"namespace_auth": grants}}
+        )
+        assert (await ask(writer, topic)).error == ServerError.AuthorizationError
+        assert len(large) == 2
+
+
+async def test_decoded_policies_are_bounded_by_their_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(authorizer, "DECODED_BYTES_MAX", 1000)
+    async with secured() as broker:
+        asked = broker.service.authorizer
+        for number in range(60):
+            value = b'{"adminRoles":["r%04d"]}' % number
+            assert asked._decoded(f"t{number % 50}", value) == {"adminRoles": [f"r{number:04}"]}
+            kept = asked._records
+            assert sum(len(value) for value, _ in kept.values()) == asked._records_bytes <= 1000
+        assert len(kept) > 5
