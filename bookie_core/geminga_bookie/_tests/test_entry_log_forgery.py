@@ -79,7 +79,7 @@ def test_the_end_of_a_log_that_is_not_sealed_is_nobodys(tmp_path: Path, salt: by
 
 
 def test_nor_is_it_in_a_log_of_before(tmp_path: Path) -> None:
-    victim = b"".join(encode_block(KIND_ENTRIES, 1, 0, [b"entry"], NO_SALT)[0])
+    victim = b"".join(encode_block(KIND_ENTRIES, 1, 0, [bytes(10_000)], NO_SALT)[0])
     begin = 32 + len(victim)
     size = 48 + len(forged_end(1000, NO_SALT))
     end = forged_end(begin + size, NO_SALT)
