@@ -57,7 +57,7 @@ def of_a_journal(data_dir: Path) -> None:
 
 
 def of_an_entry_log(data_dir: Path) -> None:
-    another(min((data_dir / BOOKIE_DIRECTORY / "ledgers").glob("*.log")), 2, 24)
+    another(min((data_dir / BOOKIE_DIRECTORY / "ledgers").glob("*.log")), 3, 24)
 
 
 @pytest.mark.parametrize(

@@ -176,9 +176,10 @@ class TopicLog:
             async with self.context.mutex:
                 self.context.check_open()
                 await self._cursors.delete(name)
-            self._trimmer.schedule()
-        else:  # a reader's keeps no ledgers
+        else:
             await self._cursors.delete(name)
+        # After a reader too: deletions that failed before are tried again.
+        self._trimmer.schedule()
 
     async def read_range(
         self, first: Position, *, entries_max: int, bytes_max: int
