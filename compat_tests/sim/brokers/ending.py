@@ -144,6 +144,8 @@ class Ending:
         """One after the other, in order: nothing of them is left in the metadata."""
         world = self._world
         for process in world.brokers:
+            process.is_over = True
+        for process in world.brokers:
             process.stop()
             with trio.move_on_after(60):
                 while process.life is not None:  # noqa: ASYNC110

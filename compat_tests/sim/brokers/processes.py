@@ -88,6 +88,7 @@ class BrokerProcess:
         self.lives = 0
         self.is_wanted = False
         """Whether a supervisor starts it again."""
+        self.is_over = False
         self._world = world
         self._wakeup = trio.Event()
 
@@ -103,7 +104,9 @@ class BrokerProcess:
             await trio.sleep(START_RETRY_S)
 
     def start(self) -> None:
-        """It is wanted from now on."""
+        """It is wanted from now on, unless all is over: a fault's start may come late."""
+        if self.is_over:
+            return
         self.is_wanted = True
         wakeup, self._wakeup = self._wakeup, trio.Event()
         wakeup.set()
