@@ -18,6 +18,7 @@ import geminga.blocking
 import geminga.blocking.admin
 from compat_tests.apache.cluster import Cluster, running_cluster
 from compat_tests.missing import ZOOKEEPER, skipped_without
+from compat_tests.processes import wait_until
 from compat_tests.test_deploy import copies_of_the_guide
 from geminga.blocking.admin import AdminClient
 from geminga_protocol.bookkeeper import paths
@@ -41,14 +42,6 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         with skipped_without(ZOOKEEPER):
             found = stack.enter_context(running_cluster(tmp_path, 3, ours=3, settings=settings))
         yield found
-
-
-def wait_until_gone(keeper: KazooClient, bookie_id: str) -> None:
-    """Until its session has ended, and its registration with it."""
-    until_s = time.monotonic() + WAIT_S
-    while bookie_id in keeper.get_children(paths.available()):
-        assert time.monotonic() < until_s
-        time.sleep(0.1)
 
 
 def move(topic: str, admin: AdminClient, brokers: dict[str, str]) -> None:
@@ -90,7 +83,11 @@ def test_one_bookie_of_three_may_be_lost(cluster: Cluster, number: signal.Signal
         for receipt in [producer.submit(b"at once") for producer in producers]:
             receipt.wait()
         assert time.monotonic() - began_s < silent_s + BUSY_S
-        wait_until_gone(keeper, lost.bookie_id)
+        # Until its session has ended, and its registration with it.
+        wait_until(
+            lambda: lost.bookie_id not in keeper.get_children(paths.available()),
+            cluster.zookeeper.process, cluster.zookeeper.folder / "log", timeout_s=WAIT_S,
+        )  # fmt: skip
 
         assert [admin.brokers.healthcheck() for admin in admins] == ["ok", "ok"]
         with client.create_producer(f"persistent://{NAMESPACE}/new") as producer:

@@ -25,25 +25,27 @@ from geminga_bookie._tests.support import (
 from geminga_bookie._tests.test_entry_log_forgery import without_headers
 from geminga_bookie.errors import EntryLost, LedgerFenced, UnknownLedgerState
 from geminga_bookie.inprocess import InProcessBookie, open_bookie
+from geminga_bookie.options import BookieOptions
 from geminga_bookie.storage.data_dirs import UNREAD_NAME
 from geminga_bookie.storage.doubt import LIMBO_NAME
-from geminga_bookie.storage.entry_logs.format import (
-    KIND_LEDGER,
-)
-from geminga_bookie.storage.entry_logs.reading import (
-    LogFile,
-)
+from geminga_bookie.storage.entry_logs.format import KIND_LEDGER
+from geminga_bookie.storage.entry_logs.reading import LogFile
 
 
-async def test_a_log_without_headers_is_collected_by_the_index(tmp_path: Path) -> None:
-    """What the index doesn't have of it was never promised: a loss of power leaves such a log."""
-    options = small_options(tmp_path, entry_log_bytes_max=1)
+async def two_logs(directory: Path, options: BookieOptions) -> list[Path]:
+    """Of ledger 1, and of ledger 2; those that follow have no entries."""
     async with open_bookie(options) as port:
         bookie = cast(InProcessBookie, port)
         for ledger_id in (1, 2):
             await add(bookie, ledger_id, range(5))
             await bookie.checkpointer.checkpoint()
-    first, second = sorted((tmp_path / "ledgers").glob("*.log"))[:2]
+    return sorted((directory / "ledgers").glob("*.log"))[:2]
+
+
+async def test_a_log_without_headers_is_collected_by_the_index(tmp_path: Path) -> None:
+    """What the index doesn't have of it was never promised: a loss of power leaves such a log."""
+    options = small_options(tmp_path, entry_log_bytes_max=1)
+    first, second = await two_logs(tmp_path, options)
     without_headers(first)
     torn = first.with_name("0000ffff.log")
     torn.write_bytes(bytes(12288))
@@ -63,12 +65,7 @@ async def test_without_index_too_a_log_without_headers_is_set_aside(
 ) -> None:
     """Nobody knows any more what is in it, but that something may be."""
     options = small_options(tmp_path, replicas_elsewhere=True, entry_log_bytes_max=1)
-    async with open_bookie(options) as port:
-        bookie = cast(InProcessBookie, port)
-        for ledger_id in (1, 2):
-            await add(bookie, ledger_id, range(5))
-            await bookie.checkpointer.checkpoint()
-    first, second = sorted((tmp_path / "ledgers").glob("*.log"))[:2]
+    first, second = await two_logs(tmp_path, options)
     without_headers(first)
     content = first.read_bytes()
     aside = first.with_name(f"{first.name}.unread")
@@ -94,12 +91,7 @@ async def test_one_log_that_fails_stops_no_collection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     options = small_options(tmp_path, entry_log_bytes_max=1)
-    async with open_bookie(options) as port:
-        bookie = cast(InProcessBookie, port)
-        for ledger_id in (1, 2):
-            await add(bookie, ledger_id, range(5))
-            await bookie.checkpointer.checkpoint()
-    first, second = sorted((tmp_path / "ledgers").glob("*.log"))[:2]
+    first, second = await two_logs(tmp_path, options)
     read = LogFile.read
 
     def bad(self: LogFile, size_bytes: int, offset: int) -> bytes:

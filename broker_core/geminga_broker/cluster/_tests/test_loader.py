@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import cast
+from typing import ParamSpec, TypeVar, cast
 
 import pytest
 import trio
@@ -28,8 +28,11 @@ from geminga_broker.topic.api import TopicEnvironment
 from geminga_broker.topic.topic import Topic
 from geminga_protocol.pb.pulsar_api_pb2 import ServerError
 from geminga_protocol.topic_name import TopicName
-from geminga_runtime._tests.test_pace import turned
+from geminga_runtime._tests.test_pace import Turned, turned
 from geminga_runtime.metadata.memory import MemoryMetadataStore
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 A = TopicName.parse("a")
 KEY = str(A)
@@ -337,22 +340,23 @@ async def test_the_topics_of_a_bundle_are_closed() -> None:
         assert topics.loaded_of(bundle) == []
 
 
+def noting(turns: Turned, call: Callable[P, R]) -> Callable[P, R]:
+    """The same, noted in the turn in which it is called."""
+
+    def noted(*args: P.args, **more: P.kwargs) -> R:
+        turns.note()
+        return call(*args, **more)
+
+    return noted
+
+
 async def test_many_loads_begin_and_go_on_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     many = 8 * LOADS_A_TURN
     async with loader() as (topics, logs), trio.open_nursery() as nursery:
         with turned() as begun, turned() as opened:
-            opening, making = SlowLogs.open, loading.PersistentTopic
-
-            async def noted_open(self: SlowLogs, name: str, **more: object) -> ManagedLedger:
-                begun.note()
-                return await opening(self, name, **more)  # type: ignore[arg-type]
-
-            def noted_making(*args: object) -> object:
-                opened.note()
-                return making(*args)  # type: ignore[arg-type]
-
-            monkeypatch.setattr(SlowLogs, "open", noted_open)
-            monkeypatch.setattr(loading, "PersistentTopic", noted_making)
+            monkeypatch.setattr(SlowLogs, "open", noting(begun, SlowLogs.open))
+            made = noting(opened, loading.PersistentTopic)
+            monkeypatch.setattr(loading, "PersistentTopic", made)
             found: list[object] = []
             for number in range(many):
                 name = TopicName.parse(f"a{number}")

@@ -85,9 +85,11 @@ async def test_consumers_are_counted_as_they_come_and_go(world: World, name: str
 
 
 @pytest.mark.parametrize("name", TOPICS)
-async def test_to_subscribe_goes_over_no_other_subscriptions(world: World, name: str) -> None:
+async def test_to_subscribe_goes_over_no_other_subscriptions(
+    world: World, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     topic = made(world, name, subscriptions_max=3, consumers_max=3)
-    topic.subscriptions = Unwalked()  # type: ignore[assignment]
+    monkeypatch.setattr(topic, "subscriptions", Unwalked())
     connection = FakeConnection()
     for number in range(3):
         consumer = await topic.subscribe(subscribe_request(connection, number, f"s{number}"))
