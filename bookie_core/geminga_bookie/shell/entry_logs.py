@@ -5,6 +5,7 @@ ReadLogMetadataCommand).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from geminga_bookie.shell.files import file_number
 from geminga_bookie.shell.printing import data_lines, entry_head, ledger_name
 from geminga_bookie.shell.target import ShellFailed
 from geminga_bookie.storage.disk import Disk
-from geminga_bookie.storage.entry_logs.files import SUFFIX, log_name
+from geminga_bookie.storage.entry_logs.files import SUFFIX, EntryLogs, log_name
 from geminga_bookie.storage.entry_logs.format import (
     BLOCK_HEAD_BYTES,
     FILE_HEADER_BYTES,
@@ -94,12 +95,8 @@ class LogPrinter:
         """Print the wanted entries; returns False if one of them, or a part of the file, can't be
         read. Raises ShellFailed, OSError.
         """
-        file = LogFile(disk.open(path, writable=False), path)
-        try:
-            _check(file)
+        with _opened(disk, path, log_id) as file:
             return self._print(file, f"{log_id} ({path.name})", wanted)
-        finally:
-            file.close()
 
     def _print(self, file: LogFile, name: str, wanted: Wanted) -> bool:
         ledger = ledger_name(wanted.ledger_id, self._ledger_form)
@@ -158,12 +155,8 @@ def print_metadata(disk: Disk, path: Path, log_id: int, ledger_form: str, say: S
     so that all of it counts as used, as in Apache's shell. Raises ShellFailed, OSError.
     """
     say(f"Print entryLogMetadata of entrylog {log_id} ({path.name})")
-    file = LogFile(disk.open(path, writable=False), path)
-    try:
-        _check(file)
+    with _opened(disk, path, log_id) as file:
         sizes = ledger_map(file)
-    finally:
-        file.close()
     total = sum(sizes.values())
     usage = 1.0 if total else 0.0
     say(f"entryLogId: {log_id}, remaining size: {total}, total size: {total}, usage: {usage}")
@@ -172,8 +165,16 @@ def print_metadata(disk: Disk, path: Path, log_id: int, ledger_form: str, say: S
         say(f"--------- Lid={name}, TotalSizeOfEntriesOfLedger={size}  ---------")
 
 
-def _check(file: LogFile) -> None:
+@contextmanager
+def _opened(disk: Disk, path: Path, log_id: int) -> Iterator[LogFile]:
+    """Raises ShellFailed for a log of another version, OSError."""
+    logs = EntryLogs(disk, path.parent)
     try:
-        check_version(file)
-    except (DataDirError, DamagedBlock) as error:
-        raise ShellFailed(str(error)) from None
+        with logs.reading(log_id) as file:
+            try:
+                check_version(file)
+            except (DataDirError, DamagedBlock) as error:
+                raise ShellFailed(str(error)) from None
+            yield file
+    finally:
+        logs.close()

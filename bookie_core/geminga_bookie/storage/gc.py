@@ -9,6 +9,7 @@ that it was deleted.
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import threading
 import time
@@ -336,17 +337,27 @@ class GarbageCollector:
             if (store, log_id) in self._damaged:
                 continue
             try:
-                kept = compact_log(store.logs, store.index, log_id, self._throttle())
+                kept = self._compact(store, log_id)
             except CompactionStopped:
                 break
-            except LogDamaged as damage:
-                logger.error("blocks can't be read, the log is kept as it is: %s", damage)
-                self._damaged.add((store, log_id))
-                continue
-            self.maps.forget(store, log_id)
-            metrics.compacted_bytes += max(0, logs[log_id].total - kept)
-            compacted += 1
+            if kept is not None:
+                self.maps.forget(store, log_id)
+                metrics.compacted_bytes += max(0, logs[log_id].total - kept)
+                compacted += 1
         return len(removable), compacted
+
+    def _compact(self, store: LedgerDirectory, log_id: int) -> int | None:
+        """The moved bytes; None if the log can't be read. Raises CompactionStopped, OSError."""
+        try:
+            return compact_log(store.logs, store.index, log_id, self._throttle())
+        except LogDamaged as damage:
+            logger.error("blocks can't be read, the log is kept as it is: %s", damage)
+            self._damaged.add((store, log_id))
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            logger.error("an entry log can't be compacted now: %s", error)
+        return None
 
     def _check_index(self, store: LedgerDirectory, missed: Sequence[int]) -> None:
         """If a ledger of the metadata is in a log but not in the index, let the next start rebuild

@@ -8,7 +8,11 @@ from collections.abc import Callable, Mapping
 from itertools import compress
 from typing import NamedTuple
 
-from geminga_bookie.storage.entry_logs.reading import blocks_within, ledger_map
+from geminga_bookie.storage.entry_logs.reading import (
+    blocks_within,
+    has_lost_its_header,
+    ledger_map,
+)
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
 
 logger = logging.getLogger(__name__)
@@ -25,7 +29,7 @@ class LedgerMap(NamedTuple):
     total: int
     """Bytes of all ledgers."""
     is_known: bool = True
-    """False if the log can't be read now."""
+    """False if there may be more in the log."""
 
     @classmethod
     def of(cls, ledger_bytes: Mapping[int, int]) -> LedgerMap:
@@ -62,6 +66,10 @@ class LedgerMaps:
             except OSError as error:
                 self._failed(store, log_id, str(error))
                 return _UNKNOWN
+            if not known.is_known:
+                self._failed(
+                    store, log_id, "its header is damaged, only the index tells what it has"
+                )
             if self.memory_bytes + known.memory_bytes <= MAPS_BYTES_MAX:
                 self._known[store, log_id] = known
                 self.memory_bytes += known.memory_bytes
@@ -87,6 +95,7 @@ def _read(store: LedgerDirectory, log_id: int) -> LedgerMap:
     unreadable: list[range] = []
     with store.logs.reading(log_id) as file:
         found = ledger_map(file, unreadable)
+        is_known = not has_lost_its_header(file)
     for location in blocks_within(store.index, log_id, unreadable):
         found[location.ledger_id] = found.get(location.ledger_id, 0) + location.size_bytes
-    return LedgerMap.of(found)
+    return LedgerMap.of(found)._replace(is_known=is_known)

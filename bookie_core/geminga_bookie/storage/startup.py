@@ -207,11 +207,11 @@ def open_store(host: Host, number: int, directory: Path, options: BookieOptions)
     index = open_index(host, index_path)
     store = LedgerDirectory(disk, directory, index, options, number)
     try:
+        store.logs.note_unsalted()
         is_stale = bool(lost_disks(disk, options))
-        if index.is_complete() and not is_stale:
-            finish_compactions(store.logs, index)
-        else:
-            finish_compactions(store.logs, None)
+        is_whole = index.is_complete() and not is_stale
+        finish_compactions(store.logs, index if is_whole else None)
+        if not is_whole:
             if store.logs.ids() or is_stale:
                 rebuild_index(
                     store.logs,

@@ -5,7 +5,7 @@
 3. one index batch moves all its blocks;
 4. the old log is removed.
 After a crash, the next start removes: before 2 the draft; between 2 and 3 the new log, as the index
-still points to the old one; after 3 the old one.
+still points to the old one; after 3 the old one. What may be no rest of a compaction stays.
 """
 
 from __future__ import annotations
@@ -14,7 +14,12 @@ import logging
 from collections.abc import Callable, Iterator
 
 from geminga_bookie.storage.entry_logs.files import COMPACTING_SUFFIX, EntryLogs, EntryLogWriter
-from geminga_bookie.storage.entry_logs.format import KIND_ENTRIES, KIND_LEDGER, for_other_log
+from geminga_bookie.storage.entry_logs.format import (
+    KIND_ENTRIES,
+    KIND_LEDGER,
+    BlockHead,
+    for_other_log,
+)
 from geminga_bookie.storage.entry_logs.reading import (
     LogFile,
     blocks_within,
@@ -96,7 +101,7 @@ def _ledgers_in(file: LogFile) -> list[int]:
 
 def finish_compactions(logs: EntryLogs, index: LocationIndex | None) -> None:
     """After a crash, remove drafts, and of a log and its compacted form the one that the index
-    doesn't use.
+    doesn't use, if the other has all its blocks.
 
     Without an index (which is to be rebuilt) the old one is kept. Raises DataDirError for logs of
     another version.
@@ -105,23 +110,71 @@ def finish_compactions(logs: EntryLogs, index: LocationIndex | None) -> None:
         if name.endswith(COMPACTING_SUFFIX):
             logs.disk.remove(logs.directory / name)
     for log_id in logs.ids():
-        with logs.reading(log_id) as file:
-            source = check_version(file)
-            if not source or source not in logs.ids():
-                continue
-            moved = index is not None and _is_indexed(file, index, log_id)
-        if moved and index is not None:
-            # Syncs that batch too: else a loss of power could bring back what names the old log.
-            index.write(completes=True)
-        useless = source if moved else log_id
-        path = logs.path(useless)
-        logger.warning("%s: left over from an interrupted compaction, removed", path)
+        source = _source_of(logs, log_id)
+        if source not in logs.ids():
+            continue
+        try:
+            useless = _useless(logs, index, log_id, source)
+        except OSError as error:
+            logger.error("%s and its source are kept: %s", logs.path(log_id), error)
+            continue
+        if useless is None:
+            logger.warning(
+                "%s was compacted from %s, which is another log now, or is used too: both are kept",
+                logs.path(log_id),
+                logs.path(source),
+            )
+            continue
+        logger.warning("%s: left over from an interrupted compaction, removed", logs.path(useless))
         logs.remove(useless)
 
 
-def _is_indexed(file: LogFile, index: LocationIndex, log_id: int) -> bool:
-    """Whether the index batch of step 3 was written: it is atomic, so one block is enough."""
-    for offset, head in scan_blocks(file):
-        if head.kind == KIND_ENTRIES and index.contains(location_of(head, log_id, offset)):
-            return True
-    return False
+def _source_of(logs: EntryLogs, log_id: int) -> int:
+    """The number of the log that it was compacted from, an earlier one; 0 if none is known. Raises
+    DataDirError.
+    """
+    try:
+        with logs.reading(log_id) as file:
+            header = check_version(file)
+    except OSError as error:
+        logger.error("the header of an entry log can't be read: %s", error)
+        return 0
+    if header is None or header.log_id != log_id or header.compacted_from >= log_id:
+        return 0
+    return header.compacted_from
+
+
+def _useless(logs: EntryLogs, index: LocationIndex | None, log_id: int, source: int) -> int | None:
+    """Which of a log and its source can go, if any. Raises OSError."""
+    if index is not None and _is_indexed(logs, index, log_id):
+        if _is_indexed(logs, index, source):
+            return None
+        # Syncs the batch that moved the blocks: else a loss of power could bring back what names
+        # the old log.
+        index.write(completes=True)
+        return source
+    return log_id if _is_part_of(logs, log_id, source) else None
+
+
+def _is_indexed(logs: EntryLogs, index: LocationIndex, log_id: int) -> bool:
+    """Whether the index names a block of the log. The batch of step 3 is atomic: it moved all or
+    none. Raises OSError.
+    """
+    unreadable: list[range] = []
+    with logs.reading(log_id) as file:
+        for offset, head in scan_blocks(file, unreadable):
+            if head.kind == KIND_ENTRIES and index.contains(location_of(head, log_id, offset)):
+                return True
+        unreadable += end_of_unsealed(file)
+    return any(True for _ in blocks_within(index, log_id, unreadable))
+
+
+def _is_part_of(logs: EntryLogs, log_id: int, source: int) -> bool:
+    """Whether all blocks of a log are in its source too, in the same order. Raises OSError."""
+    with logs.reading(source) as whole, logs.reading(log_id) as part:
+        blocks = _entry_blocks(whole)
+        return all(head in blocks for head in _entry_blocks(part))
+
+
+def _entry_blocks(file: LogFile) -> Iterator[BlockHead]:
+    return (head for _, head in scan_blocks(file) if head.kind == KIND_ENTRIES)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import secrets
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from geminga_bookie.storage.disk import Disk
+from geminga_bookie.storage.disk import Disk, read_file, replace_file
 from geminga_bookie.storage.entry_logs.format import (
     FILE_HEADER_BYTES,
     SALT_BYTES,
@@ -20,9 +22,14 @@ from geminga_bookie.storage.entry_logs.format import (
 from geminga_bookie.storage.entry_logs.reading import LogFile, named
 from geminga_bookie.storage.location_index import Location
 
+logger = logging.getLogger(__name__)
+
 SUFFIX = ".log"
 COMPACTING_SUFFIX = ".compacting"
 UNREAD_SUFFIX = ".unread"
+_ASIDE = re.compile(r"([0-9a-f]{8,16})\.log\.unread_*")
+UNSALTED_NAME = "unsalted"
+"""In a ledger directory: the highest number that a log of version 1 may have."""
 OPEN_FILES_MAX = 64
 WRITE_BYTES = 1024 * 1024
 SYNC_BYTES = 2 * 1024 * 1024
@@ -53,13 +60,29 @@ class EntryLogs:
         self.directory = directory
         self._lock = threading.Lock()
         self._open: dict[int, _OpenLog] = {}
-        self._ids = {
-            int(name.removesuffix(SUFFIX), 16)
-            for name in disk.names(directory)
-            if name.endswith(SUFFIX)
-        }
-        self._last_id = max(self._ids, default=0)
+        names = disk.names(directory)
+        self._ids = {int(name.removesuffix(SUFFIX), 16) for name in names if name.endswith(SUFFIX)}
+        # What names a log by its number must not meet another one with it.
+        aside = {int(found[1], 16) for name in names if (found := _ASIDE.fullmatch(name))}
+        self._last_id = max(self._ids | aside, default=0)
+        noted = _unsalted(disk, directory)
+        self._is_noted = noted is not None
+        self._unsalted_max = self._last_id if noted is None else noted
         self._growing: set[int] = set()
+
+    def note_unsalted(self) -> None:
+        """Once for each directory, before logs are written: those after this one have a salt. Until
+        that is noted all that are there may be without.
+        """
+        if self._is_noted:
+            return
+        try:
+            text = f"{self._unsalted_max}\n".encode()
+            replace_file(self.disk, self.directory / UNSALTED_NAME, text)
+        except OSError as error:  # perhaps the disk is full: the next start does it
+            logger.warning("%s can't be written: %s", self.directory / UNSALTED_NAME, error)
+        else:
+            self._is_noted = True
 
     def ids(self) -> list[int]:
         """Numbers of all logs, ascending."""
@@ -128,7 +151,8 @@ class EntryLogs:
             opened = self._open.pop(log_id, None)
             if opened is None:
                 path = self.path(log_id)
-                opened = _OpenLog(LogFile(self.disk.open(path, writable=False), path))
+                salted_id = log_id if log_id > self._unsalted_max else None
+                opened = _OpenLog(LogFile(self.disk.open(path, writable=False), path, salted_id))
             self._open[log_id] = opened
             opened.readers += 1
             self._close_idle()
@@ -152,6 +176,16 @@ class EntryLogs:
             for opened in self._open.values():
                 opened.file.close()
             self._open.clear()
+
+
+def _unsalted(disk: Disk, directory: Path) -> int | None:
+    """What `note_unsalted` has noted, if it can be read."""
+    try:
+        text = read_file(disk, directory / UNSALTED_NAME) or b""
+    except OSError as error:
+        logger.warning("%s can't be read: %s", directory / UNSALTED_NAME, error)
+        return None
+    return int(text) if re.fullmatch(rb"[0-9]{1,19}\n", text) else None
 
 
 class EntryLogWriter:

@@ -23,6 +23,7 @@ from geminga_bookie.storage.entry_logs.format import (
     MAGIC_BYTES,
     NO_SALT,
     TRAILER_BYTES,
+    TRAILER_MAGIC,
     BlockHead,
     DamagedBlock,
     LogHeader,
@@ -47,24 +48,29 @@ SEARCH_BYTES = 1024 * 1024
 class LogFile:
     """A log that is open for reading."""
 
-    __slots__ = ("_file", "_header", "path")
+    __slots__ = ("_file", "_header", "_salted_id", "path")
 
-    def __init__(self, file: DiskFile, path: Path) -> None:
+    def __init__(self, file: DiskFile, path: Path, salted_id: int | None = None) -> None:
+        """`salted_id` is its number, if by that it can't be of version 1."""
         self._file = file
         self.path = path
+        self._salted_id = salted_id
         self._header: LogHeader | None = None
 
     @property
     def header(self) -> LogHeader | None:
-        """None if it can't be read, or isn't written yet."""
+        """None if it is damaged, or isn't written yet. Raises OSError."""
         if self._header is None:
-            self._header = _read_header(self)
+            self._header = _read_header(self, self._salted_id)
         return self._header
 
     @property
     def salt(self) -> bytes | None:
-        """None without a header."""
-        header = self.header
+        """For a block that the index names: None if the header can't be read."""
+        try:
+            header = self.header
+        except OSError:
+            return None
         return None if header is None else header.salt
 
     def read(self, size_bytes: int, offset: int) -> bytes:
@@ -83,16 +89,36 @@ class LogFile:
         self._file.close()
 
 
-def _read_header(file: LogFile) -> LogHeader | None:
-    """From the copy that can be read: a bad sector takes one of them at most."""
-    for offset in (0, PAGE_BYTES):
-        with suppress(DamagedBlock, OSError):
-            return parse_file_header(file.read(HEADER_COPY_BYTES, offset))
-    # Blocks of version 1 can be read without it, if this is one.
-    old = LogHeader(1, 0, 0, NO_SALT)
-    with suppress(DamagedBlock, OSError):
-        _head_at(file, old.size_bytes, file.size(), NO_SALT)
-        return old
+def _read_header(file: LogFile, salted_id: int | None) -> LogHeader | None:
+    """From the copy that can be read: a bad sector takes one of them at most. None if both are
+    damaged. Raises OSError.
+    """
+    failure: OSError | None = None
+    try:
+        return parse_file_header(file.read(HEADER_COPY_BYTES, 0))
+    except DamagedBlock:
+        pass
+    except OSError as error:
+        failure = error
+    if (other := _other_header(file, salted_id)) is not None:
+        return other
+    if failure is not None:
+        raise failure
+    return None
+
+
+def _other_header(file: LogFile, salted_id: int | None) -> LogHeader | None:
+    """In a log of version 1 a client's bytes stand where the copy would. Its blocks can be read
+    without a header, if this is one. Raises OSError.
+    """
+    with suppress(DamagedBlock):
+        if salted_id is None:
+            old = LogHeader(1, 0, 0, NO_SALT)
+            _head_at(file, old.size_bytes, file.size(), NO_SALT)
+            return old
+        copy = parse_file_header(file.read(HEADER_COPY_BYTES, PAGE_BYTES))
+        if (copy.version, copy.log_id) == (FILE_VERSION, salted_id):
+            return copy
     return None
 
 
@@ -191,34 +217,33 @@ def location_of(head: BlockHead, log_id: int, offset: int) -> Location:
     )
 
 
-def check_version(file: LogFile) -> int | None:
-    """Id of the log that it was compacted from (0: none, None: damaged). Raises DataDirError."""
+def check_version(file: LogFile) -> LogHeader | None:
+    """Its header, None if that is damaged. Raises DataDirError, OSError."""
     header = file.header
-    if header is None:
-        return None
-    if header.version not in (1, FILE_VERSION):
+    if header is not None and header.version not in (1, FILE_VERSION):
         raise DataDirError(
             f"{file.path} is of entry log version {header.version}, this bookie reads up to "
             f"{FILE_VERSION}"
         )
-    return header.compacted_from
+    return header
 
 
 def _map_at(file: LogFile) -> int | None:
     """Where the ledger map of a sealed log begins; None for others. Raises OSError."""
-    end = file.size() - TRAILER_BYTES
-    if file.salt is None or end < 0:
+    header, end = file.header, file.size() - TRAILER_BYTES
+    if header is None or end < 0:
         return None
-    return parse_trailer(file.read(TRAILER_BYTES, end), file.salt)
+    return parse_trailer(file.read(TRAILER_BYTES, end), header.salt)
 
 
 def _map_of(file: LogFile) -> dict[int, int] | None:
     """The ledger map of a sealed log. None without one: also of version 1, as there the end of a
     log that was not sealed may be what a client wrote. Raises OSError, DamagedBlock.
     """
-    salt, offset = file.salt, _map_at(file)
-    if not salt or offset is None:
+    header, offset = file.header, _map_at(file)
+    if header is None or not header.salt or offset is None:
         return None
+    salt = header.salt
     end = file.size() - TRAILER_BYTES
     if not FILE_HEADER_BYTES <= offset <= end - BLOCK_HEAD_BYTES:
         raise DamagedBlock("the ledger map is not where the trailer says")
@@ -253,9 +278,30 @@ def is_sealed(file: LogFile) -> bool:
     return _map_at(file) is not None
 
 
+def has_lost_its_header(file: LogFile) -> bool:
+    """Whether it had one: it seems to be sealed, which is done with what was synced. That it is one
+    of its trailers can't be verified without the header. Raises OSError.
+    """
+    if file.header is not None:
+        return False
+    end = file.read(TRAILER_BYTES, max(0, file.size() - TRAILER_BYTES))
+    return end.startswith(TRAILER_MAGIC)
+
+
 def is_unknown(file: LogFile) -> bool:
-    """Whether nothing in it can be found but by the index. Raises OSError."""
-    return file.header is None and file.size() > 0
+    """Whether nothing in it can be found but by the index. Zeros alone are no contents: a loss of
+    power left them of what was never synced. Raises OSError.
+    """
+    return file.header is None and not _is_blank(file)
+
+
+def _is_blank(file: LogFile) -> bool:
+    offset = 0
+    while data := file.read(SEARCH_BYTES, offset):
+        if data.count(0) < len(data):
+            return False
+        offset += len(data)
+    return True
 
 
 def end_of_unsealed(file: LogFile) -> list[range]:
