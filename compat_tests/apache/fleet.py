@@ -4,6 +4,7 @@ which of them owns a topic, and who has its clients.
 
 from __future__ import annotations
 
+import http
 import json
 import os
 import signal
@@ -156,8 +157,16 @@ class Fleet:
         return len(stats["subscriptions"].get(subscription, {"consumers": []})["consumers"])
 
     def all_wait(self, topics: Sequence[str]) -> bool:
-        """Whether each topic has the one consumer that is alone on it."""
-        return all(self.consumers(topic) == 1 for topic in topics)
+        """Whether each topic has the one consumer that is alone on it. Who has no session with
+        ZooKeeper yet, or too few bookies, answers 503 till then.
+        """
+        try:
+            return all(self.consumers(topic) == 1 for topic in topics)
+        except urllib.error.HTTPError as error:
+            if error.code != http.HTTPStatus.SERVICE_UNAVAILABLE:
+                raise
+            error.close()
+            return False
 
     def registered(self) -> list[str]:
         """Ids of the brokers that have a session."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -59,7 +60,12 @@ def test_official_clients(tmp_path: Path, kind: Kind) -> None:
         try:
             _python(found)
             found.bookies[-1].kill()
-            _java(server)
+            failed = _java(server, SCENARIOS)
+            if failed and not kind.is_broker_ours:
+                # Apache's broker keeps an acknowledgement back while it replaces the dead bookie in
+                # a cursor's ledger: who connects just then gets the messages once more.
+                failed = _java(server, [*failed])
+            assert failed == {}
         finally:
             server.stop()
         server = _start(found, kind)
@@ -100,10 +106,10 @@ def _read(cluster: Cluster) -> list[int]:
         return found
 
 
-def _java(server: ServerProcess) -> None:
-    command = java_command("Exerciser", [server.service_url, server.web_url, *SCENARIOS])
+def _java(server: ServerProcess, scenarios: Sequence[str]) -> dict[str, str]:
+    """What went wrong, by scenario; each has topics of its own."""
+    command = java_command("Exerciser", [server.service_url, server.web_url, *scenarios])
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert {each["name"]: each["error"] for each in lines} == dict.fromkeys(SCENARIOS, ""), (
-        done.stderr[-2000:]
-    )
+    assert {each["name"] for each in lines} == {*scenarios}, done.stderr[-2000:]
+    return {each["name"]: each["error"] for each in lines if each["error"]}

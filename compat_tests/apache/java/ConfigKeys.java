@@ -8,6 +8,8 @@ import java.lang.reflect.Modifier;
 import java.net.URL;
 import java.net.URLClassLoader;
 import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -148,9 +150,13 @@ public final class ConfigKeys {
         }
     }
 
-    /** Notes which keys a getter asks for, with their defaults. */
+    /** Notes which keys a getter asks for, with their defaults: of several getters of one key the
+     * last one's, by name, that has a default. The virtual machine gives them in any order.
+     */
     private static void ask(Object configuration) {
-        for (Method method : configuration.getClass().getSuperclass().getMethods()) {
+        Method[] methods = configuration.getClass().getSuperclass().getMethods();
+        Arrays.sort(methods, Comparator.comparing(Method::getName));
+        for (Method method : methods) {
             boolean isGetter = method.getName().matches("(get|is|has).*|.*(Enabled|Sync|Allowed)");
             if (isGetter && method.getParameterCount() == 0
                     && !Modifier.isStatic(method.getModifiers())) {
@@ -164,7 +170,7 @@ public final class ConfigKeys {
     }
 
     private static <T> T noted(String key, String kind, T value) {
-        if (key.matches("[A-Za-z_0-9]+")) {
+        if (key.matches("[A-Za-z_0-9]+") && (value != null || !ASKED.containsKey(key))) {
             ASKED.put(key, line(key, kind, "", text(value)));
         }
         return value;
