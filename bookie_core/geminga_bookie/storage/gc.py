@@ -32,7 +32,7 @@ from geminga_bookie.storage.entry_logs.reading import (
     scan_blocks,
 )
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
-from geminga_bookie.storage.ledger_maps import LedgerMaps
+from geminga_bookie.storage.ledger_maps import UNREADABLE, LedgerMaps
 from geminga_bookie.storage.location_index import Location, LocationIndex
 from geminga_bookie.storage.startup import Storage
 from geminga_runtime.metadata.api import MetadataError
@@ -310,7 +310,7 @@ class GarbageCollector:
         for log_id in log_ids:
             found = self.maps.of(store, log_id)
             live = found.live(held.__contains__)
-            if not found.is_known and held:  # any of them may have more in it
+            if not found.is_known and (held or found is UNREADABLE):  # it may have more in it
                 live = max(1, found.total)
             logs[log_id] = LogUse(max(live, found.total), live)
             if unknown:

@@ -65,7 +65,7 @@ class LedgerMaps:
                 known = _read(store, log_id)
             except OSError as error:
                 self._failed(store, log_id, str(error))
-                return _UNKNOWN
+                return UNREADABLE
             if not known.is_known:
                 self._failed(
                     store, log_id, "its header is damaged, only the index tells what it has"
@@ -88,7 +88,8 @@ class LedgerMaps:
             self.memory_bytes -= known.memory_bytes
 
 
-_UNKNOWN = LedgerMap.of({})._replace(is_known=False)
+UNREADABLE = LedgerMap.of({})._replace(is_known=False)
+"""Of a log that can't be read now: it is never removed."""
 
 
 def _read(store: LedgerDirectory, log_id: int) -> LedgerMap:

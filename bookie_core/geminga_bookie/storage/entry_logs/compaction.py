@@ -26,9 +26,10 @@ from geminga_bookie.storage.entry_logs.reading import (
     check_version,
     end_of_unsealed,
     location_of,
+    packets_at,
     scan_blocks,
 )
-from geminga_bookie.storage.location_index import Location, LocationIndex
+from geminga_bookie.storage.location_index import IndexFailed, Location, LocationIndex
 
 logger = logging.getLogger(__name__)
 
@@ -101,20 +102,22 @@ def _ledgers_in(file: LogFile) -> list[int]:
 
 def finish_compactions(logs: EntryLogs, index: LocationIndex | None) -> None:
     """After a crash, remove drafts, and of a log and its compacted form the one that the index
-    doesn't use, if the other has all its blocks.
+    doesn't use, if the other is what it was made of.
 
     Without an index (which is to be rebuilt) the old one is kept. Raises DataDirError for logs of
-    another version.
+    another version, OSError.
     """
     for name in logs.disk.names(logs.directory):
         if name.endswith(COMPACTING_SUFFIX):
             logs.disk.remove(logs.directory / name)
     for log_id in logs.ids():
         source = _source_of(logs, log_id)
-        if source not in logs.ids():
+        if not source or source not in logs.ids():
             continue
         try:
             useless = _useless(logs, index, log_id, source)
+        except IndexFailed:
+            raise
         except OSError as error:
             logger.error("%s and its source are kept: %s", logs.path(log_id), error)
             continue
@@ -139,6 +142,8 @@ def _source_of(logs: EntryLogs, log_id: int) -> int:
     except OSError as error:
         logger.error("the header of an entry log can't be read: %s", error)
         return 0
+    if header is not None and header.version == 1:
+        logs.found_unsalted(log_id)
     if header is None or header.log_id != log_id or header.compacted_from >= log_id:
         return 0
     return header.compacted_from
@@ -146,14 +151,16 @@ def _source_of(logs: EntryLogs, log_id: int) -> int:
 
 def _useless(logs: EntryLogs, index: LocationIndex | None, log_id: int, source: int) -> int | None:
     """Which of a log and its source can go, if any. Raises OSError."""
-    if index is not None and _is_indexed(logs, index, log_id):
-        if _is_indexed(logs, index, source):
-            return None
-        # Syncs the batch that moved the blocks: else a loss of power could bring back what names
-        # the old log.
-        index.write(completes=True)
-        return source
-    return log_id if _is_part_of(logs, log_id, source) else None
+    if not _is_part_of(logs, log_id, source):
+        return None
+    if index is None or not _is_indexed(logs, index, log_id):
+        return log_id
+    if _is_indexed(logs, index, source):
+        return None
+    # Syncs the batch that moved the blocks: else a loss of power could bring back what names the
+    # old log.
+    index.write(completes=True)
+    return source
 
 
 def _is_indexed(logs: EntryLogs, index: LocationIndex, log_id: int) -> bool:
@@ -170,11 +177,24 @@ def _is_indexed(logs: EntryLogs, index: LocationIndex, log_id: int) -> bool:
 
 
 def _is_part_of(logs: EntryLogs, log_id: int, source: int) -> bool:
-    """Whether all blocks of a log are in its source too, in the same order. Raises OSError."""
+    """Whether all blocks of a log are in its source too, in the same order, and of each ledger with
+    a record there is one, too. Raises OSError.
+    """
     with logs.reading(source) as whole, logs.reading(log_id) as part:
         blocks = _entry_blocks(whole)
-        return all(head in blocks for head in _entry_blocks(part))
+        has_blocks = all(head in blocks for head in _entry_blocks(part))
+        return (
+            has_blocks
+            and whole.header is not None
+            and {*_ledgers_in(part)} <= {*_whole_records_in(whole)}
+        )
 
 
 def _entry_blocks(file: LogFile) -> Iterator[BlockHead]:
     return (head for _, head in scan_blocks(file) if head.kind == KIND_ENTRIES)
+
+
+def _whole_records_in(file: LogFile) -> Iterator[int]:
+    for offset, head in scan_blocks(file):
+        if head.kind == KIND_LEDGER and packets_at(file, offset, head)[0] is not None:
+            yield head.ledger_id

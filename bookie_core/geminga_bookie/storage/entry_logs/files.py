@@ -65,9 +65,15 @@ class EntryLogs:
         # What names a log by its number must not meet another one with it.
         aside = {int(found[1], 16) for name in names if (found := _ASIDE.fullmatch(name))}
         self._last_id = max(self._ids | aside, default=0)
-        noted = _unsalted(disk, directory)
-        self._is_noted = noted is not None
-        self._unsalted_max = self._last_id if noted is None else noted
+        self._is_noted = True
+        self._unsalted_max = self._last_id
+        try:
+            noted = _unsalted(disk, directory)
+        except OSError as error:  # what stands there stays: it may be read again
+            logger.warning("%s can't be read: %s", directory / UNSALTED_NAME, error)
+        else:
+            self._is_noted = noted is not None
+            self._unsalted_max = self._last_id if noted is None else noted
         self._growing: set[int] = set()
 
     def note_unsalted(self) -> None:
@@ -83,6 +89,12 @@ class EntryLogs:
             logger.warning("%s can't be written: %s", self.directory / UNSALTED_NAME, error)
         else:
             self._is_noted = True
+
+    def found_unsalted(self, log_id: int) -> None:
+        """A log is of version 1: an older version of the bookie has run since that was noted."""
+        if log_id > self._unsalted_max:
+            self._unsalted_max, self._is_noted = log_id, False
+            self.note_unsalted()
 
     def ids(self) -> list[int]:
         """Numbers of all logs, ascending."""
@@ -179,12 +191,8 @@ class EntryLogs:
 
 
 def _unsalted(disk: Disk, directory: Path) -> int | None:
-    """What `note_unsalted` has noted, if it can be read."""
-    try:
-        text = read_file(disk, directory / UNSALTED_NAME) or b""
-    except OSError as error:
-        logger.warning("%s can't be read: %s", directory / UNSALTED_NAME, error)
-        return None
+    """What `note_unsalted` has noted. Raises OSError."""
+    text = read_file(disk, directory / UNSALTED_NAME) or b""
     return int(text) if re.fullmatch(rb"[0-9]{1,19}\n", text) else None
 
 

@@ -43,6 +43,8 @@ logger = logging.getLogger(__name__)
 
 SEARCH_BYTES = 1024 * 1024
 """So much is read at once where blocks are searched behind damage."""
+BLANK_BYTES_MAX = 16 * 1024 * 1024
+"""More than a flush writes before it syncs (2 MiB, and the last block)."""
 
 
 class LogFile:
@@ -296,6 +298,8 @@ def is_unknown(file: LogFile) -> bool:
 
 
 def _is_blank(file: LogFile) -> bool:
+    if file.size() > BLANK_BYTES_MAX:
+        return False
     offset = 0
     while data := file.read(SEARCH_BYTES, offset):
         if data.count(0) < len(data):

@@ -1,0 +1,169 @@
+"""Logs that were compacted and their sources, the note of logs without salt, and logs of which
+nothing is known: what a start, an index made anew and collection leave of them (BK-04, BK-06).
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from geminga_bookie._tests.support import add, ledgers, packets, read_all, small_options
+from geminga_bookie._tests.test_entry_log_forgery import without_headers, write_version_1
+from geminga_bookie._tests.test_entry_log_headers import Broken, broken, compacted, log_names
+from geminga_bookie.inprocess import InProcessBookie, open_bookie
+from geminga_bookie.storage.disk import OsDisk
+from geminga_bookie.storage.entry_logs.compaction import finish_compactions
+from geminga_bookie.storage.entry_logs.files import UNSALTED_NAME, EntryLogs, EntryLogWriter
+from geminga_bookie.storage.entry_logs.format import KIND_ENTRIES, KIND_LEDGER
+from geminga_bookie.storage.entry_logs.reading import BLANK_BYTES_MAX, is_unknown, location_of
+from geminga_bookie.storage.entry_logs.reading import scan_blocks as blocks_of
+from geminga_bookie.storage.location_index import LedgerRecord, LocationIndex
+
+__all__ = ["broken"]
+
+FENCED = LedgerRecord(7, b"key", True, False, b"")
+
+
+def write_log(logs: EntryLogs, source: int, *, record: bool, entries: int = 0) -> int:
+    """A sealed log with a record of ledger 7, or so many entries of ledger 1."""
+    writer = EntryLogWriter(logs, compacted_from=source)
+    if entries:
+        writer.append(KIND_ENTRIES, 1, 0, packets(1, range(entries)))
+    if record:
+        writer.append(KIND_LEDGER, 7, 0, [FENCED.encode()])
+    writer.sync()
+    writer.seal()
+    return writer.log_id
+
+
+@pytest.mark.parametrize(
+    ("how", "stay"),
+    [
+        ("whole", [1]),
+        ("without headers", [1, 2]),
+        ("another log", [1, 2]),
+        ("damaged record", [1, 2]),
+    ],
+)
+def test_a_compacted_log_of_records_alone_needs_its_source_whole(
+    tmp_path: Path, how: str, stay: list[int]
+) -> None:
+    """It may have the only record of a fence."""
+    logs = EntryLogs(OsDisk(), tmp_path)
+    assert write_log(logs, 0, record=how != "another log", entries=3) == 1
+    assert write_log(logs, 1, record=True) == 2
+    if how == "without headers":
+        without_headers(logs.path(1))
+    if how == "damaged record":
+        data = bytearray(logs.path(1).read_bytes())
+        data[data.index(FENCED.encode())] ^= 1
+        logs.path(1).write_bytes(data)
+    finish_compactions(logs, None)
+    assert logs.ids() == stay
+    logs.close()
+
+
+def test_with_an_index_too_the_source_has_to_be_the_source(tmp_path: Path) -> None:
+    """The index names the compacted log and not the other one, which has a fence's record."""
+    logs = EntryLogs(OsDisk(), tmp_path)
+    assert write_log(logs, 0, record=True) == 1
+    assert write_log(logs, 1, record=False, entries=3) == 2
+    index = LocationIndex(tmp_path / "index")
+    with logs.reading(2) as file:
+        found = [location_of(head, 2, offset) for offset, head in blocks_of(file)]
+    index.write([each for each in found if each.ledger_id == 1])
+    finish_compactions(logs, index)
+    assert logs.ids() == [1, 2]
+    index.close()
+    logs.close()
+
+
+def test_no_log_comes_from_the_log_with_number_0(tmp_path: Path) -> None:
+    logs = EntryLogs(OsDisk(), tmp_path)
+    write_log(logs, 0, record=True)
+    shutil.copy(logs.path(1), logs.path(0))
+    logs.created(0)
+    finish_compactions(logs, None)
+    assert logs.ids() == [0, 1]
+    logs.close()
+
+
+def test_a_note_that_cannot_be_read_now_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    note = tmp_path / UNSALTED_NAME
+    note.write_bytes(b"3\n")
+    (tmp_path / "00000009.log").touch()
+
+    def bad(*_: object) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("geminga_bookie.storage.entry_logs.files.read_file", bad)
+        logs = EntryLogs(OsDisk(), tmp_path)
+        logs.note_unsalted()
+        logs.close()
+    assert note.read_bytes() == b"3\n"
+
+
+def test_a_log_of_version_1_raises_the_note(tmp_path: Path) -> None:
+    """An older version has run since, and wrote it."""
+    note = tmp_path / UNSALTED_NAME
+    note.write_bytes(b"0\n")
+    logs = write_version_1(tmp_path)
+    finish_compactions(logs, None)
+    assert note.read_bytes() == b"1\n"
+    logs.close()
+
+
+async def test_a_log_that_cannot_be_read_is_kept_though_no_ledger_is_held(
+    tmp_path: Path, broken: Broken
+) -> None:
+    """The index may lack what it has."""
+    options = small_options(tmp_path, entry_log_bytes_max=1)
+    async with open_bookie(options) as port:
+        await add(port, 1, range(5))
+        await cast(InProcessBookie, port).checkpointer.checkpoint()
+    first = tmp_path / "ledgers" / "00000001.log"
+    index = LocationIndex(tmp_path / "ledgers" / "index")
+    index.delete_ledgers([1])
+    index.write(completes=True)
+    index.close()
+    async with open_bookie(options) as port:
+        bookie = cast(InProcessBookie, port)
+        broken(first, lambda _: True)
+        await bookie.gc.collect(ledgers(1))
+        assert first.exists()
+        broken(first, lambda _: False)
+        await bookie.gc.collect(ledgers(1))
+    async with open_bookie(options) as port:
+        assert await read_all(port, 1, 0, 4) == packets(1, range(5))
+
+
+@pytest.mark.parametrize(("size_bytes", "lost"), [(8192, False), (BLANK_BYTES_MAX + 1, True)])
+def test_many_zeros_are_a_lost_log(tmp_path: Path, size_bytes: int, lost: bool) -> None:
+    """A flush has synced some of it before it wrote so much."""
+    path = tmp_path / "00000001.log"
+    with path.open("wb") as file:
+        file.truncate(size_bytes)
+    logs = EntryLogs(OsDisk(), tmp_path)
+    with logs.reading(1) as log:
+        assert is_unknown(log) == lost
+    logs.close()
+
+
+async def test_a_file_that_is_moved_away_with_a_line_leaves_ledgers_in_doubt(
+    tmp_path: Path,
+) -> None:
+    """As docs/OPERATIONS.md says."""
+    options, path, _ = await compacted(tmp_path)
+    shutil.rmtree(path.parent / "index")
+    path.rename(path.with_name(f"{path.name}.unread"))
+    (tmp_path / "journal" / "unread").write_text("a bad disk")
+    async with open_bookie(options):
+        assert (tmp_path / "journal" / "limbo").read_text() == "a bad disk"
+    assert f"{path.name}.unread" in log_names(tmp_path)
