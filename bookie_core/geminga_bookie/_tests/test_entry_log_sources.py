@@ -18,8 +18,18 @@ from geminga_bookie.inprocess import InProcessBookie, open_bookie
 from geminga_bookie.storage.disk import OsDisk
 from geminga_bookie.storage.entry_logs.compaction import finish_compactions
 from geminga_bookie.storage.entry_logs.files import UNSALTED_NAME, EntryLogs, EntryLogWriter
-from geminga_bookie.storage.entry_logs.format import KIND_ENTRIES, KIND_LEDGER
-from geminga_bookie.storage.entry_logs.reading import BLANK_BYTES_MAX, is_unknown, location_of
+from geminga_bookie.storage.entry_logs.format import (
+    KIND_ENTRIES,
+    KIND_LEDGER,
+    NO_SALT,
+    encode_block,
+)
+from geminga_bookie.storage.entry_logs.reading import (
+    BLANK_BYTES_MAX,
+    LogFile,
+    is_unknown,
+    location_of,
+)
 from geminga_bookie.storage.entry_logs.reading import scan_blocks as blocks_of
 from geminga_bookie.storage.location_index import LedgerRecord, LocationIndex
 
@@ -142,6 +152,48 @@ async def test_a_log_that_cannot_be_read_is_kept_though_no_ledger_is_held(
         await bookie.gc.collect(ledgers(1))
     async with open_bookie(options) as port:
         assert await read_all(port, 1, 0, 4) == packets(1, range(5))
+
+
+async def test_a_log_that_can_be_read_again_within_a_round_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When metadata was asked nobody knew what is in it."""
+    options = small_options(tmp_path, entry_log_bytes_max=1)
+    async with open_bookie(options) as port:
+        await add(port, 1, range(5))
+        await cast(InProcessBookie, port).checkpointer.checkpoint()
+    index = LocationIndex(tmp_path / "ledgers" / "index")
+    index.delete_ledgers([1])
+    index.write(completes=True)
+    index.close()
+    failures = 0
+    read = LogFile.read
+
+    def bad_once(self: LogFile, size_bytes: int, offset: int) -> bytes:
+        nonlocal failures
+        if self.path.name == "00000001.log" and not failures:
+            failures += 1
+            raise OSError(errno.EIO, "Input/output error")
+        return read(self, size_bytes, offset)
+
+    async with open_bookie(options) as port:
+        bookie = cast(InProcessBookie, port)
+        monkeypatch.setattr(LogFile, "read", bad_once)
+        # The header was read at the start: the map is what can't be.
+        await bookie.gc.collect(ledgers(1))
+        assert failures == 1
+        assert (tmp_path / "ledgers" / "00000001.log").exists()
+
+
+def test_a_record_without_a_packet_is_no_block(tmp_path: Path) -> None:
+    """A client can write one behind damage of a log of before."""
+    forged = b"".join(encode_block(KIND_LEDGER, 7, 0, [], NO_SALT)[0])
+    logs = write_version_1(tmp_path, forged)
+    unreadable: list[range] = []
+    with logs.reading(1) as file:
+        assert list(blocks_of(file, unreadable)) == []
+    assert unreadable == [range(32, 32 + len(forged))]
+    logs.close()
 
 
 @pytest.mark.parametrize(("size_bytes", "lost"), [(8192, False), (BLANK_BYTES_MAX + 1, True)])

@@ -280,6 +280,7 @@ class GarbageCollector:
 
     def _stored(self, logs: list[tuple[LedgerDirectory, list[int]]]) -> set[int]:
         """Ledgers with blocks in the logs, regardless of the index."""
+        self.maps.begin()
         stored: set[int] = set()
         for store, log_ids in logs:
             for log_id in log_ids:
@@ -383,8 +384,7 @@ class GarbageCollector:
                     try:
                         damaged += scrub_log(store.logs, store.index, log_id, throttle)
                     except OSError as error:
-                        path = store.logs.path(log_id)
-                        logger.error("%s can't be checked: %s", path, error)
+                        logger.error("%s can't be checked: %s", store.logs.path(log_id), error)
         return damaged
 
     def _throttle(self) -> Callable[[int], None]:

@@ -53,6 +53,13 @@ class LedgerMaps:
         self._known: dict[tuple[LedgerDirectory, int], LedgerMap] = {}
         self.memory_bytes = 0
         self._told: set[tuple[LedgerDirectory, int]] = set()
+        self._unread: set[tuple[LedgerDirectory, int]] = set()
+
+    def begin(self) -> None:
+        """A round begins. A log that can't be read once isn't read again in it: what it has was not
+        compared with metadata.
+        """
+        self._unread.clear()
 
     def of(self, store: LedgerDirectory, log_id: int) -> LedgerMap:
         """A log's map, including unreadable blocks in the index.
@@ -61,9 +68,12 @@ class LedgerMaps:
         """
         known = self._known.get((store, log_id))
         if known is None:
+            if (store, log_id) in self._unread:
+                return UNREADABLE
             try:
                 known = _read(store, log_id)
             except OSError as error:
+                self._unread.add((store, log_id))
                 self._failed(store, log_id, str(error))
                 return UNREADABLE
             if not known.is_known:

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 from geminga_bookie.storage.entry_logs.files import COMPACTING_SUFFIX, EntryLogs, EntryLogWriter
 from geminga_bookie.storage.entry_logs.format import (
     KIND_ENTRIES,
     KIND_LEDGER,
     BlockHead,
+    DamagedBlock,
     for_other_log,
 )
 from geminga_bookie.storage.entry_logs.reading import (
@@ -196,5 +198,7 @@ def _entry_blocks(file: LogFile) -> Iterator[BlockHead]:
 
 def _whole_records_in(file: LogFile) -> Iterator[int]:
     for offset, head in scan_blocks(file):
-        if head.kind == KIND_LEDGER and packets_at(file, offset, head)[0] is not None:
-            yield head.ledger_id
+        if head.kind == KIND_LEDGER:
+            with suppress(DamagedBlock):
+                if packets_at(file, offset, head)[0] is not None:
+                    yield head.ledger_id

@@ -183,6 +183,8 @@ def _head_at(file: LogFile, offset: int, size: int, salt: bytes) -> BlockHead:
     """The head of a whole block. Raises DamagedBlock, OSError."""
     data = file.read(BLOCK_HEAD_BYTES, offset)
     head = parse_head(data, salt)
+    if head.kind in (KIND_LEDGER, KIND_MAP) and head.entries != 1:
+        raise DamagedBlock("such a block has one packet")
     if offset + head.total_bytes > size:
         raise DamagedBlock("the block is cut short")
     check_head(head, data + file.read(head.table_bytes, offset + BLOCK_HEAD_BYTES), salt)
