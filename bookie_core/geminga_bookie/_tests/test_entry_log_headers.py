@@ -58,6 +58,13 @@ def log_names(directory: Path) -> list[str]:
     return sorted(path.name for path in (directory / "ledgers").glob("*.log*"))
 
 
+async def one_log(options: BookieOptions) -> None:
+    """Of ledger 1, with five entries."""
+    async with open_bookie(options) as port:
+        await add(port, 1, range(5))
+        await cast(InProcessBookie, port).checkpointer.checkpoint()
+
+
 async def fenced_in_a_log_of_its_own(directory: Path) -> tuple[BookieOptions, Path]:
     """Log 2 has nothing but that ledger 7 is fenced."""
     options = small_options(directory, replicas_elsewhere=True, entry_log_bytes_max=1)
@@ -104,9 +111,7 @@ async def test_what_cannot_be_read_now_is_not_set_aside(
 ) -> None:
     """Nor if the other header is damaged."""
     options = small_options(tmp_path, replicas_elsewhere=elsewhere, entry_log_bytes_max=1)
-    async with open_bookie(options) as port:
-        await add(port, 1, range(5))
-        await cast(InProcessBookie, port).checkpointer.checkpoint()
+    await one_log(options)
     first = tmp_path / "ledgers" / "00000001.log"
     shutil.rmtree(tmp_path / "ledgers" / "index")
     if damaged >= 0:
@@ -128,9 +133,7 @@ async def test_with_an_index_the_bookie_starts_without_the_headers(
 ) -> None:
     """And reads by the index, whose places and sizes the blocks must have."""
     options = small_options(tmp_path, entry_log_bytes_max=1)
-    async with open_bookie(options) as port:
-        await add(port, 1, range(5))
-        await cast(InProcessBookie, port).checkpointer.checkpoint()
+    await one_log(options)
     broken(tmp_path / "ledgers" / "00000001.log", lambda offset: offset < 8192)
     async with open_bookie(options) as port:
         assert await read_all(port, 1, 0, 4) == packets(1, range(5))
@@ -190,9 +193,7 @@ async def test_without_the_note_all_logs_may_be_of_version_1(
     """It is noted once, and again if it is lost."""
     options = small_options(tmp_path, entry_log_bytes_max=1)
     note = tmp_path / "ledgers" / UNSALTED_NAME
-    async with open_bookie(options) as port:
-        await add(port, 1, range(5))
-        await cast(InProcessBookie, port).checkpointer.checkpoint()
+    await one_log(options)
     last = len(log_names(tmp_path))
     assert note.read_bytes() == b"0\n"
     if text is None:

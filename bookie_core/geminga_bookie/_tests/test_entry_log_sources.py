@@ -11,9 +11,15 @@ from typing import cast
 
 import pytest
 
-from geminga_bookie._tests.support import add, ledgers, packets, read_all, small_options
+from geminga_bookie._tests.support import ledgers, packets, read_all, small_options
 from geminga_bookie._tests.test_entry_log_forgery import without_headers, write_version_1
-from geminga_bookie._tests.test_entry_log_headers import Broken, broken, compacted, log_names
+from geminga_bookie._tests.test_entry_log_headers import (
+    Broken,
+    broken,
+    compacted,
+    log_names,
+    one_log,
+)
 from geminga_bookie.inprocess import InProcessBookie, open_bookie
 from geminga_bookie.storage.disk import OsDisk
 from geminga_bookie.storage.entry_logs.compaction import finish_compactions
@@ -135,9 +141,7 @@ async def test_a_log_that_cannot_be_read_is_kept_though_no_ledger_is_held(
 ) -> None:
     """The index may lack what it has."""
     options = small_options(tmp_path, entry_log_bytes_max=1)
-    async with open_bookie(options) as port:
-        await add(port, 1, range(5))
-        await cast(InProcessBookie, port).checkpointer.checkpoint()
+    await one_log(options)
     first = tmp_path / "ledgers" / "00000001.log"
     index = LocationIndex(tmp_path / "ledgers" / "index")
     index.delete_ledgers([1])
@@ -159,9 +163,7 @@ async def test_a_log_that_can_be_read_again_within_a_round_is_kept(
 ) -> None:
     """When metadata was asked nobody knew what is in it."""
     options = small_options(tmp_path, entry_log_bytes_max=1)
-    async with open_bookie(options) as port:
-        await add(port, 1, range(5))
-        await cast(InProcessBookie, port).checkpointer.checkpoint()
+    await one_log(options)
     index = LocationIndex(tmp_path / "ledgers" / "index")
     index.delete_ledgers([1])
     index.write(completes=True)
