@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from selenium import webdriver
-from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+from selenium.common.exceptions import (
+    NoSuchElementException,
+    StaleElementReferenceException,
+    WebDriverException,
+)
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
@@ -29,6 +33,8 @@ _OPTIONS = (
     "--ignore-certificate-errors",
 )
 CHANGING = NoSuchElementException, StaleElementReferenceException
+GONE = "does not belong to the document"
+"""What an element's node is said to do while another page comes."""
 POLL_S = 0.05
 DESKTOP = 1280, 900
 PHONE = 390, 844
@@ -70,8 +76,16 @@ class Browser:
         """What the call answers once that is neither false nor an error of a page that changes.
         Raises TimeoutException.
         """
-        waiting = WebDriverWait(self.driver, timeout_s, POLL_S, CHANGING)
-        return waiting.until(lambda _driver: found(), "not there")
+
+        def ask(_driver: object) -> T:
+            try:
+                return found()
+            except WebDriverException as error:
+                if GONE in str(error):  # chromedriver has no class for it
+                    raise StaleElementReferenceException from error
+                raise
+
+        return WebDriverWait(self.driver, timeout_s, POLL_S, CHANGING).until(ask, "not there")
 
     def run(self, script: str) -> object:
         """The value of a script in the page."""

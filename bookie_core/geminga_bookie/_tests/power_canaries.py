@@ -11,20 +11,22 @@ from geminga_bookie.storage.checkpoint import Checkpointer
 from geminga_bookie.storage.disk import replace_file
 from geminga_bookie.storage.entry_logs.compaction import compact_log
 from geminga_bookie.storage.entry_logs.files import EntryLogWriter
-from geminga_bookie.storage.gc import scrub_log
+from geminga_bookie.storage.entry_logs.scrub import scrub_log
 from geminga_bookie.storage.journal import Journal
 from geminga_bookie.storage.journal_files import JournalFiles
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
 from geminga_bookie.storage.location_index import LocationIndex
 from geminga_runtime.directories import make_durable_directory
 
-REMOVED_FIRST = """    logs.created(writer.log_id)
+IN_ORDER = """        index.write(locations=new, removed=old)
+    except OSError as error:
+        raise CompactionUnfinished(error) from error
     logs.remove(log_id)
-    index.write(locations=new, removed=old)
 """
-IN_ORDER = """    logs.created(writer.log_id)
-    index.write(locations=new, removed=old)
-    logs.remove(log_id)
+REMOVED_FIRST = """        logs.remove(log_id)
+        index.write(locations=new, removed=old)
+    except OSError as error:
+        raise CompactionUnfinished(error) from error
 """
 
 NEEDED_ONLY = """            if damaged and index.contains(location):
@@ -69,7 +71,7 @@ CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
         planted, EntryLogWriter.seal, "            self._sync()\n", ""
     ),
     "compacted log's directory not synced": partial(
-        planted, compact_log, "    logs.disk.sync_directory(logs.directory)\n", ""
+        planted, compact_log, "        logs.disk.sync_directory(logs.directory)\n", ""
     ),
     "index not synced": partial(planted, LocationIndex._write, "sync=True", "sync=False"),
     "old log removed before the index is written": partial(

@@ -31,7 +31,7 @@ from geminga_bookie.storage.entry_logs.reading import (
     location_of,
     scan_blocks,
 )
-from geminga_bookie.storage.gc import scrub_log
+from geminga_bookie.storage.entry_logs.scrub import scrub_log
 from geminga_bookie.storage.journal_format import crc32c
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
 from geminga_bookie.storage.location_index import LocationIndex
@@ -50,11 +50,15 @@ def forged_end(end: int, salt: bytes) -> bytes:
     return b"".join(encode_ledger_map({77: 1}, end - size, salt))
 
 
-def write_version_1(directory: Path, *blocks: bytes) -> EntryLogs:
+def log_of_version_1(log_id: int, *blocks: bytes) -> bytes:
     """A log of before, not sealed."""
-    head = struct.pack("<4sIQQ", b"GEML", 1, 1, 0)
-    data = head + crc32c(head).to_bytes(4, "little") + bytes(4) + b"".join(blocks)
-    (directory / "00000001.log").write_bytes(data)
+    head = struct.pack("<4sIQQ", b"GEML", 1, log_id, 0)
+    return head + crc32c(head).to_bytes(4, "little") + bytes(4) + b"".join(blocks)
+
+
+def write_version_1(directory: Path, *blocks: bytes) -> EntryLogs:
+    """A log of before, the only one."""
+    (directory / "00000001.log").write_bytes(log_of_version_1(1, *blocks))
     return EntryLogs(OsDisk(), directory)
 
 

@@ -28,6 +28,7 @@ from geminga_bookie.storage.entry_logs.reading import (
     check_version,
     end_of_unsealed,
     location_of,
+    map_in,
     packets_at,
     scan_blocks,
 )
@@ -44,12 +45,21 @@ class CompactionStopped(Exception):
 
 
 class LogDamaged(Exception):
-    """The index has unreadable blocks in the log: its removal would lose them."""
+    """The log has unreadable places: its removal could lose what the index has there, or a ledger's
+    record."""
+
+
+class CompactionUnfinished(Exception):
+    """The copy is there, but what the index names isn't known: both stay until the next start."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 def compact_log(logs: EntryLogs, index: LocationIndex, log_id: int, throttle: Throttle) -> int:
     """Move live blocks out of a log, and remove it; returns the moved bytes. Blocks. Raises
-    LogDamaged (the log is unchanged), OSError."""
+    LogDamaged (the log is unchanged), CompactionUnfinished, OSError."""
     writer = EntryLogWriter(logs, compacted_from=log_id, suffix=COMPACTING_SUFFIX)
     old: list[Location] = []
     new: list[Location] = []
@@ -64,10 +74,11 @@ def compact_log(logs: EntryLogs, index: LocationIndex, log_id: int, throttle: Th
                     )
                 )
                 throttle(len(data))
+            record_ids = _ledgers_in(file) if not unreadable else _all_ledgers_in(file, unreadable)
             unreadable += end_of_unsealed(file)
             for location in blocks_within(index, log_id, unreadable):
                 raise LogDamaged(f"{logs.path(log_id)} at {location.offset}")
-            for ledger_id in _ledgers_in(file):
+            for ledger_id in record_ids:
                 record = index.ledger(ledger_id)
                 if record is not None:
                     writer.append(KIND_LEDGER, ledger_id, 0, [record.encode()])
@@ -77,10 +88,13 @@ def compact_log(logs: EntryLogs, index: LocationIndex, log_id: int, throttle: Th
         writer.abandon()
         logs.disk.remove(writer.path)
         raise
-    logs.disk.rename(writer.path, logs.path(writer.log_id))
-    logs.disk.sync_directory(logs.directory)
-    logs.created(writer.log_id)
-    index.write(locations=new, removed=old)
+    try:
+        logs.disk.rename(writer.path, logs.path(writer.log_id))
+        logs.disk.sync_directory(logs.directory)
+        logs.created(writer.log_id)
+        index.write(locations=new, removed=old)
+    except OSError as error:
+        raise CompactionUnfinished(error) from error
     logs.remove(log_id)
     return kept
 
@@ -102,6 +116,18 @@ def _ledgers_in(file: LogFile) -> list[int]:
     return sorted(ids)
 
 
+def _all_ledgers_in(file: LogFile, unreadable: list[range]) -> list[int]:
+    """All whose record may be in a log with unreadable places. Raises LogDamaged if that isn't
+    known, OSError.
+    """
+    known = map_in(file)
+    if known is not None:
+        return sorted(known)
+    if file.header is None or unreadable[0].stop < file.size():
+        raise LogDamaged(f"{file.path} at {unreadable[0].start}, and it has no ledger map")
+    return _ledgers_in(file)  # only its end was cut off, of which nothing was promised
+
+
 def finish_compactions(logs: EntryLogs, index: LocationIndex | None) -> None:
     """After a crash, remove drafts, and of a log and its compacted form the one that the index
     doesn't use, if the other is what it was made of.
@@ -112,7 +138,9 @@ def finish_compactions(logs: EntryLogs, index: LocationIndex | None) -> None:
     for name in logs.disk.names(logs.directory):
         if name.endswith(COMPACTING_SUFFIX):
             logs.disk.remove(logs.directory / name)
-    for log_id in logs.ids():
+    with_source = [log_id for log_id in logs.ids() if _source_of(logs, log_id)]
+    # Which headers count is certain only now, with the last log of version 1 known.
+    for log_id in with_source:
         source = _source_of(logs, log_id)
         if not source or source not in logs.ids():
             continue

@@ -27,7 +27,10 @@ logger = logging.getLogger(__name__)
 SUFFIX = ".log"
 COMPACTING_SUFFIX = ".compacting"
 UNREAD_SUFFIX = ".unread"
-_ASIDE = re.compile(r"([0-9a-f]{8,16})\.log\.unread_*")
+_NAME = re.compile(r"([0-9a-f]{8})\.log(\.unread_*)?")
+"""Of a log, and of one that was set aside."""
+LOG_ID_MAX = (1 << 32) - 1
+"""As wide as the index has them."""
 UNSALTED_NAME = "unsalted"
 """In a ledger directory: the highest number that a log of version 1 may have."""
 OPEN_FILES_MAX = 64
@@ -60,11 +63,11 @@ class EntryLogs:
         self.directory = directory
         self._lock = threading.Lock()
         self._open: dict[int, _OpenLog] = {}
-        names = disk.names(directory)
-        self._ids = {int(name.removesuffix(SUFFIX), 16) for name in names if name.endswith(SUFFIX)}
-        # What names a log by its number must not meet another one with it.
-        aside = {int(found[1], 16) for name in names if (found := _ASIDE.fullmatch(name))}
-        self._last_id = max(self._ids | aside, default=0)
+        names = [found for name in disk.names(directory) if (found := _NAME.fullmatch(name))]
+        self._ids = {int(found[1], 16) for found in names if not found[2]}
+        # What names a log by its number must not meet another one with it: also not one that was
+        # set aside, or has gone.
+        self._last_id = max((int(found[1], 16) for found in names), default=0)
         self._is_noted = True
         self._unsalted_max = self._last_id
         try:
@@ -74,6 +77,7 @@ class EntryLogs:
         else:
             self._is_noted = noted is not None
             self._unsalted_max = self._last_id if noted is None else noted
+            self._last_id = max(self._last_id, self._unsalted_max)
         self._growing: set[int] = set()
 
     def note_unsalted(self) -> None:
@@ -95,6 +99,9 @@ class EntryLogs:
         if log_id > self._unsalted_max:
             self._unsalted_max, self._is_noted = log_id, False
             self.note_unsalted()
+            with self._lock:
+                # Below it a header may be another one than was taken for it.
+                self._close_idle(0)
 
     def ids(self) -> list[int]:
         """Numbers of all logs, ascending."""
@@ -167,7 +174,7 @@ class EntryLogs:
                 opened = _OpenLog(LogFile(self.disk.open(path, writable=False), path, salted_id))
             self._open[log_id] = opened
             opened.readers += 1
-            self._close_idle()
+            self._close_idle(OPEN_FILES_MAX)
         try:
             yield opened.file
         finally:
@@ -176,10 +183,10 @@ class EntryLogs:
                 if opened.removed and not opened.readers:
                     opened.file.close()
 
-    def _close_idle(self) -> None:
+    def _close_idle(self, most: int) -> None:
         """Close files above the bound, the least recently used first (the dict's order)."""
         idle = [log_id for log_id, opened in self._open.items() if not opened.readers]
-        for log_id in idle[: max(0, len(self._open) - OPEN_FILES_MAX)]:
+        for log_id in idle[: max(0, len(self._open) - most)]:
             self._open.pop(log_id).file.close()
 
     def close(self) -> None:
@@ -193,7 +200,9 @@ class EntryLogs:
 def _unsalted(disk: Disk, directory: Path) -> int | None:
     """What `note_unsalted` has noted. Raises OSError."""
     text = read_file(disk, directory / UNSALTED_NAME) or b""
-    return int(text) if re.fullmatch(rb"[0-9]{1,19}\n", text) else None
+    if not re.fullmatch(rb"[0-9]{1,10}\n", text) or int(text) > LOG_ID_MAX:
+        return None
+    return int(text)
 
 
 class EntryLogWriter:

@@ -43,6 +43,8 @@ logger = logging.getLogger(__name__)
 
 SEARCH_BYTES = 1024 * 1024
 """So much is read at once where blocks are searched behind damage."""
+BLOCKS_WITHOUT_SALT = 1000
+"""A bad sector may take seconds to say so."""
 BLANK_BYTES_MAX = 16 * 1024 * 1024
 """More than a flush writes before it syncs (2 MiB, and the last block)."""
 
@@ -50,7 +52,7 @@ BLANK_BYTES_MAX = 16 * 1024 * 1024
 class LogFile:
     """A log that is open for reading."""
 
-    __slots__ = ("_file", "_header", "_salted_id", "path")
+    __slots__ = ("_file", "_header", "_salted_id", "_without_salt", "path")
 
     def __init__(self, file: DiskFile, path: Path, salted_id: int | None = None) -> None:
         """`salted_id` is its number, if by that it can't be of version 1."""
@@ -58,6 +60,8 @@ class LogFile:
         self.path = path
         self._salted_id = salted_id
         self._header: LogHeader | None = None
+        self._without_salt = 0
+        """So many more blocks are read before a header that failed is asked for again."""
 
     @property
     def header(self) -> LogHeader | None:
@@ -69,11 +73,19 @@ class LogFile:
     @property
     def salt(self) -> bytes | None:
         """For a block that the index names: None if the header can't be read."""
+        if self._header is not None:
+            return self._header.salt
+        if self._without_salt > 0:
+            self._without_salt -= 1
+            return None
         try:
             header = self.header
         except OSError:
+            header = None
+        if header is None:
+            self._without_salt = BLOCKS_WITHOUT_SALT
             return None
-        return None if header is None else header.salt
+        return header.salt
 
     def read(self, size_bytes: int, offset: int) -> bytes:
         """See `DiskFile.read`; its errors name the file."""
@@ -259,14 +271,19 @@ def _map_of(file: LogFile) -> dict[int, int] | None:
     return decode_ledger_map(packet)
 
 
+def map_in(file: LogFile) -> dict[int, int] | None:
+    """Bytes of each ledger in a log, as its end says; None without such a map. Raises OSError."""
+    try:
+        return _map_of(file)
+    except DamagedBlock as error:
+        logger.warning("%s: %s", file.path, error)
+        return None
+
+
 def ledger_map(file: LogFile, unreadable: list[range] | None = None) -> dict[int, int]:
     """Bytes of each ledger in a log: from the map, or, without one, by reading every head
     (`unreadable`: see `scan_blocks`). Raises OSError."""
-    try:
-        found = _map_of(file)
-    except DamagedBlock as error:
-        logger.warning("%s: %s; its blocks are read instead", file.path, error)
-        found = None
+    found = map_in(file)
     if found is not None:
         return found
     sizes: dict[int, int] = {}
