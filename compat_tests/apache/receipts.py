@@ -29,6 +29,10 @@ Place = tuple[int, int]
 """Ledger and entry."""
 
 
+class Unanswered(AssertionError):
+    """A message has waited too long for its receipt."""
+
+
 class Publisher:
     """The official client sends one message after the other until it is told to stop; failed ones
     are not counted.
@@ -72,11 +76,12 @@ class Publisher:
         return [*self.receipts.values()][-1][0]
 
     def wait_more(self, messages: int = 50) -> None:
-        """Until so many more have their receipts."""
+        """Until so many more have their receipts. Raises Unanswered."""
         wanted = len(self.receipts) + messages
         with self._moved:
             came = self._moved.wait_for(lambda: len(self.receipts) >= wanted, WAIT_S)
-        assert came, (len(self.receipts), wanted, self.failures[-3:])
+        if not came:
+            raise Unanswered(len(self.receipts), wanted, self.failures[-3:])
 
     def finish(self, last_s: float = LAST_S) -> None:
         """What has no receipt soon is given up."""

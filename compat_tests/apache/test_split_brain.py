@@ -15,7 +15,7 @@ import pytest
 
 from compat_tests.apache.cluster import running_cluster
 from compat_tests.apache.fleet import Fleet, fleet_of
-from compat_tests.apache.receipts import Publisher
+from compat_tests.apache.receipts import Publisher, Unanswered
 from compat_tests.apache.traffic import numbers
 from compat_tests.missing import APACHE, skipped_without
 
@@ -51,6 +51,13 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
 
 @pytest.mark.parametrize("stopped", [OURS, APACHES], ids=["ours", "apaches"])
 def test_it_goes_on_when_the_other_one_has_its_topic(fleet: Fleet, stopped: int) -> None:
+    # Of Apache's broker a message is now and then not answered while a consumer is connected to the
+    # topic that it has lost: seen once in some hundred runs, so it may be so once.
+    assert went_on(fleet, stopped) or (stopped == APACHES and went_on(fleet, stopped))
+
+
+def went_on(fleet: Fleet, stopped: int) -> bool:
+    """False if what was sent to the stopped broker is not answered once it goes on."""
     other, gone = 1 - stopped, fleet.seats[stopped].broker_id
     fleet.until(lambda: len(fleet.registered()) == 2)
     publisher = Publisher(fleet.url)
@@ -88,7 +95,12 @@ def test_it_goes_on_when_the_other_one_has_its_topic(fleet: Fleet, stopped: int)
             assert len(publisher.receipts) == confirmed
         finally:
             fleet.resume(stopped)
-        publisher.wait_more()
+        try:
+            publisher.wait_more()
+        except Unanswered:
+            publisher.finish()
+            successor.finish()
+            return False
         successor.wait_more()
         fleet.until(lambda: gone in fleet.registered())
         fleet.until(lambda: fleet.consumers(topic, "acks") == 1)
@@ -98,6 +110,7 @@ def test_it_goes_on_when_the_other_one_has_its_topic(fleet: Fleet, stopped: int)
         assert acknowledged(fleet, topic, stopped) == place, "so it is stored"
         publisher.wait_more()
         check_log(fresh, publisher, successor)
+    return True
 
 
 def moved_to(fleet: Fleet, topic: str, number: int) -> str:

@@ -9,7 +9,6 @@ that it was deleted.
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import threading
 import time
@@ -29,7 +28,9 @@ from geminga_bookie.storage.entry_logs.compaction import (
 from geminga_bookie.storage.entry_logs.scrub import DamagedEntry, scrub_log
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
 from geminga_bookie.storage.ledger_maps import UNREADABLE, LedgerMaps
+from geminga_bookie.storage.location_index import IndexFailed
 from geminga_bookie.storage.startup import Storage
+from geminga_runtime.ballast import is_full
 from geminga_runtime.metadata.api import MetadataError
 
 logger = logging.getLogger(__name__)
@@ -164,9 +165,13 @@ class GarbageCollector:
             failure = await self._forget({ledger_id: held[ledger_id] for ledger_id in deleted})
         removed = compacted = 0
         for store, log_ids in old_logs:
-            counts = await self._storage.workers.run(
-                self._collect_logs, store, log_ids, threshold, known, deleted
-            )
+            try:
+                counts = await self._storage.workers.run(
+                    self._collect_logs, store, log_ids, threshold, known, deleted
+                )
+            except OSError as error:  # the other directories' disks may be well
+                failure = failure or error
+                continue
             removed += counts[0]
             compacted += counts[1]
         if failure is not None:
@@ -276,10 +281,10 @@ class GarbageCollector:
         except CompactionUnfinished as stop:
             # Again and again would leave one more copy each time. The next start tells which of
             # both the index names.
-            self._left.add((store, log_id))
+            self._left |= {(store, log_id), (store, stop.copy_id)}
             raise stop.error from stop
         except OSError as error:
-            if error.errno != errno.EIO:
+            if isinstance(error, IndexFailed) or is_full(error):
                 raise
             logger.error("an entry log can't be compacted now: %s", error)
         return None

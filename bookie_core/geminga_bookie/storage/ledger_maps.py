@@ -12,6 +12,7 @@ from geminga_bookie.storage.entry_logs.reading import (
     blocks_within,
     has_lost_its_header,
     ledger_map,
+    may_hide_blocks,
 )
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
 
@@ -77,9 +78,7 @@ class LedgerMaps:
                 self._failed(store, log_id, str(error))
                 return UNREADABLE
             if not known.is_known:
-                self._failed(
-                    store, log_id, "its header is damaged, only the index tells what it has"
-                )
+                self._failed(store, log_id, "it is damaged, only the index tells what it has")
             if self.memory_bytes + known.memory_bytes <= MAPS_BYTES_MAX:
                 self._known[store, log_id] = known
                 self.memory_bytes += known.memory_bytes
@@ -106,7 +105,7 @@ def _read(store: LedgerDirectory, log_id: int) -> LedgerMap:
     unreadable: list[range] = []
     with store.logs.reading(log_id) as file:
         found = ledger_map(file, unreadable)
-        is_known = not has_lost_its_header(file)
+        is_known = not has_lost_its_header(file) and not may_hide_blocks(file, unreadable)
     for location in blocks_within(store.index, log_id, unreadable):
         found[location.ledger_id] = found.get(location.ledger_id, 0) + location.size_bytes
     return LedgerMap.of(found)._replace(is_known=is_known)

@@ -27,6 +27,7 @@ from geminga_bookie.storage.entry_logs.reading import (
     blocks_within,
     check_version,
     end_of_unsealed,
+    is_sealed,
     location_of,
     map_in,
     packets_at,
@@ -52,14 +53,18 @@ class LogDamaged(Exception):
 class CompactionUnfinished(Exception):
     """The copy is there, but what the index names isn't known: both stay until the next start."""
 
-    def __init__(self, error: OSError) -> None:
+    def __init__(self, error: OSError, copy_id: int) -> None:
         super().__init__(str(error))
         self.error = error
+        self.copy_id = copy_id
 
 
 def compact_log(logs: EntryLogs, index: LocationIndex, log_id: int, throttle: Throttle) -> int:
     """Move live blocks out of a log, and remove it; returns the moved bytes. Blocks. Raises
     LogDamaged (the log is unchanged), CompactionUnfinished, OSError."""
+    # Whether a write that failed took effect is known once the index is opened again, which the
+    # next write does: before that it may not name what it has.
+    index.write()
     writer = EntryLogWriter(logs, compacted_from=log_id, suffix=COMPACTING_SUFFIX)
     old: list[Location] = []
     new: list[Location] = []
@@ -94,7 +99,7 @@ def compact_log(logs: EntryLogs, index: LocationIndex, log_id: int, throttle: Th
         logs.created(writer.log_id)
         index.write(locations=new, removed=old)
     except OSError as error:
-        raise CompactionUnfinished(error) from error
+        raise CompactionUnfinished(error, writer.log_id) from error
     logs.remove(log_id)
     return kept
 
@@ -128,13 +133,15 @@ def _all_ledgers_in(file: LogFile, unreadable: list[range]) -> list[int]:
     return _ledgers_in(file)  # only its end was cut off, of which nothing was promised
 
 
-def finish_compactions(logs: EntryLogs, index: LocationIndex | None) -> None:
+def finish_compactions(logs: EntryLogs, index: LocationIndex | None) -> bool:
     """After a crash, remove drafts, and of a log and its compacted form the one that the index
     doesn't use, if the other is what it was made of.
 
-    Without an index (which is to be rebuilt) the old one is kept. Raises DataDirError for logs of
-    another version, OSError.
+    Without an index (which is to be rebuilt) the old one is kept. Returns False if it is to be
+    rebuilt for another reason: it names a compacted log that is damaged, whose source is there.
+    Raises DataDirError for logs of another version, OSError.
     """
+    is_whole = True
     for name in logs.disk.names(logs.directory):
         if name.endswith(COMPACTING_SUFFIX):
             logs.disk.remove(logs.directory / name)
@@ -148,6 +155,10 @@ def finish_compactions(logs: EntryLogs, index: LocationIndex | None) -> None:
             useless = _useless(logs, index, log_id, source)
         except IndexFailed:
             raise
+        except LogDamaged as damage:
+            logger.error("%s is damaged: the index gets its source's blocks, too", damage)
+            is_whole = False
+            continue
         except OSError as error:
             logger.error("%s and its source are kept: %s", logs.path(log_id), error)
             continue
@@ -160,6 +171,7 @@ def finish_compactions(logs: EntryLogs, index: LocationIndex | None) -> None:
             continue
         logger.warning("%s: left over from an interrupted compaction, removed", logs.path(useless))
         logs.remove(useless)
+    return is_whole
 
 
 def _source_of(logs: EntryLogs, log_id: int) -> int:
@@ -180,13 +192,18 @@ def _source_of(logs: EntryLogs, log_id: int) -> int:
 
 
 def _useless(logs: EntryLogs, index: LocationIndex | None, log_id: int, source: int) -> int | None:
-    """Which of a log and its source can go, if any. Raises OSError."""
+    """Which of a log and its source can go, if any. Raises LogDamaged if the source must not, as
+    the log is damaged that the index names; OSError.
+    """
     if not _is_part_of(logs, log_id, source):
         return None
     if index is None or not _is_indexed(logs, index, log_id):
         return log_id
     if _is_indexed(logs, index, source):
         return None
+    with logs.reading(log_id) as file:
+        if not _is_undamaged(file):
+            raise LogDamaged(str(file.path))
     # Syncs the batch that moved the blocks: else a loss of power could bring back what names the
     # old log.
     index.write(completes=True)
@@ -218,6 +235,17 @@ def _is_part_of(logs: EntryLogs, log_id: int, source: int) -> bool:
             and whole.header is not None
             and {*_ledgers_in(part)} <= {*_whole_records_in(whole)}
         )
+
+
+def _is_undamaged(file: LogFile) -> bool:
+    unreadable: list[range] = []
+    try:
+        for offset, head in scan_blocks(file, unreadable):
+            if None in packets_at(file, offset, head):
+                return False
+    except DamagedBlock:
+        return False
+    return not unreadable and is_sealed(file)
 
 
 def _entry_blocks(file: LogFile) -> Iterator[BlockHead]:

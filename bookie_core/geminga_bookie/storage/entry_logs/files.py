@@ -70,10 +70,12 @@ class EntryLogs:
         self._last_id = max((int(found[1], 16) for found in names), default=0)
         self._is_noted = True
         self._unsalted_max = self._last_id
+        self._note_failure: OSError | None = None
         try:
             noted = _unsalted(disk, directory)
         except OSError as error:  # what stands there stays: it may be read again
             logger.warning("%s can't be read: %s", directory / UNSALTED_NAME, error)
+            self._note_failure = named(error, directory / UNSALTED_NAME)
         else:
             self._is_noted = noted is not None
             self._unsalted_max = self._last_id if noted is None else noted
@@ -93,6 +95,13 @@ class EntryLogs:
             logger.warning("%s can't be written: %s", self.directory / UNSALTED_NAME, error)
         else:
             self._is_noted = True
+
+    def check_note(self) -> None:
+        """Before a log counts as one without a header. Raises OSError if the note couldn't be read:
+        perhaps the log's second one counts.
+        """
+        if self._note_failure is not None:
+            raise self._note_failure
 
     def found_unsalted(self, log_id: int) -> None:
         """A log is of version 1: an older version of the bookie has run since that was noted."""

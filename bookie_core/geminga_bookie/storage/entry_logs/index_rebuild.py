@@ -19,6 +19,7 @@ from geminga_bookie.storage.entry_logs.reading import (
     is_sealed,
     is_unknown,
     location_of,
+    may_hide_blocks,
     packets_at,
     scan_blocks,
 )
@@ -44,7 +45,8 @@ def rebuild_index(
     marks the index as complete: after a kill before it, the next start repeats everything.
     `in_doubt` puts all ledgers into limbo, as that may have been recorded in the lost index only.
     `on_damage` is told before that batch what of the logs can't be read: nobody knows whose entries
-    stood there. Of logs without a header nothing is known any more; they are set aside. Raises
+    stood there. Of logs without a header nothing is known any more; they are set aside. Records
+    behind damage in a log of version 1 may be a client's, and count as damaged. Raises
     DataDirError, OSError.
     """
     index.clear_locations()
@@ -66,12 +68,16 @@ def rebuild_index(
                     count += 1
                     if head.ledger_id not in records:
                         records[head.ledger_id] = _unknown(head.ledger_id)
-                elif head.kind == KIND_LEDGER and not _merge(records, file, offset, head):
+                elif head.kind == KIND_LEDGER and (
+                    may_hide_blocks(file, unreadable) or not _merge(records, file, offset, head)
+                ):
                     damages.append(f"{file.path}: the record of ledger {head.ledger_id} is damaged")
             damages += _damages(file, unreadable)
             if is_unknown(file):
                 unknown.append(log_id)
     index.write(batch)
+    if unknown:
+        logs.check_note()
     if damages:
         on_damage(damages)
     for log_id in unknown:

@@ -309,6 +309,16 @@ def has_lost_its_header(file: LogFile) -> bool:
     return end.startswith(TRAILER_MAGIC)
 
 
+def may_hide_blocks(file: LogFile, unreadable: Sequence[range]) -> bool:
+    """Whether a scan with those unreadable places may have passed over whole blocks: in a log of
+    version 1, what is found behind damage may be a client's block that reaches over true ones.
+    Raises OSError.
+    """
+    header, size = file.header, file.size()
+    is_old = header is not None and not header.salt
+    return is_old and any(places.stop < size for places in unreadable)
+
+
 def is_unknown(file: LogFile) -> bool:
     """Whether nothing in it can be found but by the index. Zeros alone are no contents: a loss of
     power left them of what was never synced. Raises OSError.

@@ -1,0 +1,269 @@
+"""Two faults at once around entry logs: a disk that fails or damages something while a compaction
+is under way, the index is lost, or a client has prepared a payload (BK-04, BK-06, BK-12).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from geminga_bookie._tests.support import KEY, add, ledgers, packets, read_all, small_options
+from geminga_bookie._tests.test_entry_log_forgery import log_of_version_1
+from geminga_bookie._tests.test_entry_log_headers import log_names, one_log
+from geminga_bookie.errors import DataDirError
+from geminga_bookie.inprocess import InProcessBookie, open_bookie
+from geminga_bookie.storage import gc
+from geminga_bookie.storage.disk import DiskFile, OsDisk
+from geminga_bookie.storage.entry_logs.compaction import (
+    CompactionUnfinished,
+    compact_log,
+    finish_compactions,
+)
+from geminga_bookie.storage.entry_logs.files import UNSALTED_NAME, EntryLogs, EntryLogWriter
+from geminga_bookie.storage.entry_logs.format import (
+    BLOCK_HEAD_BYTES,
+    KIND_ENTRIES,
+    KIND_LEDGER,
+    NO_SALT,
+    encode_block,
+)
+from geminga_bookie.storage.entry_logs.index_rebuild import rebuild_index
+from geminga_bookie.storage.key_value import Batch
+from geminga_bookie.storage.location_index import LedgerRecord, Location, LocationIndex
+
+
+def test_an_index_whose_last_write_is_uncertain_moves_no_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its log has the batch that moved the blocks, and says so only once it is opened again: until
+    then it seems that the copy has nothing in it.
+    """
+    logs, index = EntryLogs(OsDisk(), tmp_path), LocationIndex(tmp_path / "index")
+    writer = EntryLogWriter(logs)
+    index.write([writer.append(KIND_ENTRIES, 1, 0, packets(1, range(5)))], completes=True)
+    writer.seal()
+    contains = LocationIndex.contains
+
+    def written_but_not_synced(batch: Batch, *, sync: bool) -> None:
+        write(batch, sync=sync)
+        if batch.changes:
+            raise OSError(errno.EIO, "Input/output error")
+
+    def stale(self: LocationIndex, location: Location) -> bool:
+        return not self._is_broken and contains(self, location)
+
+    write = index._db.write
+    monkeypatch.setattr(index._db, "write", written_but_not_synced)
+    monkeypatch.setattr(LocationIndex, "contains", stale)
+    with pytest.raises(CompactionUnfinished):
+        compact_log(logs, index, 1, lambda _size: None)
+    compact_log(logs, index, 2, lambda _size: None)
+    (location,) = index.locations(1)
+    with logs.reading(location.log_id) as file:
+        assert len(file.read(location.size_bytes, location.offset)) == location.size_bytes
+    index.close()
+    logs.close()
+
+
+def forged_head(kind: int, ledger_id: int, body_bytes: int) -> bytes:
+    """Of a block with one packet, which is what follows it in the log."""
+    whole = b"".join(encode_block(kind, ledger_id, 0, [bytes(body_bytes)], NO_SALT)[0])
+    return whole[: BLOCK_HEAD_BYTES + 8]
+
+
+def hiding_log(directory: Path, *, damaged: bool) -> LocationIndex:
+    """A log of version 1: a message of the deleted ledger 2 has the head of a block that reaches
+    over all of ledger 1. It counts once the message's own head is damaged.
+    """
+    record = LedgerRecord(1, b"key", True, False, b"")
+    victim = b"".join(encode_block(KIND_ENTRIES, 1, 0, packets(1, range(9)), NO_SALT)[0])
+    victim += b"".join(encode_block(KIND_LEDGER, 1, 0, [record.encode()], NO_SALT)[0])
+    payload = forged_head(KIND_ENTRIES, 2, 100 + len(victim)) + bytes(100)
+    evil = bytearray(b"".join(encode_block(KIND_ENTRIES, 2, 0, [payload], NO_SALT)[0]))
+    if damaged:
+        evil[9] ^= 1
+    (directory / "00000001.log").write_bytes(log_of_version_1(1, bytes(evil), victim))
+    index = LocationIndex(directory / "index")
+    size = len(victim) - len(b"".join(encode_block(KIND_LEDGER, 1, 0, [record.encode()], b"")[0]))
+    index.write([Location(1, 0, 1, 32 + len(evil), size, 9)], [record], completes=True)
+    return index
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+async def test_a_clients_block_behind_damage_removes_no_log(tmp_path: Path, damaged: bool) -> None:
+    """It hides the blocks that it reaches over from the scan of collection."""
+    async with open_bookie(small_options(tmp_path)):
+        pass
+    shutil.rmtree(tmp_path / "ledgers" / "index")
+    hiding_log(tmp_path / "ledgers", damaged=damaged).close()
+    async with open_bookie(small_options(tmp_path)) as port:
+        bookie = cast(InProcessBookie, port)
+        for _ in range(2):
+            assert (await bookie.gc.collect(ledgers(1), threshold=0.9)).logs_removed == 0
+        assert await read_all(port, 1, 0, 8) == packets(1, range(9))
+
+
+async def test_a_log_of_before_whose_end_was_cut_off_goes_with_its_ledgers(tmp_path: Path) -> None:
+    """Nothing is behind the damage that it could hide."""
+    options = small_options(tmp_path, entry_log_bytes_max=1)
+    async with open_bookie(options) as port:
+        await add(port, 2, range(5))
+    shutil.rmtree(tmp_path / "ledgers" / "index")
+    (first,) = (tmp_path / "ledgers").glob("*.log")
+    block = b"".join(encode_block(KIND_ENTRIES, 1, 0, packets(1, range(9)), NO_SALT)[0])
+    first.with_name("00000009.log").write_bytes(log_of_version_1(9, block, block[:-1]))
+    async with open_bookie(options) as port:
+        bookie = cast(InProcessBookie, port)
+        assert await read_all(port, 1, 0, 8) == packets(1, range(9))
+        assert (await bookie.gc.collect(ledgers(2))).logs_removed == 1
+        assert await read_all(port, 2, 0, 4) == packets(2, range(5))
+
+
+@pytest.mark.parametrize("packet", [b"short", LedgerRecord(1, b"evil", True, False, b"").encode()])
+def test_a_clients_record_behind_damage_is_not_believed(tmp_path: Path, packet: bytes) -> None:
+    """Nor does it end a start."""
+    first = b"".join(encode_block(KIND_ENTRIES, 1, 0, packets(1, range(9)), NO_SALT)[0])
+    inner = b"".join(encode_block(KIND_LEDGER, 1, 0, [packet], NO_SALT)[0])
+    evil = bytearray(b"".join(encode_block(KIND_ENTRIES, 2, 0, [inner], NO_SALT)[0]))
+    evil[9] ^= 1
+    (tmp_path / "00000001.log").write_bytes(log_of_version_1(1, first, bytes(evil), first))
+    logs, index = EntryLogs(OsDisk(), tmp_path), LocationIndex(tmp_path / "index")
+    damages: list[str] = []
+    assert rebuild_index(logs, index, damages.extend) == 2
+    assert index.ledger(1) == LedgerRecord(1, b"", False, False, b"")
+    assert len([each for each in damages if "the record of ledger 1 is damaged" in each]) == 1
+    index.close()
+    logs.close()
+
+
+def moved_with_source(directory: Path, damage: str) -> bytes:
+    """A compacted log that the index names, whose source came back with a loss of power; the copy
+    is damaged. Returns the source's bytes.
+    """
+    logs, index = EntryLogs(OsDisk(), directory), LocationIndex(directory / "index")
+    writer = EntryLogWriter(logs)
+    found = [writer.append(KIND_ENTRIES, each, 0, packets(each, range(5))) for each in (1, 2, 3)]
+    fence = LedgerRecord(3, KEY, True, False, b"")
+    writer.append(KIND_LEDGER, 3, 0, [fence.encode()])
+    writer.sync()
+    writer.seal()
+    index.write(found, [fence, LedgerRecord(2, KEY, False, False, b"")], completes=True)
+    source = logs.path(1).read_bytes()
+    compact_log(logs, index, 1, lambda _size: None)
+    logs.path(1).write_bytes(source)
+    copy = bytearray(logs.path(2).read_bytes())
+    (at,) = index.locations(3)
+    places = {"head": at.offset + 5, "body": at.offset + at.size_bytes - 1, "none": None}
+    places |= {"record": copy.index(fence.encode()), "end": len(copy) - 1}
+    if (place := places[damage]) is not None:
+        copy[place] ^= 1
+    logs.path(2).write_bytes(copy)
+    index.close()
+    logs.close()
+    return source
+
+
+@pytest.mark.parametrize("damage", ["head", "body", "record", "end", "none"])
+async def test_a_damaged_copy_does_not_remove_its_source(tmp_path: Path, damage: str) -> None:
+    async with open_bookie(small_options(tmp_path)):
+        pass
+    shutil.rmtree(tmp_path / "ledgers" / "index")
+    moved_with_source(tmp_path / "ledgers", damage)
+    for left in (["00000001.log", "00000002.log"][damage == "none" :], None):
+        async with open_bookie(small_options(tmp_path)) as port:
+            assert left is None or log_names(tmp_path) == left
+            bookie = cast(InProcessBookie, port)
+            await bookie.gc.collect(ledgers(2, 3), threshold=0.9)
+            for ledger_id in (2, 3):
+                assert await read_all(port, ledger_id, 0, 4) == packets(ledger_id, range(5))
+
+
+def test_an_undamaged_copy_replaces_its_source(tmp_path: Path) -> None:
+    moved_with_source(tmp_path, "none")
+    logs, index = EntryLogs(OsDisk(), tmp_path), LocationIndex(tmp_path / "index")
+    assert finish_compactions(logs, index)
+    assert logs.ids() == [2]
+    index.close()
+    logs.close()
+
+
+async def test_a_note_that_fails_sets_no_log_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Perhaps the second header of the log counts."""
+    options = small_options(tmp_path)
+    await one_log(options)
+    first = tmp_path / "ledgers" / "00000001.log"
+    data = bytearray(first.read_bytes())
+    data[0] ^= 1
+    first.write_bytes(data)
+    shutil.rmtree(tmp_path / "ledgers" / "index")
+    opened = OsDisk.open
+
+    def bad(self: OsDisk, path: Path, **how: bool) -> DiskFile:
+        if path.name == UNSALTED_NAME:
+            raise OSError(errno.EIO, "Input/output error")
+        return opened(self, path, **how)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(OsDisk, "open", bad)
+        with pytest.raises(DataDirError, match=f"{UNSALTED_NAME}"):
+            async with open_bookie(options):
+                pass
+    assert log_names(tmp_path) == ["00000001.log"]
+    async with open_bookie(options) as port:
+        assert await read_all(port, 1, 0, 4) == packets(1, range(5))
+
+
+async def test_a_full_directory_stops_no_compaction_in_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = dataclasses.replace(
+        small_options(tmp_path), ledger_dirs=[tmp_path / "l0", tmp_path / "l1"]
+    )
+    async with open_bookie(options) as port:
+        for ledger_id in (2, 4, 1, 3):
+            await add(port, ledger_id, range(100 if ledger_id < 3 else 10), size=2000)
+
+    def fails(logs: EntryLogs, *rest: object) -> int:
+        if logs.directory.name == "l0":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return compact(logs, *rest)
+
+    compact = cast(Callable[..., int], gc.compact_log)
+    monkeypatch.setattr(gc, "compact_log", fails)
+    async with open_bookie(options) as port:
+        bookie = cast(InProcessBookie, port)
+        with pytest.raises(OSError, match="No space left"):
+            await bookie.gc.collect(ledgers(3, 4), threshold=0.5)
+        assert [store.logs.ids() for store in bookie.storage.stores] == [[1], [2]]
+
+
+async def test_a_log_that_fails_stops_no_compaction_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an error of the file system; the sparsest log comes first in each round."""
+    options = small_options(tmp_path, entry_log_bytes_max=1)
+    async with open_bookie(options) as port:
+        bookie = cast(InProcessBookie, port)
+        for first, live in ((1, 1), (3, 5)):
+            await add(port, first, range(50), size=200)
+            await add(port, first + 1, range(live), size=200)
+            await bookie.checkpointer.checkpoint()
+
+    def fails(logs: EntryLogs, index: LocationIndex, log_id: int, *rest: object) -> int:
+        if log_id == 1:
+            raise OSError(errno.EUCLEAN, "Structure needs cleaning")
+        return compact(logs, index, log_id, *rest)
+
+    compact = cast(Callable[..., int], gc.compact_log)
+    monkeypatch.setattr(gc, "compact_log", fails)
+    async with open_bookie(options) as port:
+        bookie = cast(InProcessBookie, port)
+        assert (await bookie.gc.collect(ledgers(2, 4), threshold=0.5)).logs_compacted == 1
