@@ -19,14 +19,10 @@ from geminga_bookie.storage.location_index import LocationIndex
 from geminga_runtime.directories import make_durable_directory
 
 IN_ORDER = """        index.write(locations=new, removed=old)
-    except OSError as error:
-        raise CompactionUnfinished(error, writer.log_id) from error
-    logs.remove(log_id)
+        logs.remove(log_id)
 """
 REMOVED_FIRST = """        logs.remove(log_id)
         index.write(locations=new, removed=old)
-    except OSError as error:
-        raise CompactionUnfinished(error, writer.log_id) from error
 """
 
 NEEDED_ONLY = """            if damaged and index.contains(location):

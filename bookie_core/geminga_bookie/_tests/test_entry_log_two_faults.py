@@ -7,7 +7,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -20,10 +20,11 @@ from geminga_bookie.errors import DataDirError
 from geminga_bookie.inprocess import InProcessBookie, open_bookie
 from geminga_bookie.storage import gc
 from geminga_bookie.storage.disk import DiskFile, OsDisk
+from geminga_bookie.storage.entry_logs import files
 from geminga_bookie.storage.entry_logs.compaction import (
     CompactionUnfinished,
+    LogDamaged,
     compact_log,
-    finish_compactions,
 )
 from geminga_bookie.storage.entry_logs.files import UNSALTED_NAME, EntryLogs, EntryLogWriter
 from geminga_bookie.storage.entry_logs.format import (
@@ -34,6 +35,7 @@ from geminga_bookie.storage.entry_logs.format import (
     encode_block,
 )
 from geminga_bookie.storage.entry_logs.index_rebuild import rebuild_index
+from geminga_bookie.storage.entry_logs.reading import map_at, scan_blocks
 from geminga_bookie.storage.key_value import Batch
 from geminga_bookie.storage.location_index import LedgerRecord, Location, LocationIndex
 
@@ -142,55 +144,90 @@ def test_a_clients_record_behind_damage_is_not_believed(tmp_path: Path, packet: 
     logs.close()
 
 
-def moved_with_source(directory: Path, damage: str) -> bytes:
-    """A compacted log that the index names, whose source came back with a loss of power; the copy
-    is damaged. Returns the source's bytes.
-    """
-    logs, index = EntryLogs(OsDisk(), directory), LocationIndex(directory / "index")
-    writer = EntryLogWriter(logs)
-    found = [writer.append(KIND_ENTRIES, each, 0, packets(each, range(5))) for each in (1, 2, 3)]
-    fence = LedgerRecord(3, KEY, True, False, b"")
-    writer.append(KIND_LEDGER, 3, 0, [fence.encode()])
-    writer.sync()
-    writer.seal()
-    index.write(found, [fence, LedgerRecord(2, KEY, False, False, b"")], completes=True)
-    source = logs.path(1).read_bytes()
-    compact_log(logs, index, 1, lambda _size: None)
-    logs.path(1).write_bytes(source)
-    copy = bytearray(logs.path(2).read_bytes())
-    (at,) = index.locations(3)
-    places = {"head": at.offset + 5, "body": at.offset + at.size_bytes - 1, "none": None}
-    places |= {"record": copy.index(fence.encode()), "end": len(copy) - 1}
-    if (place := places[damage]) is not None:
-        copy[place] ^= 1
-    logs.path(2).write_bytes(copy)
-    index.close()
-    logs.close()
-    return source
+def damaged_file(path: Path, *places: int) -> None:
+    data = bytearray(path.read_bytes())
+    for place in places:
+        data[place] ^= 1
+    path.write_bytes(data)
 
 
-@pytest.mark.parametrize("damage", ["head", "body", "record", "end", "none"])
-async def test_a_damaged_copy_does_not_remove_its_source(tmp_path: Path, damage: str) -> None:
-    async with open_bookie(small_options(tmp_path)):
-        pass
-    shutil.rmtree(tmp_path / "ledgers" / "index")
-    moved_with_source(tmp_path / "ledgers", damage)
-    for left in (["00000001.log", "00000002.log"][damage == "none" :], None):
-        async with open_bookie(small_options(tmp_path)) as port:
-            assert left is None or log_names(tmp_path) == left
-            bookie = cast(InProcessBookie, port)
-            await bookie.gc.collect(ledgers(2, 3), threshold=0.9)
-            for ledger_id in (2, 3):
-                assert await read_all(port, ledger_id, 0, 4) == packets(ledger_id, range(5))
-
-
-def test_an_undamaged_copy_replaces_its_source(tmp_path: Path) -> None:
-    moved_with_source(tmp_path, "none")
+@pytest.mark.parametrize("more", [False, True])
+def test_a_sealed_log_with_a_damaged_map_is_not_one_that_was_cut_off(
+    tmp_path: Path, more: bool
+) -> None:
+    """What stood in front of its map and was damaged with it may have been a record."""
     logs, index = EntryLogs(OsDisk(), tmp_path), LocationIndex(tmp_path / "index")
-    assert finish_compactions(logs, index)
-    assert logs.ids() == [2]
+    writer = EntryLogWriter(logs)
+    live = writer.append(KIND_ENTRIES, 2, 0, packets(2, range(3)))
+    record = writer.append(KIND_LEDGER, 7, 0, [LedgerRecord(7, KEY, True, False, b"").encode()])
+    writer.seal()
+    index.write([live], [LedgerRecord(7, KEY, True, False, b"")])
+    with logs.reading(1) as file:
+        begin = map_at(file)
+        assert begin is not None
+        behind = [offset for offset, _ in scan_blocks(file) if record.offset <= offset < begin]
+    damaged_file(logs.path(1), begin + 9, *(offset + 9 for offset in behind if more))
+    if more:
+        with pytest.raises(LogDamaged):
+            compact_log(logs, index, 1, lambda _size: None)
+    else:
+        compact_log(logs, index, 1, lambda _size: None)
+    assert logs.ids() == [1 + (not more)]
     index.close()
     logs.close()
+
+
+async def test_a_log_that_cannot_be_removed_is_compacted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = small_options(tmp_path)
+    async with open_bookie(options) as port:
+        await add(port, 1, range(200), size=2000)
+        await add(port, 2, range(20))
+
+    def fail(*_arguments: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    async with open_bookie(options) as port:
+        bookie = cast(InProcessBookie, port)
+        await bookie.gc.collect(ledgers(2))
+        with monkeypatch.context() as patched:
+            patched.setattr(EntryLogs, "remove", fail)
+            with pytest.raises(OSError, match="not permitted"):
+                await bookie.gc.collect(ledgers(2), threshold=0.5)
+            await bookie.gc.collect(ledgers(2), threshold=2)
+        assert log_names(tmp_path) == ["00000001.log", "00000002.log"]
+    async with open_bookie(options) as port:
+        assert log_names(tmp_path) == ["00000002.log"]
+        assert await read_all(port, 2, 0, 19) == packets(2, range(20))
+
+
+async def test_a_log_without_first_header_stays_while_the_note_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index names nothing of it, and it isn't sealed: its second header tells of the rest."""
+    options = small_options(tmp_path)
+    async with open_bookie(options) as port:
+        await add(port, 2, range(5))
+    logs = EntryLogs(OsDisk(), tmp_path / "ledgers")
+    writer = EntryLogWriter(logs)
+    writer.append(KIND_LEDGER, 7, 0, [LedgerRecord(7, KEY, True, False, b"").encode()])
+    writer.sync()
+    writer.abandon()
+    damaged_file(writer.path, 0)
+    logs.close()
+    read = files.read_file
+
+    def bad(disk: OsDisk, path: Path) -> bytes | None:
+        if path.name == UNSALTED_NAME:
+            raise OSError(errno.EIO, "Input/output error")
+        return read(disk, path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "read_file", bad)
+        async with open_bookie(options) as port:
+            await cast(InProcessBookie, port).gc.collect(ledgers(2, 7))
+    assert writer.path.exists()
 
 
 async def test_a_note_that_fails_sets_no_log_aside(
@@ -242,6 +279,31 @@ async def test_a_full_directory_stops_no_compaction_in_others(
         bookie = cast(InProcessBookie, port)
         with pytest.raises(OSError, match="No space left"):
             await bookie.gc.collect(ledgers(3, 4), threshold=0.5)
+        assert [store.logs.ids() for store in bookie.storage.stores] == [[1], [2]]
+
+
+async def test_an_index_that_fails_stops_no_deletion_in_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And its own directory is not compacted: what is deleted would be copied again and again."""
+    options = dataclasses.replace(
+        small_options(tmp_path), ledger_dirs=[tmp_path / "l0", tmp_path / "l1"]
+    )
+    async with open_bookie(options) as port:
+        for ledger_id in (2, 4, 1, 3):
+            await add(port, ledger_id, range(100 if ledger_id < 3 else 10), size=2000)
+    async with open_bookie(options) as port:
+        bookie = cast(InProcessBookie, port)
+
+        def fails(_ledger_ids: Sequence[int]) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        first, second = bookie.storage.stores
+        monkeypatch.setattr(first.index, "delete_ledgers", fails)
+        for _ in range(2):
+            with pytest.raises(OSError, match="No space left"):
+                await bookie.gc.collect(ledgers(3, 4), threshold=0.5)
+        assert [each.ledger_id for each in second.index.ledgers()] == [3]
         assert [store.logs.ids() for store in bookie.storage.stores] == [[1], [2]]
 
 

@@ -160,27 +160,30 @@ class GarbageCollector:
                 elif ledger_id in stored:
                     self._gone.add(ledger_id)
         deleted = held.keys() - known
-        failure = None
+        failures: dict[LedgerDirectory, OSError] = {}
         if deleted:
-            failure = await self._forget({ledger_id: held[ledger_id] for ledger_id in deleted})
+            failures = await self._forget({ledger_id: held[ledger_id] for ledger_id in deleted})
         removed = compacted = 0
         for store, log_ids in old_logs:
+            # An index that still has the deleted ledgers would have them copied.
+            sparser_than = 0.0 if store in failures else threshold
             try:
                 counts = await self._storage.workers.run(
-                    self._collect_logs, store, log_ids, threshold, known, deleted
+                    self._collect_logs, store, log_ids, sparser_than, known, deleted
                 )
             except OSError as error:  # the other directories' disks may be well
-                failure = failure or error
+                failures.setdefault(store, error)
                 continue
             removed += counts[0]
             compacted += counts[1]
-        if failure is not None:
+        for failure in failures.values():
             raise failure
         return GcReport(sorted(deleted), removed, compacted)
 
-    async def _forget(self, garbage: dict[int, LedgerDirectory]) -> OSError | None:
-        """Drop deleted ledgers from memory and index; returns the error if the index still has
-        them."""
+    async def _forget(self, garbage: dict[int, LedgerDirectory]) -> dict[LedgerDirectory, OSError]:
+        """Drop deleted ledgers from memory and index; returns the errors of indexes that still have
+        them.
+        """
         async with self._checkpointer.paused():
             self._storage.table.drop(garbage)
             for store in garbage.values():
@@ -188,12 +191,11 @@ class GarbageCollector:
             for ledger_id, store in garbage.items():
                 store.forget(ledger_id)
                 self._on_deleted(ledger_id)
-            try:
-                await self._storage.workers.run(self._delete, garbage)
-            except OSError as error:
-                return error
-            self._storage.table.deleted(garbage)
-        return None
+            failures = await self._storage.workers.run(self._delete, garbage)
+            self._storage.table.deleted(
+                [ledger_id for ledger_id, store in garbage.items() if store not in failures]
+            )
+        return failures
 
     def _held(self) -> dict[int, LedgerDirectory]:
         return {
@@ -211,11 +213,16 @@ class GarbageCollector:
                 stored.update(self.maps.of(store, log_id).ids)
         return stored
 
-    def _delete(self, garbage: dict[int, LedgerDirectory]) -> None:
+    def _delete(self, garbage: dict[int, LedgerDirectory]) -> dict[LedgerDirectory, OSError]:
+        failures: dict[LedgerDirectory, OSError] = {}
         for store in self._storage.stores:
             ids = [ledger_id for ledger_id, holder in garbage.items() if holder is store]
-            if ids:
-                store.index.delete_ledgers(ids)
+            try:
+                if ids:
+                    store.index.delete_ledgers(ids)
+            except OSError as error:
+                failures[store] = error
+        return failures
 
     def _collect_logs(
         self,

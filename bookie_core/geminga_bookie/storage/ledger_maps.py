@@ -104,6 +104,8 @@ UNREADABLE = LedgerMap.of({})._replace(is_known=False)
 def _read(store: LedgerDirectory, log_id: int) -> LedgerMap:
     unreadable: list[range] = []
     with store.logs.reading(log_id) as file:
+        if file.header is None:
+            store.logs.check_note()
         found = ledger_map(file, unreadable)
         is_known = not has_lost_its_header(file) and not may_hide_blocks(file, unreadable)
     for location in blocks_within(store.index, log_id, unreadable):

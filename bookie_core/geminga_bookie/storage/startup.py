@@ -210,7 +210,8 @@ def open_store(host: Host, number: int, directory: Path, options: BookieOptions)
         store.logs.note_unsalted()
         is_stale = bool(lost_disks(disk, options))
         is_whole = index.is_complete() and not is_stale
-        if not (finish_compactions(store.logs, index if is_whole else None) and is_whole):
+        finish_compactions(store.logs, index if is_whole else None)
+        if not is_whole:
             if store.logs.ids() or is_stale:
                 rebuild_index(
                     store.logs,

@@ -29,8 +29,10 @@ from geminga_bookie.storage.entry_logs.reading import (
     end_of_unsealed,
     is_sealed,
     location_of,
+    map_at,
     map_in,
     packets_at,
+    parse_block,
     scan_blocks,
 )
 from geminga_bookie.storage.location_index import IndexFailed, Location, LocationIndex
@@ -51,7 +53,9 @@ class LogDamaged(Exception):
 
 
 class CompactionUnfinished(Exception):
-    """The copy is there, but what the index names isn't known: both stay until the next start."""
+    """The copy is there, but the index may name its source, or that can't be removed: both stay
+    until the next start.
+    """
 
     def __init__(self, error: OSError, copy_id: int) -> None:
         super().__init__(str(error))
@@ -98,9 +102,9 @@ def compact_log(logs: EntryLogs, index: LocationIndex, log_id: int, throttle: Th
         logs.disk.sync_directory(logs.directory)
         logs.created(writer.log_id)
         index.write(locations=new, removed=old)
+        logs.remove(log_id)
     except OSError as error:
         raise CompactionUnfinished(error, writer.log_id) from error
-    logs.remove(log_id)
     return kept
 
 
@@ -110,15 +114,14 @@ def _live_blocks(
     """Blocks that the index points to, for a log of that salt: a damaged entry stays a damaged
     entry."""
     for offset, head in scan_blocks(file, unreadable):
-        if head.kind == KIND_ENTRIES:
+        if _is_of_entries(head):
             location = location_of(head, log_id, offset)
             if index.contains(location):
                 yield location, for_other_log(head, file.read(head.total_bytes, offset), salt)
 
 
 def _ledgers_in(file: LogFile) -> list[int]:
-    ids = {head.ledger_id for _, head in scan_blocks(file) if head.kind == KIND_LEDGER}
-    return sorted(ids)
+    return sorted({head.ledger_id for _, head in scan_blocks(file) if _is_record(head)})
 
 
 def _all_ledgers_in(file: LogFile, unreadable: list[range]) -> list[int]:
@@ -128,50 +131,47 @@ def _all_ledgers_in(file: LogFile, unreadable: list[range]) -> list[int]:
     known = map_in(file)
     if known is not None:
         return sorted(known)
-    if file.header is None or unreadable[0].stop < file.size():
+    map_begins = map_at(file)
+    is_whole = file.header is not None and unreadable[0].stop >= file.size()
+    if not is_whole or (map_begins is not None and unreadable[0].start < map_begins):
         raise LogDamaged(f"{file.path} at {unreadable[0].start}, and it has no ledger map")
     return _ledgers_in(file)  # only its end was cut off, of which nothing was promised
 
 
-def finish_compactions(logs: EntryLogs, index: LocationIndex | None) -> bool:
+def finish_compactions(logs: EntryLogs, index: LocationIndex | None) -> None:
     """After a crash, remove drafts, and of a log and its compacted form the one that the index
     doesn't use, if the other is what it was made of.
 
-    Without an index (which is to be rebuilt) the old one is kept. Returns False if it is to be
-    rebuilt for another reason: it names a compacted log that is damaged, whose source is there.
-    Raises DataDirError for logs of another version, OSError.
+    Without an index (which is to be rebuilt) the old one is kept. Raises DataDirError for logs of
+    another version, OSError.
     """
-    is_whole = True
     for name in logs.disk.names(logs.directory):
         if name.endswith(COMPACTING_SUFFIX):
             logs.disk.remove(logs.directory / name)
-    with_source = [log_id for log_id in logs.ids() if _source_of(logs, log_id)]
+    ids = {*logs.ids()}
+    with_source = [log_id for log_id in sorted(ids) if _source_of(logs, log_id)]
     # Which headers count is certain only now, with the last log of version 1 known.
     for log_id in with_source:
         source = _source_of(logs, log_id)
-        if not source or source not in logs.ids():
+        if not source or not {source, log_id} <= ids:
             continue
         try:
             useless = _useless(logs, index, log_id, source)
         except IndexFailed:
             raise
-        except LogDamaged as damage:
-            logger.error("%s is damaged: the index gets its source's blocks, too", damage)
-            is_whole = False
-            continue
         except OSError as error:
             logger.error("%s and its source are kept: %s", logs.path(log_id), error)
             continue
         if useless is None:
             logger.warning(
-                "%s was compacted from %s, which is another log now, or is used too: both are kept",
+                "%s was compacted from %s, which is another log now, or is needed too: both stay",
                 logs.path(log_id),
                 logs.path(source),
             )
             continue
         logger.warning("%s: left over from an interrupted compaction, removed", logs.path(useless))
         logs.remove(useless)
-    return is_whole
+        ids.discard(useless)
 
 
 def _source_of(logs: EntryLogs, log_id: int) -> int:
@@ -192,22 +192,64 @@ def _source_of(logs: EntryLogs, log_id: int) -> int:
 
 
 def _useless(logs: EntryLogs, index: LocationIndex | None, log_id: int, source: int) -> int | None:
-    """Which of a log and its source can go, if any. Raises LogDamaged if the source must not, as
-    the log is damaged that the index names; OSError.
-    """
-    if not _is_part_of(logs, log_id, source):
+    """Which of a log and its source can go, if any. Raises OSError."""
+    if not _has_blocks_of(logs, log_id, source):
         return None
-    if index is None or not _is_indexed(logs, index, log_id):
+    if index is None:
+        return log_id if _replaces_all(logs, log_id, source) else None
+    if not _is_indexed(logs, index, log_id):
         return log_id
-    if _is_indexed(logs, index, source):
+    if _is_indexed(logs, index, source) or not _can_replace(logs, index, log_id, source):
         return None
-    with logs.reading(log_id) as file:
-        if not _is_undamaged(file):
-            raise LogDamaged(str(file.path))
     # Syncs the batch that moved the blocks: else a loss of power could bring back what names the
     # old log.
     index.write(completes=True)
     return source
+
+
+def _can_replace(logs: EntryLogs, index: LocationIndex, log_id: int, source: int) -> bool:
+    """Whether nothing of a log is worse than in its source. Blocks that are, the index names in
+    both from then on, in one batch: half of them would look like all. Raises OSError.
+    """
+    with logs.reading(log_id) as part, logs.reading(source) as whole:
+        worse = {
+            location[:2] + location[4:]: damaged
+            for location in index.in_log(log_id)
+            if (damaged := _damaged_entries(part, location))
+        }
+        better = []
+        for offset, head in scan_blocks(whole):
+            location = location_of(head, source, offset)
+            damaged = worse.get(location[:2] + location[4:], 0) if _is_of_entries(head) else 0
+            if damaged and damaged > _damaged_entries(whole, location):
+                better.append(location)
+        if better:
+            logger.error("%s is damaged: %s has what it lost", part.path, whole.path)
+            index.write(better)
+        return not better and _has_whole_records(part)
+
+
+def _damaged_entries(file: LogFile, location: Location) -> int:
+    try:
+        data = file.read(location.size_bytes, location.offset)
+        return parse_block(data, 0, location, file.salt).count(None)
+    except DamagedBlock:
+        return location.entries
+
+
+def _has_whole_records(file: LogFile) -> bool:
+    """Whether what a sealed log has beside entries can be read, for when the index is lost."""
+    unreadable: list[range] = []
+    found = {head.ledger_id for _, head in scan_blocks(file, unreadable) if _is_record(head)}
+    return not unreadable and is_sealed(file) and found == {*_whole_records_in(file)}
+
+
+def _is_of_entries(head: BlockHead) -> bool:
+    return head.kind == KIND_ENTRIES
+
+
+def _is_record(head: BlockHead) -> bool:
+    return head.kind == KIND_LEDGER
 
 
 def _is_indexed(logs: EntryLogs, index: LocationIndex, log_id: int) -> bool:
@@ -217,44 +259,45 @@ def _is_indexed(logs: EntryLogs, index: LocationIndex, log_id: int) -> bool:
     unreadable: list[range] = []
     with logs.reading(log_id) as file:
         for offset, head in scan_blocks(file, unreadable):
-            if head.kind == KIND_ENTRIES and index.contains(location_of(head, log_id, offset)):
+            if _is_of_entries(head) and index.contains(location_of(head, log_id, offset)):
                 return True
         unreadable += end_of_unsealed(file)
     return any(True for _ in blocks_within(index, log_id, unreadable))
 
 
-def _is_part_of(logs: EntryLogs, log_id: int, source: int) -> bool:
-    """Whether all blocks of a log are in its source too, in the same order, and of each ledger with
-    a record there is one, too. Raises OSError.
-    """
+def _has_blocks_of(logs: EntryLogs, log_id: int, source: int) -> bool:
+    """Whether all blocks of a log are in its source too, in the same order. Raises OSError."""
     with logs.reading(source) as whole, logs.reading(log_id) as part:
         blocks = _entry_blocks(whole)
-        has_blocks = all(head in blocks for head in _entry_blocks(part))
-        return (
-            has_blocks
-            and whole.header is not None
-            and {*_ledgers_in(part)} <= {*_whole_records_in(whole)}
-        )
+        return all(head in blocks for head in _entry_blocks(part)) and whole.header is not None
+
+
+def _replaces_all(logs: EntryLogs, log_id: int, source: int) -> bool:
+    """Whether the source is undamaged, and has a record of each ledger of which the log has one: an
+    index that is made anew needs the log no more. Raises OSError.
+    """
+    with logs.reading(source) as whole, logs.reading(log_id) as part:
+        return _is_undamaged(whole) and {*_ledgers_in(part)} <= {*_whole_records_in(whole)}
 
 
 def _is_undamaged(file: LogFile) -> bool:
     unreadable: list[range] = []
     try:
-        for offset, head in scan_blocks(file, unreadable):
-            if None in packets_at(file, offset, head):
-                return False
+        return (
+            not any(None in packets_at(file, *found) for found in scan_blocks(file, unreadable))
+            and not unreadable
+        )
     except DamagedBlock:
         return False
-    return not unreadable and is_sealed(file)
 
 
 def _entry_blocks(file: LogFile) -> Iterator[BlockHead]:
-    return (head for _, head in scan_blocks(file) if head.kind == KIND_ENTRIES)
+    return (head for _, head in scan_blocks(file) if _is_of_entries(head))
 
 
 def _whole_records_in(file: LogFile) -> Iterator[int]:
     for offset, head in scan_blocks(file):
-        if head.kind == KIND_LEDGER:
+        if _is_record(head):
             with suppress(DamagedBlock):
                 if packets_at(file, offset, head)[0] is not None:
                     yield head.ledger_id

@@ -49,6 +49,7 @@ def rebuild_index(
     behind damage in a log of version 1 may be a client's, and count as damaged. Raises
     DataDirError, OSError.
     """
+    index.require_rebuild()
     index.clear_locations()
     records = {record.ledger_id: record for record in index.ledgers()}
     batch: list[Location] = []

@@ -244,7 +244,7 @@ def check_version(file: LogFile) -> LogHeader | None:
     return header
 
 
-def _map_at(file: LogFile) -> int | None:
+def map_at(file: LogFile) -> int | None:
     """Where the ledger map of a sealed log begins; None for others. Raises OSError."""
     header, end = file.header, file.size() - TRAILER_BYTES
     if header is None or end < 0:
@@ -256,7 +256,7 @@ def _map_of(file: LogFile) -> dict[int, int] | None:
     """The ledger map of a sealed log. None without one: also of version 1, as there the end of a
     log that was not sealed may be what a client wrote. Raises OSError, DamagedBlock.
     """
-    header, offset = file.header, _map_at(file)
+    header, offset = file.header, map_at(file)
     if header is None or not header.salt or offset is None:
         return None
     salt = header.salt
@@ -296,7 +296,7 @@ def ledger_map(file: LogFile, unreadable: list[range] | None = None) -> dict[int
 
 def is_sealed(file: LogFile) -> bool:
     """Whether it ends with a trailer. Raises OSError."""
-    return _map_at(file) is not None
+    return map_at(file) is not None
 
 
 def has_lost_its_header(file: LogFile) -> bool:

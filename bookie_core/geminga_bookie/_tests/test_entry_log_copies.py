@@ -1,0 +1,127 @@
+"""A compacted log beside its source, as a crash leaves them: which of both goes, and what the index
+names then (BK-06, BK-12).
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from geminga_bookie._tests.support import KEY, add, ledgers, packets, read_all, small_options
+from geminga_bookie._tests.test_entry_log_headers import log_names
+from geminga_bookie._tests.test_entry_log_two_faults import damaged_file
+from geminga_bookie.errors import DigestMismatch
+from geminga_bookie.inprocess import InProcessBookie, open_bookie
+from geminga_bookie.storage.disk import OsDisk
+from geminga_bookie.storage.entry_logs.compaction import compact_log, finish_compactions
+from geminga_bookie.storage.entry_logs.files import EntryLogs, EntryLogWriter
+from geminga_bookie.storage.entry_logs.format import KIND_ENTRIES, KIND_LEDGER
+from geminga_bookie.storage.entry_logs.index_rebuild import rebuild_index
+from geminga_bookie.storage.location_index import LedgerRecord, LocationIndex
+
+
+def moved_with_source(directory: Path, damage: str) -> None:
+    """A compacted log that the index names, whose source came back with a loss of power; the copy
+    is damaged.
+    """
+    logs, index = EntryLogs(OsDisk(), directory), LocationIndex(directory / "index")
+    writer = EntryLogWriter(logs)
+    found = [writer.append(KIND_ENTRIES, each, 0, packets(each, range(5))) for each in (1, 2, 3)]
+    fence = LedgerRecord(3, KEY, True, False, b"")
+    writer.append(KIND_LEDGER, 3, 0, [fence.encode()])
+    writer.sync()
+    writer.seal()
+    index.write(found, [fence, LedgerRecord(2, KEY, False, False, b"")], completes=True)
+    if damage == "inherited":
+        damaged_file(logs.path(1), found[2].offset + found[2].size_bytes - 1)
+    source = logs.path(1).read_bytes()
+    compact_log(logs, index, 1, lambda _size: None)
+    logs.path(1).write_bytes(source)
+    copy = logs.path(2).read_bytes()
+    (at,) = index.locations(3)
+    places = {"head": at.offset + 5, "body": at.offset + at.size_bytes - 1}
+    places |= {"record": copy.index(fence.encode()), "end": len(copy) - 1}
+    damaged_file(logs.path(2), *(places[damage] for _ in range(damage in places)))
+    index.close()
+    logs.close()
+
+
+@pytest.mark.parametrize("damage", ["head", "body", "record", "end", "inherited", "none"])
+async def test_a_damaged_copy_does_not_remove_its_source(tmp_path: Path, damage: str) -> None:
+    """Unless that is as damaged. The index is as good as before: no ledger is in doubt for it."""
+    options = small_options(tmp_path, replicas_elsewhere=True)
+    async with open_bookie(options):
+        pass
+    shutil.rmtree(tmp_path / "ledgers" / "index")
+    moved_with_source(tmp_path / "ledgers", damage)
+    for more in (5, 6):
+        async with open_bookie(options) as port:
+            whole = damage in ("inherited", "none")
+            assert log_names(tmp_path)[:2] == ["00000001.log", "00000002.log"][whole:] or more == 6
+            bookie = cast(InProcessBookie, port)
+            await bookie.gc.collect(ledgers(2, 3), threshold=0.9)
+            assert await read_all(port, 2, 0, more - 1) == packets(2, range(more))
+            assert await read_all(port, 3, 0, 3) == packets(3, range(4))
+            if damage == "inherited":
+                with pytest.raises(DigestMismatch):
+                    await port.read(3, 4, entries_max=1, bytes_max=1)
+            else:
+                assert await read_all(port, 3, 4, 4) == packets(3, [4])
+            await add(port, 2, [more])
+    assert not (tmp_path / "journal" / "limbo").exists()
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_without_an_index_a_copy_goes_if_its_source_is_whole(tmp_path: Path, damaged: bool) -> None:
+    moved_with_source(tmp_path, "none")
+    logs = EntryLogs(OsDisk(), tmp_path)
+    if damaged:
+        data = logs.path(1).read_bytes()
+        damaged_file(logs.path(1), data.index(packets(3, [4])[0]))
+    finish_compactions(logs, None)
+    assert logs.ids() == [1, 2][: 1 + damaged]
+    logs.close()
+
+
+def test_a_copy_that_the_index_does_not_name_goes(tmp_path: Path) -> None:
+    """Also one with a record that is damaged in its source: the index is as before, and has it."""
+    logs, index = EntryLogs(OsDisk(), tmp_path), LocationIndex(tmp_path / "index")
+    writer = EntryLogWriter(logs)
+    found = [writer.append(KIND_ENTRIES, each, 0, packets(each, range(5))) for each in (1, 2)]
+    record = writer.append(KIND_LEDGER, 3, 0, [LedgerRecord(3, KEY, True, False, b"").encode()])
+    writer.seal()
+    index.write(found[1:], [LedgerRecord(3, KEY, True, False, b"")], completes=True)
+    damaged_file(logs.path(1), record.offset + 9)
+    source = logs.path(1).read_bytes()
+    compact_log(logs, index, 1, lambda _size: None)
+    logs.path(1).write_bytes(source)
+    index.write(found[1:], removed=[each for each in index.locations(2) if each.log_id == 2])
+    logs = EntryLogs(OsDisk(), tmp_path)
+    finish_compactions(logs, index)
+    assert logs.ids() == [1]
+    index.close()
+    logs.close()
+
+
+def test_a_rebuild_that_is_cut_off_comes_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of an index that was complete: it has no place of an entry then."""
+    moved_with_source(tmp_path, "none")
+    logs, index = EntryLogs(OsDisk(), tmp_path), LocationIndex(tmp_path / "index")
+    assert index.is_complete()
+
+    def fail(*_arguments: object, **_options: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocationIndex, "write", fail)
+        with pytest.raises(OSError, match="No space left"):
+            rebuild_index(logs, index, print)
+    assert not index.is_complete()
+    index.close()
+    logs.close()
