@@ -93,12 +93,21 @@ def test_a_driver_that_is_killed_goes_on_from_its_checkpoint(
 def test_a_task_that_is_killed_in_the_middle_is_tried_again(
     spark: SparkSession, pulsar: Pulsar, tmp_path: Path
 ) -> None:
+    # On a busy machine the kill may come between two tasks, when nothing is lost by it.
+    assert any("Lost task" in killed_once(spark, pulsar, tmp_path / str(n)) for n in range(3))
+
+
+def killed_once(spark: SparkSession, pulsar: Pulsar, folder: Path) -> str:
+    """What the program says that loses all Python processes of its tasks once. It has to end well,
+    with each message once.
+    """
+    folder.mkdir()
     topic = pulsar.topic("task", partitions=2)
     pulsar.publish(topic, numbers(0, COUNT), per_batch=7)
-    process, engine = start(pulsar, topic, tmp_path)
+    process, engine = start(pulsar, topic, folder)
     try:
         # Those of the first micro-batch, and one that begins with the second's first rows.
-        wait_for(tmp_path, "out/*.parquet", 3, process)
+        wait_for(folder, "out/*.parquet", 3, process)
         victims = workers_of(engine)
         for pid in victims:
             with suppress(ProcessLookupError):  # it has ended meanwhile
@@ -108,8 +117,8 @@ def test_a_task_that_is_killed_in_the_middle_is_tried_again(
     finally:
         process.kill()
     assert process.returncode == 0, said[-4000:]
-    assert "Lost task" in said, said[-4000:]
-    assert written(spark, tmp_path) == texts(0, COUNT)
+    assert written(spark, folder) == texts(0, COUNT)
+    return said
 
 
 def test_a_broker_that_is_killed_and_started_again(spark: SparkSession, tmp_path: Path) -> None:

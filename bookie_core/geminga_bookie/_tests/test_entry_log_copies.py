@@ -12,16 +12,19 @@ from typing import cast
 import pytest
 
 from geminga_bookie._tests.support import KEY, add, ledgers, packets, read_all, small_options
-from geminga_bookie._tests.test_entry_log_headers import log_names
+from geminga_bookie._tests.test_entry_log_headers import Broken, broken, log_names, one_log
 from geminga_bookie._tests.test_entry_log_two_faults import damaged_file
-from geminga_bookie.errors import DigestMismatch
+from geminga_bookie.errors import DigestMismatch, StorageFailed
 from geminga_bookie.inprocess import InProcessBookie, open_bookie
 from geminga_bookie.storage.disk import OsDisk
 from geminga_bookie.storage.entry_logs.compaction import compact_log, finish_compactions
 from geminga_bookie.storage.entry_logs.files import EntryLogs, EntryLogWriter
 from geminga_bookie.storage.entry_logs.format import KIND_ENTRIES, KIND_LEDGER
 from geminga_bookie.storage.entry_logs.index_rebuild import rebuild_index
+from geminga_bookie.storage.entry_logs.reading import LogFile
 from geminga_bookie.storage.location_index import LedgerRecord, LocationIndex
+
+__all__ = ["broken"]
 
 
 def moved_with_source(directory: Path, damage: str) -> None:
@@ -73,6 +76,67 @@ async def test_a_damaged_copy_does_not_remove_its_source(tmp_path: Path, damage:
                 assert await read_all(port, 3, 4, 4) == packets(3, [4])
             await add(port, 2, [more])
     assert not (tmp_path / "journal" / "limbo").exists()
+
+
+async def test_what_a_copy_does_not_give_is_read_of_its_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of the disk in the body of a block."""
+    options = small_options(tmp_path)
+    async with open_bookie(options):
+        pass
+    shutil.rmtree(tmp_path / "ledgers" / "index")
+    moved_with_source(tmp_path / "ledgers", "none")
+    copy = tmp_path / "ledgers" / "00000002.log"
+    place = copy.read_bytes().index(packets(3, [0])[0])
+    read = LogFile.read
+
+    def bad(self: LogFile, size_bytes: int, offset: int) -> bytes:
+        if self.path == copy and offset <= place < offset + size_bytes:
+            raise OSError(errno.EIO, "Input/output error", str(copy))
+        return read(self, size_bytes, offset)
+
+    monkeypatch.setattr(LogFile, "read", bad)
+    async with open_bookie(options) as port:
+        assert log_names(tmp_path) == ["00000001.log", "00000002.log"]
+        bookie = cast(InProcessBookie, port)
+        for _ in range(2):
+            assert await read_all(port, 3, 0, 4) == packets(3, range(5))
+            await bookie.gc.collect(ledgers(2, 3), threshold=0.9)
+
+
+async def test_without_another_copy_the_disks_error_is_told(tmp_path: Path, broken: Broken) -> None:
+    """Which is no damage: a client asks again, or another bookie."""
+    options = small_options(tmp_path)
+    await one_log(options)
+    async with open_bookie(options) as port:
+        broken(tmp_path / "ledgers" / "00000001.log", lambda offset: offset >= 8192)
+        with pytest.raises(StorageFailed, match="Input/output error"):
+            await port.read(1, 0, entries_max=1, bytes_max=1)
+        broken(tmp_path / "ledgers" / "00000001.log", lambda _: False)
+        assert await read_all(port, 1, 0, 4) == packets(1, range(5))
+
+
+async def test_a_source_that_cannot_be_removed_ends_no_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = small_options(tmp_path)
+    async with open_bookie(options):
+        pass
+    shutil.rmtree(tmp_path / "ledgers" / "index")
+    moved_with_source(tmp_path / "ledgers", "none")
+
+    def fail(*_arguments: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(EntryLogs, "remove", fail)
+        async with open_bookie(options) as port:
+            assert await read_all(port, 3, 0, 4) == packets(3, range(5))
+    assert log_names(tmp_path) == ["00000001.log", "00000002.log"]
+    async with open_bookie(options) as port:
+        assert log_names(tmp_path) == ["00000002.log"]
+        assert await read_all(port, 3, 0, 4) == packets(3, range(5))
 
 
 @pytest.mark.parametrize("damaged", [False, True])

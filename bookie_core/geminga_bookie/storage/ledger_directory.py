@@ -207,6 +207,7 @@ class LedgerDirectory:
         entry is damaged, StorageFailed.
         """
         failure = ""
+        unread: OSError | None = None
         for _ in range(LOOKUPS_MAX):
             is_known = False
             began_s = time.perf_counter()
@@ -222,6 +223,10 @@ class LedgerDirectory:
                         failure = f"entry {ledger_id}:{entry_id} in {path}: {damage}"
                     except FileNotFoundError as gone:
                         failure = f"entry {ledger_id}:{entry_id}: {gone}"
+                    except OSError as error:  # another log may have it, too
+                        unread = unread or error
+                if unread is not None:
+                    raise unread
             except OSError as error:
                 raise StorageFailed(f"entry {ledger_id}:{entry_id}: {error}") from error
             if not is_known:

@@ -170,7 +170,10 @@ def finish_compactions(logs: EntryLogs, index: LocationIndex | None) -> None:
             )
             continue
         logger.warning("%s: left over from an interrupted compaction, removed", logs.path(useless))
-        logs.remove(useless)
+        try:
+            logs.remove(useless)
+        except OSError as error:  # the index has what is to be read
+            logger.error("%s can't be removed: %s", logs.path(useless), error)
         ids.discard(useless)
 
 
@@ -230,10 +233,11 @@ def _can_replace(logs: EntryLogs, index: LocationIndex, log_id: int, source: int
 
 
 def _damaged_entries(file: LogFile, location: Location) -> int:
+    """What can't be read now counts, too."""
     try:
         data = file.read(location.size_bytes, location.offset)
         return parse_block(data, 0, location, file.salt).count(None)
-    except DamagedBlock:
+    except (DamagedBlock, OSError):
         return location.entries
 
 
