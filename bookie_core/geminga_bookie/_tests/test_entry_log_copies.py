@@ -16,6 +16,7 @@ from geminga_bookie._tests.test_entry_log_headers import Broken, broken, log_nam
 from geminga_bookie._tests.test_entry_log_two_faults import damaged_file
 from geminga_bookie.errors import DigestMismatch, StorageFailed
 from geminga_bookie.inprocess import InProcessBookie, open_bookie
+from geminga_bookie.options import BookieOptions
 from geminga_bookie.storage.disk import OsDisk
 from geminga_bookie.storage.entry_logs.compaction import compact_log, finish_compactions
 from geminga_bookie.storage.entry_logs.files import EntryLogs, EntryLogWriter
@@ -53,14 +54,20 @@ def moved_with_source(directory: Path, damage: str) -> None:
     logs.close()
 
 
+async def bookie_with_source(options: BookieOptions, damage: str) -> None:
+    """Such logs in a bookie's directory."""
+    async with open_bookie(options):
+        pass
+    (directory,) = options.ledger_dirs
+    shutil.rmtree(directory / "index")
+    moved_with_source(directory, damage)
+
+
 @pytest.mark.parametrize("damage", ["head", "body", "record", "end", "inherited", "none"])
 async def test_a_damaged_copy_does_not_remove_its_source(tmp_path: Path, damage: str) -> None:
     """Unless that is as damaged. The index is as good as before: no ledger is in doubt for it."""
     options = small_options(tmp_path, replicas_elsewhere=True)
-    async with open_bookie(options):
-        pass
-    shutil.rmtree(tmp_path / "ledgers" / "index")
-    moved_with_source(tmp_path / "ledgers", damage)
+    await bookie_with_source(options, damage)
     for more in (5, 6):
         async with open_bookie(options) as port:
             whole = damage in ("inherited", "none")
@@ -83,10 +90,7 @@ async def test_what_a_copy_does_not_give_is_read_of_its_source(
 ) -> None:
     """An error of the disk in the body of a block."""
     options = small_options(tmp_path)
-    async with open_bookie(options):
-        pass
-    shutil.rmtree(tmp_path / "ledgers" / "index")
-    moved_with_source(tmp_path / "ledgers", "none")
+    await bookie_with_source(options, "none")
     copy = tmp_path / "ledgers" / "00000002.log"
     place = copy.read_bytes().index(packets(3, [0])[0])
     read = LogFile.read
@@ -121,10 +125,7 @@ async def test_a_source_that_cannot_be_removed_ends_no_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = small_options(tmp_path)
-    async with open_bookie(options):
-        pass
-    shutil.rmtree(tmp_path / "ledgers" / "index")
-    moved_with_source(tmp_path / "ledgers", "none")
+    await bookie_with_source(options, "none")
 
     def fail(*_arguments: object) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")

@@ -18,6 +18,7 @@ from geminga_bookie._tests.test_entry_log_forgery import log_of_version_1
 from geminga_bookie._tests.test_entry_log_headers import log_names, one_log
 from geminga_bookie.errors import DataDirError
 from geminga_bookie.inprocess import InProcessBookie, open_bookie
+from geminga_bookie.options import BookieOptions
 from geminga_bookie.storage import gc
 from geminga_bookie.storage.disk import DiskFile, OsDisk
 from geminga_bookie.storage.entry_logs import files
@@ -258,15 +259,20 @@ async def test_a_note_that_fails_sets_no_log_aside(
         assert await read_all(port, 1, 0, 4) == packets(1, range(5))
 
 
-async def test_a_full_directory_stops_no_compaction_in_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = dataclasses.replace(
-        small_options(tmp_path), ledger_dirs=[tmp_path / "l0", tmp_path / "l1"]
-    )
+async def two_directories(folder: Path) -> BookieOptions:
+    """Of each a log with a large ledger, 1 or 2, and a small one, 3 or 4."""
+    directories = [folder / "l0", folder / "l1"]
+    options = dataclasses.replace(small_options(folder), ledger_dirs=directories)
     async with open_bookie(options) as port:
         for ledger_id in (2, 4, 1, 3):
             await add(port, ledger_id, range(100 if ledger_id < 3 else 10), size=2000)
+    return options
+
+
+async def test_a_full_directory_stops_no_compaction_in_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = await two_directories(tmp_path)
 
     def fails(logs: EntryLogs, *rest: object) -> int:
         if logs.directory.name == "l0":
@@ -286,12 +292,7 @@ async def test_an_index_that_fails_stops_no_deletion_in_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And its own directory is not compacted: what is deleted would be copied again and again."""
-    options = dataclasses.replace(
-        small_options(tmp_path), ledger_dirs=[tmp_path / "l0", tmp_path / "l1"]
-    )
-    async with open_bookie(options) as port:
-        for ledger_id in (2, 4, 1, 3):
-            await add(port, ledger_id, range(100 if ledger_id < 3 else 10), size=2000)
+    options = await two_directories(tmp_path)
     async with open_bookie(options) as port:
         bookie = cast(InProcessBookie, port)
 
