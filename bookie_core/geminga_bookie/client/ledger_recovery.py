@@ -44,11 +44,10 @@ from geminga_protocol.bookkeeper.digest import Digest, DigestError
 _log = logging.getLogger(__name__)
 
 _RUN_ENTRIES = 256
-"""Entries of one recovery read, at most, which are rewritten together."""
-_FIRST_RUN_ENTRIES = 8
-"""Of the first read behind the last add confirmed: a bookie answers each entry that it doesn't have
-for itself, and a broker that takes over thousands of ledgers asks about the ends of all."""
-
+"""Entries of one recovery read, at most, which are rewritten together. Behind those that bookies
+have shown it begins with one: a bookie answers each entry that it doesn't have for itself, and a
+broker that takes over thousands of ledgers asks about the ends of all.
+"""
 _RUN_BYTES = 4 * 1024 * 1024
 
 
@@ -98,23 +97,28 @@ class _Recovery:
 
     async def run(self) -> LedgerMetadata:
         """The metadata of the closed ledger."""
-        last = await self._fence()
-        length = 0
-        if last >= 0 and (run := await self._unless_lost(last, 1)) is not None:
-            if not run:
-                raise NoSuchEntry(f"{self._name}: no bookie has confirmed entry {last} any more")
-            length = packets.header(run[0])[3]
-        asked = _FIRST_RUN_ENTRIES
-        while (run := await self._unless_lost(last + 1, asked)) != []:
+        confirmed = await self._fence()
+        at, length, unseen = max(confirmed, 0), 0, 1
+        while True:
+            shown = self._held + 1 - at
+            asked = min(shown if shown > 0 else unseen, _RUN_ENTRIES)
+            run = await self._unless_lost(at, asked)
             if run is None:
-                last += 1
+                at += 1
                 continue
-            await self._write_again(last + 1, run)
-            last += len(run)
+            if not run:
+                break
+            # The last confirmed entry is read for the length, and is where it has to be.
+            new = run[1:] if at == confirmed else run
+            await self._write_again(at + len(run) - len(new), new)
+            at += len(run)
             length = packets.header(run[-1])[3]
-            # A short run ends the ledger, or one bookie's share or bytes of a read.
-            asked = min(2 * asked, _RUN_ENTRIES) if len(run) == asked else len(run)
-        return replace(self._changed, state=LedgerState.CLOSED, last_entry_id=last, length=length)
+            if shown <= 0:
+                # A short run ends the ledger, or one bookie's share or bytes of a read.
+                unseen = 2 * unseen if len(run) == asked else len(run)
+        if at == confirmed:
+            raise NoSuchEntry(f"{self._name}: no bookie has confirmed entry {at} any more")
+        return replace(self._changed, state=LedgerState.CLOSED, last_entry_id=at - 1, length=length)
 
     @property
     def _name(self) -> str:
@@ -235,6 +239,8 @@ class _Recovery:
         """Write entries to their whole write sets, as copies that were read may not be durable.
         Failed bookies are replaced. Without another one an ack quorum of copies is enough.
         """
+        if not run:
+            return
         written: set[int] = set()
         failures: list[BookkeeperError] = []
         places = range(self._metadata.ensemble_size)

@@ -277,6 +277,7 @@ class RemoteMetadataStore:
             is_connected = self.session.phase is SessionPhase.CONNECTED
             connection = self._connection
             if connection is None or not is_connected:
+                await trio.lowlevel.checkpoint()
                 raise StoreUnavailable("there is no session with the metadata store now")
             answer = await connection.call(request)
         finally:

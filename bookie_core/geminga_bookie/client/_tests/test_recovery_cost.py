@@ -10,6 +10,7 @@ from geminga_bookie.client.append import append_durably
 from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.client.directory import KnownBookies
 from geminga_bookie.memory import MemoryBookie
+from geminga_bookie.port import LacAnswer
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 
@@ -18,6 +19,14 @@ class Counted(MemoryBookie):
 
     asked = 0
     reads = 0
+    shows_last = True
+
+    async def fence(self, ledger_id: int, master_key: bytes) -> LacAnswer:
+        answer = await super().fence(ledger_id, master_key)
+        if self.shows_last:
+            return answer
+        (first,) = await super().read(ledger_id, 0, entries_max=1, bytes_max=100)
+        return answer._replace(last_packet=first)
 
     async def read(
         self, ledger_id: int, first_entry_id: int, *, entries_max: int, bytes_max: int
@@ -29,9 +38,13 @@ class Counted(MemoryBookie):
         )
 
 
+@pytest.mark.parametrize("shows_last", [True, False])
 @pytest.mark.parametrize("beyond", [0, 1, 7, 8, 9, 300, 5000])
-async def test_few_entries_are_asked_for_that_are_not_there(beyond: int) -> None:
+async def test_few_entries_are_asked_for_that_are_not_there(
+    beyond: int, *, shows_last: bool
+) -> None:
     bookie = Counted("one:3181")
+    bookie.shows_last = shows_last
     directory, store = KnownBookies([bookie]), MemoryMetadataStore()
     client = BookkeeperClient(directory, store)
     writer = await client.create(LedgerOptions(ensemble_size=1, write_quorum=1, ack_quorum=1))
@@ -44,5 +57,9 @@ async def test_few_entries_are_asked_for_that_are_not_there(beyond: int) -> None
     assert reader.last_add_confirmed == beyond
     metadata = await client.metadata(writer.ledger_id)
     assert metadata.state is LedgerState.CLOSED
-    assert bookie.asked <= 2 * beyond + 12
+    assert metadata.length == sum(len(b"%d" % number) for number in range(beyond)) + len(b"first")
+    if shows_last:
+        assert bookie.asked == beyond + 2, "the last confirmed one, and the one behind the last"
+    else:
+        assert bookie.asked <= 3 * beyond + 4
     assert bookie.reads <= 12 + beyond // 100
