@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import chain, islice
 from typing import ParamSpec
 
 import trio
@@ -54,18 +55,40 @@ async def side_by_side(jobs: Iterable[Callable[[], Awaitable[object]]], at_once_
     others.
     """
     waiting = iter(jobs)
+    first = list(islice(waiting, at_once_max))
+    if len(first) <= 1:  # tasks cost more than many a job
+        for job in chain(first, waiting):
+            await job()
+        return
     errors: list[Exception] = []
 
-    async def work() -> None:
+    async def work(job: Callable[[], Awaitable[object]]) -> None:
         try:
-            for job in waiting:
-                await job()
+            for each in chain((job,), waiting):
+                await each()
         except Exception as error:
             errors.append(error)
             nursery.cancel_scope.cancel()
 
     async with trio.open_nursery() as nursery:
-        for _ in range(at_once_max):
-            nursery.start_soon(work)
+        for job in first:
+            nursery.start_soon(work, job)
     if errors:
         raise errors[0]
+
+
+async def until_enough(jobs: Sequence[Callable[[], Awaitable[bool]]]) -> None:
+    """Await all jobs side by side until one returns True, which cancels the others. They raise
+    nothing.
+    """
+    if len(jobs) == 1:
+        await jobs[0]()
+        return
+
+    async def run(job: Callable[[], Awaitable[bool]]) -> None:
+        if await job():
+            nursery.cancel_scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        for job in jobs:
+            nursery.start_soon(run, job)

@@ -12,20 +12,24 @@ ENDS_A_TURN: Final = 12
 
 
 class Pace:
-    """Lets so many tasks pass in a turn of the loop; the others wait for later turns, in order."""
+    """Lets so many tasks pass in a turn of the loop; the others wait for later turns, in order.
 
-    __slots__ = ("_left", "_per_turn", "_renewing", "_waiting")
+    A turn may begin with what earlier ones have left: only when nothing is left is a new one waited
+    for, as that wakes the loop.
+    """
+
+    __slots__ = ("_left", "_per_turn", "_waiting")
 
     def __init__(self, per_turn: int) -> None:
         self._per_turn = self._left = per_turn
         self._waiting: dict[trio.lowlevel.Task, None] = {}
-        self._renewing = False
 
     async def turn(self) -> None:
         """Return in this turn or in a later one. A checkpoint only if it waits."""
         if self._left and not self._waiting:
             self._left -= 1
-            self._renew_later()
+            if not self._left:
+                self._renew_later()
             return
         task = trio.lowlevel.current_task()
         self._waiting[task] = None
@@ -37,20 +41,17 @@ class Pace:
         await trio.lowlevel.wait_task_rescheduled(abort)
 
     def _renew_later(self) -> None:
-        if not self._renewing:
-            self._renewing = True
-            trio.lowlevel.current_trio_token().run_sync_soon(self._renew)
+        trio.lowlevel.current_trio_token().run_sync_soon(self._renew)
 
     def _renew(self) -> None:
         """A new turn."""
-        self._renewing = False
         self._left = self._per_turn
         while self._left and self._waiting:
             task = next(iter(self._waiting))
             del self._waiting[task]
             self._left -= 1
             trio.lowlevel.reschedule(task)
-        if self._left < self._per_turn:
+        if not self._left:
             self._renew_later()
 
 

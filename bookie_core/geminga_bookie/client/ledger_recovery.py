@@ -13,8 +13,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-import trio
-
 from geminga_bookie.client.api import LOSS_ACCEPTED, LedgerMetadata, LedgerState
 from geminga_bookie.client.confirmed import confirmed_in
 from geminga_bookie.client.directory import BookieDirectory
@@ -40,6 +38,7 @@ from geminga_bookie.errors import (
 )
 from geminga_protocol.bookkeeper import digest as packets
 from geminga_protocol.bookkeeper.digest import Digest, DigestError
+from geminga_runtime.background import side_by_side, until_enough
 
 _log = logging.getLogger(__name__)
 
@@ -134,13 +133,12 @@ class _Recovery:
         failures: list[BookkeeperError] = []
         sizes = metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum
 
-        async def fence_one(index: int) -> None:
+        async def fence_one(index: int) -> bool:
             try:
                 answers[index] = await self._fence_one(ensemble[index])
             except BookkeeperError as error:
                 failures.append(error)
-            if is_enough():
-                nursery.cancel_scope.cancel()
+            return is_enough()
 
         def is_enough() -> bool:
             # Whoever gives up what is lost must have heard of all that is there.
@@ -148,9 +146,7 @@ class _Recovery:
                 return len(answers) == len(ensemble)
             return covers_every_ack_quorum(set(answers), *sizes)
 
-        async with trio.open_nursery() as nursery:
-            for index in range(len(ensemble)):
-                nursery.start_soon(fence_one, index)
+        await until_enough([partial(fence_one, index) for index in range(len(ensemble))])
         if not is_enough():
             self._refuse("can't be fenced", failures)
         # All entries of earlier fragments were confirmed before the last one began.
@@ -196,7 +192,7 @@ class _Recovery:
         negative, ruled_out = 0, metadata.write_quorum - metadata.ack_quorum + 1
         failures: list[BookkeeperError] = []
 
-        async def read_one(bookie_id: str) -> None:
+        async def read_one(bookie_id: str) -> bool:
             nonlocal found, negative
             try:
                 if bookie_id not in self._fenced:
@@ -206,12 +202,10 @@ class _Recovery:
                 negative += 1
             except BookkeeperError as error:
                 failures.append(error)
-            if found or negative >= ruled_out:
-                nursery.cancel_scope.cancel()
+            return bool(found) or negative >= ruled_out
 
-        async with trio.open_nursery() as nursery:
-            for index in write_set(first, metadata.ensemble_size, metadata.write_quorum):
-                nursery.start_soon(read_one, ensemble[index])
+        places = write_set(first, metadata.ensemble_size, metadata.write_quorum)
+        await until_enough([partial(read_one, ensemble[place]) for place in places])
         if not found and negative < ruled_out:
             why = f"entry {first} is neither found nor ruled out"
             all_answered = negative + len(failures) == metadata.write_quorum
@@ -247,11 +241,11 @@ class _Recovery:
         while True:
             ensemble = ensemble_of(self._changed.ensembles, first)
             now = [each for each in places if each not in written]
-            async with trio.open_nursery() as nursery:
-                for place in now:
-                    if ensemble[place] not in self._failed:
-                        target = place, ensemble[place]
-                        nursery.start_soon(self._write_to, target, first, run, failures)
+            targets = [
+                (place, ensemble[place]) for place in now if ensemble[place] not in self._failed
+            ]
+            write_to = partial(self._write_to, first=first, run=run, failures=failures)
+            await side_by_side([partial(write_to, target) for target in targets], len(places))
             written.update(place for place in now if ensemble[place] not in self._failed)
             if len(written) == len(places):
                 return

@@ -72,6 +72,14 @@ async def test_who_is_first_does_not_wait() -> None:
         await pace.turn()
 
 
+async def test_the_loop_is_not_woken_while_something_is_left() -> None:
+    pace = Pace(3)
+    for left in (2, 1, 0):
+        await pace.turn()
+        woken = trio.lowlevel.current_statistics().run_sync_soon_queue_size
+        assert woken == (not left)
+
+
 async def test_who_is_cancelled_takes_no_place(nursery: trio.Nursery) -> None:
     pace = Pace(1)
     await pace.turn()
