@@ -42,7 +42,7 @@ class Backoff:
         self._initial_s = initial_s
         self._max_s = max_s
         self._mandatory_stop_s = mandatory_stop_s
-        self._rng = rng or random.Random()
+        self._rng = rng
         self._next_s = initial_s
         self._first_at_s: float | None = None
         self._stop_made = mandatory_stop_s <= 0
@@ -58,6 +58,8 @@ class Backoff:
             if elapsed_s + wait_s > self._mandatory_stop_s:
                 wait_s = max(self._initial_s, self._mandatory_stop_s - elapsed_s)
                 self._stop_made = True
+        if self._rng is None:  # most never wait, and to make one is dear
+            self._rng = random.Random()
         wait_s -= wait_s / JITTER_PARTS * self._rng.random()
         return max(self._initial_s, wait_s)
 
