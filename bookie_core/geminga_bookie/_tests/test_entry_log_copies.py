@@ -22,7 +22,7 @@ from geminga_bookie.storage.entry_logs.compaction import compact_log, finish_com
 from geminga_bookie.storage.entry_logs.files import EntryLogs, EntryLogWriter
 from geminga_bookie.storage.entry_logs.format import KIND_ENTRIES, KIND_LEDGER
 from geminga_bookie.storage.entry_logs.index_rebuild import rebuild_index
-from geminga_bookie.storage.entry_logs.reading import LogFile
+from geminga_bookie.storage.entry_logs.reading import LogFile, location_of, scan_blocks
 from geminga_bookie.storage.location_index import LedgerRecord, LocationIndex
 
 __all__ = ["broken"]
@@ -168,6 +168,59 @@ def test_a_copy_that_the_index_does_not_name_goes(tmp_path: Path) -> None:
     logs = EntryLogs(OsDisk(), tmp_path)
     finish_compactions(logs, index)
     assert logs.ids() == [1]
+    index.close()
+    logs.close()
+
+
+def unmoved_with_copy(directory: Path) -> tuple[EntryLogs, LocationIndex]:
+    """As `moved_with_source`, with an index that names the source yet."""
+    moved_with_source(directory, "none")
+    logs, index = EntryLogs(OsDisk(), directory), LocationIndex(directory / "index")
+    moved = list(index.in_log(2))
+    with logs.reading(1) as file:
+        found = [
+            location_of(head, 1, offset)
+            for offset, head in scan_blocks(file)
+            if head.kind == KIND_ENTRIES and head.ledger_id > 1
+        ]
+    index.write(found, removed=moved)
+    return logs, index
+
+
+@pytest.mark.parametrize("damage", [5, -1])
+async def test_a_copy_that_is_better_than_its_source_is_named(tmp_path: Path, damage: int) -> None:
+    """The source's head or body was damaged since."""
+    options = small_options(tmp_path)
+    async with open_bookie(options):
+        pass
+    shutil.rmtree(tmp_path / "ledgers" / "index")
+    logs, index = unmoved_with_copy(tmp_path / "ledgers")
+    (location,) = index.locations(3)
+    place = location.offset + (damage if damage > 0 else location.size_bytes - 1)
+    damaged_file(logs.path(1), place)
+    index.close()
+    logs.close()
+    for _ in range(2):
+        async with open_bookie(options) as port:
+            assert await read_all(port, 3, 0, 4) == packets(3, range(5))
+            assert await read_all(port, 2, 0, 4) == packets(2, range(5))
+            await cast(InProcessBookie, port).gc.collect(ledgers(2, 3), threshold=2)
+
+
+@pytest.mark.parametrize("moved", [True, False])
+def test_what_is_damaged_in_both_is_compared_by_entry(tmp_path: Path, moved: bool) -> None:
+    """Not by their number: each has what the other one lost."""
+    if moved:
+        moved_with_source(tmp_path, "none")
+        logs, index = EntryLogs(OsDisk(), tmp_path), LocationIndex(tmp_path / "index")
+    else:
+        logs, index = unmoved_with_copy(tmp_path)
+    for log_id in (1, 2):
+        place = logs.path(log_id).read_bytes().index(packets(3, [log_id])[0])
+        damaged_file(logs.path(log_id), place)
+    finish_compactions(logs, index)
+    assert logs.ids() == [1, 2]
+    assert {each.log_id for each in index.locations(3)} == {1, 2}
     index.close()
     logs.close()
 

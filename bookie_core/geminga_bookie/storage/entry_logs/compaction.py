@@ -196,49 +196,56 @@ def _source_of(logs: EntryLogs, log_id: int) -> int:
 
 def _useless(logs: EntryLogs, index: LocationIndex | None, log_id: int, source: int) -> int | None:
     """Which of a log and its source can go, if any. Raises OSError."""
+    is_named = index is not None and _is_indexed(logs, index, log_id)
+    if index is not None and not is_named and _names_better(logs, index, source, log_id):
+        return None
     if not _has_blocks_of(logs, log_id, source):
         return None
     if index is None:
         return log_id if _replaces_all(logs, log_id, source) else None
-    if not _is_indexed(logs, index, log_id):
+    if not is_named:
         return log_id
-    if _is_indexed(logs, index, source) or not _can_replace(logs, index, log_id, source):
+    if _is_indexed(logs, index, source) or _names_better(logs, index, log_id, source):
         return None
+    with logs.reading(log_id) as file:
+        if not _has_whole_records(file):
+            return None
     # Syncs the batch that moved the blocks: else a loss of power could bring back what names the
     # old log.
     index.write(completes=True)
     return source
 
 
-def _can_replace(logs: EntryLogs, index: LocationIndex, log_id: int, source: int) -> bool:
-    """Whether nothing of a log is worse than in its source. Blocks that are, the index names in
-    both from then on, in one batch: half of them would look like all. Raises OSError.
+def _names_better(logs: EntryLogs, index: LocationIndex, used: int, other: int) -> bool:
+    """Whether something in a log that the index names is worse than in the other one. Such blocks
+    it names in both from then on, in one batch: half of them would look like all. Raises OSError.
     """
-    with logs.reading(log_id) as part, logs.reading(source) as whole:
+    with logs.reading(used) as named, logs.reading(other) as unnamed:
         worse = {
             location[:2] + location[4:]: damaged
-            for location in index.in_log(log_id)
-            if (damaged := _damaged_entries(part, location))
+            for location in index.in_log(used)
+            if (damaged := _damaged_entries(named, location))
         }
         better = []
-        for offset, head in scan_blocks(whole):
-            location = location_of(head, source, offset)
-            damaged = worse.get(location[:2] + location[4:], 0) if _is_of_entries(head) else 0
-            if damaged and damaged > _damaged_entries(whole, location):
+        for offset, head in scan_blocks(unnamed) if worse else ():
+            location = location_of(head, other, offset)
+            lost = worse.get(location[:2] + location[4:]) if _is_of_entries(head) else None
+            if lost and lost - _damaged_entries(unnamed, location):
                 better.append(location)
         if better:
-            logger.error("%s is damaged: %s has what it lost", part.path, whole.path)
+            logger.error("%s is damaged: %s has what it lost", named.path, unnamed.path)
             index.write(better)
-        return not better and _has_whole_records(part)
+        return bool(better)
 
 
-def _damaged_entries(file: LogFile, location: Location) -> int:
-    """What can't be read now counts, too."""
+def _damaged_entries(file: LogFile, location: Location) -> set[int]:
+    """Their numbers in the block. What can't be read now counts, too."""
     try:
         data = file.read(location.size_bytes, location.offset)
-        return parse_block(data, 0, location, file.salt).count(None)
+        packets = parse_block(data, 0, location, file.salt)
     except (DamagedBlock, OSError):
-        return location.entries
+        return set(range(location.entries))
+    return {number for number, packet in enumerate(packets) if packet is None}
 
 
 def _has_whole_records(file: LogFile) -> bool:
