@@ -7,7 +7,7 @@ from __future__ import annotations
 import errno
 import shutil
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -23,7 +23,7 @@ from geminga_bookie.storage.entry_logs.files import EntryLogs, EntryLogWriter
 from geminga_bookie.storage.entry_logs.format import KIND_ENTRIES, KIND_LEDGER
 from geminga_bookie.storage.entry_logs.index_rebuild import rebuild_index
 from geminga_bookie.storage.entry_logs.reading import LogFile, location_of, scan_blocks
-from geminga_bookie.storage.location_index import LedgerRecord, LocationIndex
+from geminga_bookie.storage.location_index import IndexFailed, LedgerRecord, LocationIndex
 
 __all__ = ["broken"]
 
@@ -223,6 +223,42 @@ def test_what_is_damaged_in_both_is_compared_by_entry(tmp_path: Path, moved: boo
     assert {each.log_id for each in index.locations(3)} == {1, 2}
     index.close()
     logs.close()
+
+
+@pytest.mark.parametrize("failing", ["source", "index", "index's write"])
+async def test_what_cannot_be_told_apart_is_not_compacted(
+    tmp_path: Path, broken: Broken, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    """A head of the source can't be read at the start, or a part of the index; and the copy, which
+    that names, is damaged. Once the disk gives it again, the next start finds what is better.
+    """
+    options = small_options(tmp_path)
+    await bookie_with_source(options, "body")
+    source = tmp_path / "ledgers" / "00000001.log"
+    write = LocationIndex.write
+
+    def fail(self: LocationIndex, *arguments: Any, **how: Any) -> None:
+        if failing == "index" or arguments:
+            raise IndexFailed("Corruption: block checksum mismatch")
+        write(self, *arguments, **how)
+
+    with monkeypatch.context() as patched:
+        if failing == "source":
+            broken(source, lambda offset: offset >= 8192)
+        else:
+            patched.setattr(LocationIndex, "in_log" if failing == "index" else "write", fail)
+        async with open_bookie(options) as port:
+            broken(source, lambda _: False)
+            patched.undo()
+            collector = cast(InProcessBookie, port).gc
+            for _ in range(2):
+                assert (await collector.collect(ledgers(2, 3), threshold=2)).logs_compacted == 0
+            assert await read_all(port, 2, 0, 4) == packets(2, range(5))
+    assert source.exists()
+    async with open_bookie(options) as port:
+        assert await read_all(port, 3, 0, 4) == packets(3, range(5))
+        await cast(InProcessBookie, port).gc.collect(ledgers(2, 3), threshold=2)
+        assert await read_all(port, 3, 0, 4) == packets(3, range(5))
 
 
 def test_a_rebuild_that_is_cut_off_comes_again(

@@ -79,7 +79,7 @@ class GarbageCollector:
         self.maps = LedgerMaps()
         self._gone: set[int] = set()
         """Ledgers in entry logs that were asked for and don't exist: ids come once only."""
-        self._left: set[tuple[LedgerDirectory, int]] = set()
+        self._left = {(store, log_id) for store in storage.stores for log_id in store.undecided}
         """Logs that are not compacted before the next start."""
         self._incomplete: set[LedgerDirectory] = set()
         self._stopping = threading.Event()

@@ -64,6 +64,8 @@ class LedgerDirectory:
         """The directory's number in the bookie."""
         self.logs = EntryLogs(disk, directory)
         self.index = index
+        self.undecided: set[int] = set()
+        """Not compacted before the next start: perhaps the index names the worse of two."""
         self.metrics = DirectoryMetrics()
         self.ahead_entries_max = options.read_ahead_entries
         self.active = WriteCache()

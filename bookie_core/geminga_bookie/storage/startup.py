@@ -210,7 +210,7 @@ def open_store(host: Host, number: int, directory: Path, options: BookieOptions)
         store.logs.note_unsalted()
         is_stale = bool(lost_disks(disk, options))
         is_whole = index.is_complete() and not is_stale
-        finish_compactions(store.logs, index if is_whole else None)
+        store.undecided = finish_compactions(store.logs, index if is_whole else None)
         if not is_whole:
             if store.logs.ids() or is_stale:
                 rebuild_index(

@@ -35,7 +35,7 @@ from geminga_bookie.storage.entry_logs.reading import (
     parse_block,
     scan_blocks,
 )
-from geminga_bookie.storage.location_index import IndexFailed, Location, LocationIndex
+from geminga_bookie.storage.location_index import Location, LocationIndex
 
 logger = logging.getLogger(__name__)
 
@@ -138,18 +138,20 @@ def _all_ledgers_in(file: LogFile, unreadable: list[range]) -> list[int]:
     return _ledgers_in(file)  # only its end was cut off, of which nothing was promised
 
 
-def finish_compactions(logs: EntryLogs, index: LocationIndex | None) -> None:
+def finish_compactions(logs: EntryLogs, index: LocationIndex | None) -> set[int]:
     """After a crash, remove drafts, and of a log and its compacted form the one that the index
     doesn't use, if the other is what it was made of.
 
-    Without an index (which is to be rebuilt) the old one is kept. Raises DataDirError for logs of
-    another version, OSError.
+    Without an index (which is to be rebuilt) the old one is kept. Returns logs that can't be told
+    apart now, as the disk or the index fails: they are not to be compacted, which drops what the
+    index doesn't name. Raises DataDirError for logs of another version, OSError.
     """
     for name in logs.disk.names(logs.directory):
         if name.endswith(COMPACTING_SUFFIX):
             logs.disk.remove(logs.directory / name)
     ids = {*logs.ids()}
     with_source = [log_id for log_id in sorted(ids) if _source_of(logs, log_id)]
+    undecided: set[int] = set()
     # Which headers count is certain only now, with the last log of version 1 known.
     for log_id in with_source:
         source = _source_of(logs, log_id)
@@ -157,10 +159,9 @@ def finish_compactions(logs: EntryLogs, index: LocationIndex | None) -> None:
             continue
         try:
             useless = _useless(logs, index, log_id, source)
-        except IndexFailed:
-            raise
         except OSError as error:
             logger.error("%s and its source are kept: %s", logs.path(log_id), error)
+            undecided |= {source, log_id}
             continue
         if useless is None:
             logger.warning(
@@ -175,6 +176,7 @@ def finish_compactions(logs: EntryLogs, index: LocationIndex | None) -> None:
         except OSError as error:  # the index has what is to be read
             logger.error("%s can't be removed: %s", logs.path(useless), error)
         ids.discard(useless)
+    return undecided
 
 
 def _source_of(logs: EntryLogs, log_id: int) -> int:
