@@ -109,6 +109,30 @@ async def test_what_a_copy_does_not_give_is_read_of_its_source(
             await bookie.gc.collect(ledgers(2, 3), threshold=0.9)
 
 
+async def test_what_neither_log_gives_now_may_be_whole_in_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy's sector stays bad, the source's can be read again."""
+    options = small_options(tmp_path)
+    await bookie_with_source(options, "none")
+    bad_of = {
+        path: path.read_bytes().index(packets(3, [0])[0])
+        for path in (tmp_path / "ledgers").glob("*.log")
+    }
+    read = LogFile.read
+
+    def bad(self: LogFile, size_bytes: int, offset: int) -> bytes:
+        if self.path in bad_of and offset <= bad_of[self.path] < offset + size_bytes:
+            raise OSError(errno.EIO, "Input/output error", str(self.path))
+        return read(self, size_bytes, offset)
+
+    monkeypatch.setattr(LogFile, "read", bad)
+    async with open_bookie(options) as port:
+        assert log_names(tmp_path) == ["00000001.log", "00000002.log"]
+        del bad_of[tmp_path / "ledgers" / "00000001.log"]
+        assert await read_all(port, 3, 0, 4) == packets(3, range(5))
+
+
 async def test_without_another_copy_the_disks_error_is_told(tmp_path: Path, broken: Broken) -> None:
     """Which is no damage: a client asks again, or another bookie."""
     options = small_options(tmp_path)

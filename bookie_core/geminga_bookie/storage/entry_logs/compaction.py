@@ -220,19 +220,20 @@ def _useless(logs: EntryLogs, index: LocationIndex | None, log_id: int, source: 
 
 def _names_better(logs: EntryLogs, index: LocationIndex, used: int, other: int) -> bool:
     """Whether something in a log that the index names is worse than in the other one. Such blocks
-    it names in both from then on, in one batch: half of them would look like all. Raises OSError.
+    it names in both from then on, in one batch: half of them would look like all. What a disk
+    doesn't give now may be worse, or better. Raises OSError.
     """
     with logs.reading(used) as named, logs.reading(other) as unnamed:
         worse = {
             location[:2] + location[4:]: damaged
             for location in index.in_log(used)
-            if (damaged := _damaged_entries(named, location))
+            if (damaged := _damaged_entries(named, location, unread=location.entries))
         }
         better = []
         for offset, head in scan_blocks(unnamed) if worse else ():
             location = location_of(head, other, offset)
             lost = worse.get(location[:2] + location[4:]) if _is_of_entries(head) else None
-            if lost and lost - _damaged_entries(unnamed, location):
+            if lost and lost - _damaged_entries(unnamed, location, unread=0):
                 better.append(location)
         if better:
             logger.error("%s is damaged: %s has what it lost", named.path, unnamed.path)
@@ -240,13 +241,15 @@ def _names_better(logs: EntryLogs, index: LocationIndex, used: int, other: int) 
         return bool(better)
 
 
-def _damaged_entries(file: LogFile, location: Location) -> set[int]:
-    """Their numbers in the block. What can't be read now counts, too."""
+def _damaged_entries(file: LogFile, location: Location, *, unread: int) -> set[int]:
+    """Their numbers in the block; so many of one that the disk doesn't give now."""
     try:
         data = file.read(location.size_bytes, location.offset)
         packets = parse_block(data, 0, location, file.salt)
-    except (DamagedBlock, OSError):
+    except DamagedBlock:
         return set(range(location.entries))
+    except OSError:
+        return set(range(unread))
     return {number for number, packet in enumerate(packets) if packet is None}
 
 
