@@ -15,13 +15,16 @@ from geminga_bookie._tests.support import KEY, add, ledgers, packets, read_all, 
 from geminga_bookie._tests.test_entry_log_headers import Broken, broken, log_names, one_log
 from geminga_bookie._tests.test_entry_log_two_faults import damaged_file
 from geminga_bookie.errors import DigestMismatch, StorageFailed
+from geminga_bookie.host import Host
 from geminga_bookie.inprocess import InProcessBookie, open_bookie
 from geminga_bookie.options import BookieOptions
+from geminga_bookie.shell.indexes import rebuild_locations
+from geminga_bookie.shell.target import ShellFailed
 from geminga_bookie.storage.disk import OsDisk
 from geminga_bookie.storage.entry_logs.compaction import compact_log, finish_compactions
 from geminga_bookie.storage.entry_logs.files import EntryLogs, EntryLogWriter
-from geminga_bookie.storage.entry_logs.format import KIND_ENTRIES, KIND_LEDGER
-from geminga_bookie.storage.entry_logs.index_rebuild import rebuild_index
+from geminga_bookie.storage.entry_logs.format import BLOCK_HEAD_BYTES, KIND_ENTRIES, KIND_LEDGER
+from geminga_bookie.storage.entry_logs.index_rebuild import begin_rebuild, rebuild_index
 from geminga_bookie.storage.entry_logs.reading import LogFile, location_of, scan_blocks
 from geminga_bookie.storage.location_index import IndexFailed, LedgerRecord, LocationIndex
 
@@ -285,6 +288,36 @@ async def test_what_cannot_be_told_apart_is_not_compacted(
         assert await read_all(port, 3, 0, 4) == packets(3, range(5))
 
 
+@pytest.mark.parametrize("kind", [KIND_ENTRIES, KIND_LEDGER])
+async def test_a_rebuild_for_which_a_log_cannot_be_read_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: int
+) -> None:
+    """The bookie starts with the index as before; a copy that it names is there."""
+    options = small_options(tmp_path)
+    await bookie_with_source(options, "none")
+    logs = EntryLogs(OsDisk(), tmp_path / "ledgers")
+    writer = EntryLogWriter(logs)
+    record = LedgerRecord(9, KEY, False, False, b"").encode()
+    bad_place = writer.append(kind, 9, 0, [record]).offset
+    if kind == KIND_LEDGER:  # its body
+        bad_place += BLOCK_HEAD_BYTES + 8
+    writer.seal()
+    logs.close()
+    read = LogFile.read
+
+    def bad(self: LogFile, size_bytes: int, offset: int) -> bytes:
+        if self.path == writer.path and offset <= bad_place < offset + size_bytes:
+            raise OSError(errno.EIO, "Input/output error")
+        return read(self, size_bytes, offset)
+
+    monkeypatch.setattr(LogFile, "read", bad)
+    with pytest.raises(ShellFailed, match="Input/output error"):
+        rebuild_locations(Host(), options, print)
+    assert log_names(tmp_path) == ["00000001.log", "00000002.log", "00000003.log"]
+    async with open_bookie(options) as port:
+        assert await read_all(port, 3, 0, 4) == packets(3, range(5))
+
+
 def test_a_rebuild_that_is_cut_off_comes_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,6 +325,7 @@ def test_a_rebuild_that_is_cut_off_comes_again(
     moved_with_source(tmp_path, "none")
     logs, index = EntryLogs(OsDisk(), tmp_path), LocationIndex(tmp_path / "index")
     assert index.is_complete()
+    begin_rebuild(logs, index)
 
     def fail(*_arguments: object, **_options: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
