@@ -84,9 +84,30 @@ def test_without_a_map_nobody_knows_what_is_damaged(tmp_path: Path, damage: str)
     logs, index = damaged_log(tmp_path, damage, sealed=False)
     before = logs.path(1).read_bytes()
     with pytest.raises(LogDamaged, match="no ledger map"):
-        compact_log(logs, index, 1, lambda _size: None)
+        compact_log(logs, index, 1, lambda _size: pytest.fail("copied in vain"))
     assert log_files(tmp_path) == ["00000001.log"]
     assert logs.path(1).read_bytes() == before
+    index.close()
+    logs.close()
+
+
+def test_damage_that_comes_while_a_log_is_copied_keeps_it(tmp_path: Path) -> None:
+    logs, index = EntryLogs(OsDisk(), tmp_path), LocationIndex(tmp_path / "index")
+    writer = EntryLogWriter(logs)
+    found = [writer.append(KIND_ENTRIES, each, 0, packets(each, range(5))) for each in (1, 2)]
+    writer.seal()
+    index.write(found, completes=True)
+
+    def damage(_size: int) -> None:
+        data = bytearray(logs.path(1).read_bytes())
+        data[found[1].offset + 5] ^= 1
+        with logs.path(1).open("r+b") as file:
+            file.write(data)
+
+    with pytest.raises(LogDamaged, match="while it was copied"):
+        compact_log(logs, index, 1, damage)
+    assert log_files(tmp_path) == ["00000001.log"]
+    assert list(index.in_log(1)) == found
     index.close()
     logs.close()
 

@@ -69,13 +69,16 @@ def compact_log(logs: EntryLogs, index: LocationIndex, log_id: int, throttle: Th
     # Whether a write that failed took effect is known once the index is opened again, which the
     # next write does: before that it may not name what it has.
     index.write()
+    unreadable: list[range] = []
+    with logs.reading(log_id) as file:
+        record_ids = _checked(file, index, log_id, unreadable)
     writer = EntryLogWriter(logs, compacted_from=log_id, suffix=COMPACTING_SUFFIX)
     old: list[Location] = []
     new: list[Location] = []
-    unreadable: list[range] = []
+    now_unreadable: list[range] = []
     try:
         with logs.reading(log_id) as file:
-            for location, data in _live_blocks(file, index, log_id, writer.salt, unreadable):
+            for location, data in _live_blocks(file, index, log_id, writer.salt, now_unreadable):
                 old.append(location)
                 new.append(
                     writer.append_raw(
@@ -83,14 +86,12 @@ def compact_log(logs: EntryLogs, index: LocationIndex, log_id: int, throttle: Th
                     )
                 )
                 throttle(len(data))
-            record_ids = _ledgers_in(file) if not unreadable else _all_ledgers_in(file, unreadable)
-            unreadable += end_of_unsealed(file)
-            for location in blocks_within(index, log_id, unreadable):
-                raise LogDamaged(f"{logs.path(log_id)} at {location.offset}")
-            for ledger_id in record_ids:
-                record = index.ledger(ledger_id)
-                if record is not None:
-                    writer.append(KIND_LEDGER, ledger_id, 0, [record.encode()])
+        if now_unreadable != unreadable:
+            raise LogDamaged(f"{logs.path(log_id)}, while it was copied")
+        for ledger_id in record_ids:
+            record = index.ledger(ledger_id)
+            if record is not None:
+                writer.append(KIND_LEDGER, ledger_id, 0, [record.encode()])
         kept = writer.size_bytes
         writer.seal()
     except BaseException:
@@ -108,6 +109,20 @@ def compact_log(logs: EntryLogs, index: LocationIndex, log_id: int, throttle: Th
     return kept
 
 
+def _checked(
+    file: LogFile, index: LocationIndex, log_id: int, unreadable: list[range]
+) -> list[int]:
+    """Ledgers whose record may be in a log, which is known before much is copied in vain. Raises
+    LogDamaged, OSError.
+    """
+    record_ids = _ledgers_in(file, unreadable)
+    if unreadable:
+        record_ids = _all_ledgers_in(file, unreadable)
+    for location in blocks_within(index, log_id, unreadable + end_of_unsealed(file)):
+        raise LogDamaged(f"{file.path} at {location.offset}")
+    return record_ids
+
+
 def _live_blocks(
     file: LogFile, index: LocationIndex, log_id: int, salt: bytes, unreadable: list[range]
 ) -> Iterator[tuple[Location, bytes]]:
@@ -120,8 +135,9 @@ def _live_blocks(
                 yield location, for_other_log(head, file.read(head.total_bytes, offset), salt)
 
 
-def _ledgers_in(file: LogFile) -> list[int]:
-    return sorted({head.ledger_id for _, head in scan_blocks(file) if _is_record(head)})
+def _ledgers_in(file: LogFile, unreadable: list[range] | None = None) -> list[int]:
+    heads = (head for _, head in scan_blocks(file, unreadable))
+    return sorted({head.ledger_id for head in heads if _is_record(head)})
 
 
 def _all_ledgers_in(file: LogFile, unreadable: list[range]) -> list[int]:
