@@ -5,6 +5,7 @@ taken for (BK-04, BK-06, BK-12).
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
@@ -13,6 +14,7 @@ import pytest
 from geminga_bookie._tests.support import add, ledgers, packets, read_all, small_options
 from geminga_bookie._tests.test_entry_log_forgery import log_of_version_1
 from geminga_bookie._tests.test_entry_log_headers import Broken, broken, log_names, one_log
+from geminga_bookie.errors import StorageFailed
 from geminga_bookie.inprocess import InProcessBookie, open_bookie
 from geminga_bookie.storage.disk import OsDisk
 from geminga_bookie.storage.entry_logs.compaction import (
@@ -32,7 +34,7 @@ from geminga_bookie.storage.entry_logs.format import (
 from geminga_bookie.storage.entry_logs.reading import BLOCKS_WITHOUT_SALT, LogFile, scan_blocks
 from geminga_bookie.storage.entry_logs.scrub import scrub_log
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
-from geminga_bookie.storage.location_index import LedgerRecord, LocationIndex
+from geminga_bookie.storage.location_index import IndexFailed, LedgerRecord, Location, LocationIndex
 
 __all__ = ["broken"]
 
@@ -82,9 +84,30 @@ def test_without_a_map_nobody_knows_what_is_damaged(tmp_path: Path, damage: str)
     logs, index = damaged_log(tmp_path, damage, sealed=False)
     before = logs.path(1).read_bytes()
     with pytest.raises(LogDamaged, match="no ledger map"):
-        compact_log(logs, index, 1, lambda _size: None)
+        compact_log(logs, index, 1, lambda _size: pytest.fail("copied in vain"))
     assert log_files(tmp_path) == ["00000001.log"]
     assert logs.path(1).read_bytes() == before
+    index.close()
+    logs.close()
+
+
+def test_damage_that_comes_while_a_log_is_copied_keeps_it(tmp_path: Path) -> None:
+    logs, index = EntryLogs(OsDisk(), tmp_path), LocationIndex(tmp_path / "index")
+    writer = EntryLogWriter(logs)
+    found = [writer.append(KIND_ENTRIES, each, 0, packets(each, range(5))) for each in (1, 2)]
+    writer.seal()
+    index.write(found, completes=True)
+
+    def damage(_size: int) -> None:
+        data = bytearray(logs.path(1).read_bytes())
+        data[found[1].offset + 5] ^= 1
+        with logs.path(1).open("r+b") as file:
+            file.write(data)
+
+    with pytest.raises(LogDamaged, match="while it was copied"):
+        compact_log(logs, index, 1, damage)
+    assert log_files(tmp_path) == ["00000001.log"]
+    assert list(index.in_log(1)) == found
     index.close()
     logs.close()
 
@@ -175,6 +198,49 @@ def test_a_header_that_fails_is_not_asked_for_with_each_block(
         assert {file.salt for _ in range(BLOCKS_WITHOUT_SALT)} == {None, writer.salt}
     store.close()
     logs.close()
+
+
+@pytest.mark.parametrize("failing", ["block", "index", "first"])
+def test_a_later_block_that_fails_costs_no_earlier_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    """Which is read with it, ahead."""
+    logs = EntryLogs(OsDisk(), tmp_path)
+    writer = EntryLogWriter(logs)
+    locations = [writer.append(KIND_ENTRIES, 1, n, packets(1, [n])) for n in range(3)]
+    writer.seal()
+    logs.close()
+    index = LocationIndex(tmp_path / "index")
+    index.write(locations)
+    store = LedgerDirectory(OsDisk(), tmp_path, index, small_options(tmp_path), 0)
+    read = LogFile.read
+    bad_place = locations[0 if failing == "first" else 2].offset
+
+    def bad(self: LogFile, size_bytes: int, offset: int) -> bytes:
+        if offset <= bad_place < offset + size_bytes:
+            raise OSError(errno.EIO, "Input/output error")
+        return read(self, size_bytes, offset)
+
+    def fail(_self: LocationIndex, _start: Location) -> Iterator[Location]:
+        raise IndexFailed("Corruption: block checksum mismatch")
+        yield  # a generator, as `following` is
+
+    with monkeypatch.context() as patched:
+        if failing == "index":
+            patched.setattr(LocationIndex, "following", fail)
+        else:
+            patched.setattr(LogFile, "read", bad)
+        if failing == "first":
+            with pytest.raises(StorageFailed, match="Input/output error"):
+                store.load(1, 0, 1 << 20, 100)
+        else:
+            (block,) = store.load(1, 0, 1 << 20, 100)
+            assert (block.first, block.packets) == (0, packets(1, [0]))
+        if failing == "block":
+            with pytest.raises(StorageFailed, match="Input/output error"):
+                store.load(1, 2, 1 << 20, 100)
+    assert [block.first for block in store.load(1, 0, 1 << 20, 100)] == [0, 1, 2]
+    store.close()
 
 
 def test_a_copy_that_cannot_be_read_ends_no_scrub(tmp_path: Path, broken: Broken) -> None:

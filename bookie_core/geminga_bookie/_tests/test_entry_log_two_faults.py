@@ -308,6 +308,37 @@ async def test_an_index_that_fails_stops_no_deletion_in_others(
         assert [store.logs.ids() for store in bookie.storage.stores] == [[1], [2]]
 
 
+async def test_a_log_that_cannot_be_removed_stops_no_collection_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor compaction in its directory, in each round; and it is told."""
+    options = small_options(tmp_path, entry_log_bytes_max=1)
+    async with open_bookie(options) as port:
+        bookie = cast(InProcessBookie, port)
+        for ids in ((1,), (2,), (3, 4)):
+            for ledger_id in ids:
+                await add(port, ledger_id, range(5 if ledger_id == 4 else 50), size=200)
+            await bookie.checkpointer.checkpoint()
+
+    def fails(logs: EntryLogs, log_id: int) -> None:
+        if log_id == 1:
+            raise OSError(errno.EPERM, "Operation not permitted")
+        remove(logs, log_id)
+
+    remove = EntryLogs.remove
+    async with open_bookie(options) as port:
+        bookie = cast(InProcessBookie, port)
+        (store,) = bookie.storage.stores
+        with monkeypatch.context() as patched:
+            patched.setattr(EntryLogs, "remove", fails)
+            for _ in range(2):
+                with pytest.raises(OSError, match="not permitted"):
+                    await bookie.gc.collect(ledgers(4), threshold=0.5)
+                assert store.logs.ids() == [1, 4]
+        assert (await bookie.gc.collect(ledgers(4))).logs_removed == 1
+        assert await read_all(port, 4, 0, 4) == packets(4, range(5), 200)
+
+
 async def test_a_log_that_fails_stops_no_compaction_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

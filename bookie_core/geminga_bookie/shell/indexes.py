@@ -26,7 +26,7 @@ from geminga_bookie.storage.journal_replay import replay
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
 from geminga_bookie.storage.ledger_table import LedgerTable
 from geminga_bookie.storage.location_index import Location, LocationIndex
-from geminga_bookie.storage.startup import apply_item, open_index, open_store
+from geminga_bookie.storage.startup import apply_item, open_store
 
 ERRORS_MAX = 10_000
 """Lines about damage that are printed."""
@@ -65,12 +65,7 @@ def _rebuilt(host: Host, options: BookieOptions, say: Say) -> list[LedgerDirecto
     stores: list[LedgerDirectory] = []
     try:
         for number, directory in enumerate(options.ledger_dirs):
-            index = open_index(host, index_directory(options, number))
-            try:
-                index.require_rebuild()
-            finally:
-                index.close()
-            store = open_store(host, number, directory, options)
+            store = open_store(host, number, directory, options, is_stale=True)
             stores.append(store)
             say(f"Scanned {len(store.logs.ids())} entry logs of {directory}")
     except BaseException:

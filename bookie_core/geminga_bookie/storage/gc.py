@@ -79,7 +79,7 @@ class GarbageCollector:
         self.maps = LedgerMaps()
         self._gone: set[int] = set()
         """Ledgers in entry logs that were asked for and don't exist: ids come once only."""
-        self._left: set[tuple[LedgerDirectory, int]] = set()
+        self._left = {(store, log_id) for store in storage.stores for log_id in store.undecided}
         """Logs that are not compacted before the next start."""
         self._incomplete: set[LedgerDirectory] = set()
         self._stopping = threading.Event()
@@ -253,12 +253,14 @@ class GarbageCollector:
         metrics.ledgers = len(held)
         metrics.logs = len(logs) - len(removable)
         metrics.log_bytes = sum(use.total for use in logs.values())
+        failure: OSError | None = None
         for log_id in removable:
             try:
                 store.logs.remove(log_id)
-            except OSError:
+            except OSError as error:  # of this log, perhaps
                 metrics.undeleted_logs += 1
-                raise
+                failure = failure or error
+                continue
             self.maps.forget(store, log_id)
             metrics.deleted_bytes += logs[log_id].total
             metrics.log_bytes -= logs[log_id].total
@@ -276,6 +278,8 @@ class GarbageCollector:
                 self.maps.forget(store, log_id)
                 metrics.compacted_bytes += max(0, logs[log_id].total - kept)
                 compacted += 1
+        if failure is not None:
+            raise failure
         return len(removable), compacted
 
     def _compact(self, store: LedgerDirectory, log_id: int) -> int | None:

@@ -6,6 +6,7 @@ and `forget` are for the loop and do no I/O; the others block and are for thread
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
@@ -29,7 +30,7 @@ from geminga_bookie.storage.entry_logs.format import (
     DamagedBlock,
 )
 from geminga_bookie.storage.entry_logs.reading import LogFile, parse_block
-from geminga_bookie.storage.location_index import LedgerRecord, Location, LocationIndex
+from geminga_bookie.storage.location_index import IndexFailed, LedgerRecord, Location, LocationIndex
 from geminga_bookie.storage.read_cache import CachedBlock, ReadCache
 from geminga_bookie.storage.write_cache import CachedRun, WriteCache
 
@@ -64,6 +65,8 @@ class LedgerDirectory:
         """The directory's number in the bookie."""
         self.logs = EntryLogs(disk, directory)
         self.index = index
+        self.undecided: set[int] = set()
+        """Not compacted before the next start: perhaps the index names the worse of two."""
         self.metrics = DirectoryMetrics()
         self.ahead_entries_max = options.read_ahead_entries
         self.active = WriteCache()
@@ -242,9 +245,8 @@ class LedgerDirectory:
         for group in self._adjacent(start, ahead_bytes, ahead_entries):
             try:
                 with self.logs.reading(group[0].log_id) as file:
-                    parsed = _read_group(file, group)
-                    for location in group:
-                        blocks += _whole_parts(location.first, next(parsed))
+                    for location, packets in zip(group, _read_group(file, group), strict=False):
+                        blocks += _whole_parts(location.first, packets)
             except (DamagedBlock, OSError):
                 # Fail now only for the requested entry; errors of later ones are raised on request.
                 if not _holds(blocks, entry_id):
@@ -261,7 +263,7 @@ class LedgerDirectory:
         group = [start]
         size, entries = start.size_bytes, start.entries
         if size < bytes_max and entries < entries_max:
-            for later in self.index.following(start):
+            for later in self._following(start):
                 last = group[-1]
                 if later.first != last.first + last.entries:
                     break
@@ -275,6 +277,11 @@ class LedgerDirectory:
                     yield group
                     group = [later]
         yield group
+
+    def _following(self, start: Location) -> Iterator[Location]:
+        """As far as the index can be read: who asks for a later entry is told."""
+        with contextlib.suppress(IndexFailed):
+            yield from self.index.following(start)
 
     def close(self) -> None:
         """Seal the log and close all files. Everything must be flushed before."""
@@ -303,8 +310,17 @@ def split_run(run: CachedRun) -> Iterator[tuple[int, Sequence[bytes]]]:
 
 
 def _read_group(file: LogFile, group: list[Location]) -> Iterator[list[bytes | None]]:
+    """Packets of each block; of the first one alone if the disk gives no more. Raises DamagedBlock,
+    OSError.
+    """
     base = group[0].offset
-    data = file.read(sum(location.size_bytes for location in group), base)
+    try:
+        data = file.read(sum(location.size_bytes for location in group), base)
+    except OSError:
+        if len(group) == 1:
+            raise
+        group = group[:1]
+        data = file.read(group[0].size_bytes, base)
     for location in group:
         yield parse_block(data, location.offset - base, location, file.salt)
 

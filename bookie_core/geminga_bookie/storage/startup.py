@@ -30,7 +30,7 @@ from geminga_bookie.storage.data_dirs import (
 from geminga_bookie.storage.disk import Disk, replace_file
 from geminga_bookie.storage.doubt import doubt_logs, is_in_limbo, unread_logs, write_limbo
 from geminga_bookie.storage.entry_logs.compaction import finish_compactions
-from geminga_bookie.storage.entry_logs.index_rebuild import rebuild_index
+from geminga_bookie.storage.entry_logs.index_rebuild import begin_rebuild, rebuild_index
 from geminga_bookie.storage.health import Health
 from geminga_bookie.storage.journal import Journal
 from geminga_bookie.storage.journal_files import (
@@ -197,8 +197,10 @@ def _journal_options(disk: Disk, directory: Path, options: JournalOptions) -> Jo
     return options
 
 
-def open_store(host: Host, number: int, directory: Path, options: BookieOptions) -> LedgerDirectory:
-    """Open a ledger directory; an index that isn't complete is rebuilt. Blocks. Raises
+def open_store(
+    host: Host, number: int, directory: Path, options: BookieOptions, *, is_stale: bool = False
+) -> LedgerDirectory:
+    """Open a ledger directory; an index that is stale or isn't complete is rebuilt. Blocks. Raises
     DataDirError, OSError.
     """
     disk = host.disk
@@ -208,17 +210,15 @@ def open_store(host: Host, number: int, directory: Path, options: BookieOptions)
     store = LedgerDirectory(disk, directory, index, options, number)
     try:
         store.logs.note_unsalted()
-        is_stale = bool(lost_disks(disk, options))
+        is_stale = is_stale or bool(lost_disks(disk, options))
         is_whole = index.is_complete() and not is_stale
-        finish_compactions(store.logs, index if is_whole else None)
+        if not is_whole:
+            begin_rebuild(store.logs, index)
+        store.undecided = finish_compactions(store.logs, index if is_whole else None)
         if not is_whole:
             if store.logs.ids() or is_stale:
-                rebuild_index(
-                    store.logs,
-                    index,
-                    partial(doubt_logs, disk, options),
-                    in_doubt=is_in_limbo(disk, options),
-                )
+                on_damage, in_doubt = partial(doubt_logs, disk, options), is_in_limbo(disk, options)
+                rebuild_index(store.logs, index, on_damage, in_doubt=in_doubt)
             else:
                 index.write(completes=True)
     except BaseException:

@@ -35,7 +35,7 @@ from geminga_bookie.storage.entry_logs.reading import (
     parse_block,
     scan_blocks,
 )
-from geminga_bookie.storage.location_index import IndexFailed, Location, LocationIndex
+from geminga_bookie.storage.location_index import Location, LocationIndex
 
 logger = logging.getLogger(__name__)
 
@@ -69,13 +69,16 @@ def compact_log(logs: EntryLogs, index: LocationIndex, log_id: int, throttle: Th
     # Whether a write that failed took effect is known once the index is opened again, which the
     # next write does: before that it may not name what it has.
     index.write()
+    unreadable: list[range] = []
+    with logs.reading(log_id) as file:
+        record_ids = _checked(file, index, log_id, unreadable)
     writer = EntryLogWriter(logs, compacted_from=log_id, suffix=COMPACTING_SUFFIX)
     old: list[Location] = []
     new: list[Location] = []
-    unreadable: list[range] = []
+    now_unreadable: list[range] = []
     try:
         with logs.reading(log_id) as file:
-            for location, data in _live_blocks(file, index, log_id, writer.salt, unreadable):
+            for location, data in _live_blocks(file, index, log_id, writer.salt, now_unreadable):
                 old.append(location)
                 new.append(
                     writer.append_raw(
@@ -83,14 +86,12 @@ def compact_log(logs: EntryLogs, index: LocationIndex, log_id: int, throttle: Th
                     )
                 )
                 throttle(len(data))
-            record_ids = _ledgers_in(file) if not unreadable else _all_ledgers_in(file, unreadable)
-            unreadable += end_of_unsealed(file)
-            for location in blocks_within(index, log_id, unreadable):
-                raise LogDamaged(f"{logs.path(log_id)} at {location.offset}")
-            for ledger_id in record_ids:
-                record = index.ledger(ledger_id)
-                if record is not None:
-                    writer.append(KIND_LEDGER, ledger_id, 0, [record.encode()])
+        if now_unreadable != unreadable:
+            raise LogDamaged(f"{logs.path(log_id)}, while it was copied")
+        for ledger_id in record_ids:
+            record = index.ledger(ledger_id)
+            if record is not None:
+                writer.append(KIND_LEDGER, ledger_id, 0, [record.encode()])
         kept = writer.size_bytes
         writer.seal()
     except BaseException:
@@ -108,6 +109,20 @@ def compact_log(logs: EntryLogs, index: LocationIndex, log_id: int, throttle: Th
     return kept
 
 
+def _checked(
+    file: LogFile, index: LocationIndex, log_id: int, unreadable: list[range]
+) -> list[int]:
+    """Ledgers whose record may be in a log, which is known before much is copied in vain. Raises
+    LogDamaged, OSError.
+    """
+    record_ids = _ledgers_in(file, unreadable)
+    if unreadable:
+        record_ids = _all_ledgers_in(file, unreadable)
+    for location in blocks_within(index, log_id, unreadable + end_of_unsealed(file)):
+        raise LogDamaged(f"{file.path} at {location.offset}")
+    return record_ids
+
+
 def _live_blocks(
     file: LogFile, index: LocationIndex, log_id: int, salt: bytes, unreadable: list[range]
 ) -> Iterator[tuple[Location, bytes]]:
@@ -120,8 +135,9 @@ def _live_blocks(
                 yield location, for_other_log(head, file.read(head.total_bytes, offset), salt)
 
 
-def _ledgers_in(file: LogFile) -> list[int]:
-    return sorted({head.ledger_id for _, head in scan_blocks(file) if _is_record(head)})
+def _ledgers_in(file: LogFile, unreadable: list[range] | None = None) -> list[int]:
+    heads = (head for _, head in scan_blocks(file, unreadable))
+    return sorted({head.ledger_id for head in heads if _is_record(head)})
 
 
 def _all_ledgers_in(file: LogFile, unreadable: list[range]) -> list[int]:
@@ -138,18 +154,20 @@ def _all_ledgers_in(file: LogFile, unreadable: list[range]) -> list[int]:
     return _ledgers_in(file)  # only its end was cut off, of which nothing was promised
 
 
-def finish_compactions(logs: EntryLogs, index: LocationIndex | None) -> None:
+def finish_compactions(logs: EntryLogs, index: LocationIndex | None) -> set[int]:
     """After a crash, remove drafts, and of a log and its compacted form the one that the index
     doesn't use, if the other is what it was made of.
 
-    Without an index (which is to be rebuilt) the old one is kept. Raises DataDirError for logs of
-    another version, OSError.
+    Without an index (which is to be rebuilt) the old one is kept. Returns logs that can't be told
+    apart now, as the disk or the index fails: they are not to be compacted, which drops what the
+    index doesn't name. Raises DataDirError for logs of another version, OSError.
     """
     for name in logs.disk.names(logs.directory):
         if name.endswith(COMPACTING_SUFFIX):
             logs.disk.remove(logs.directory / name)
     ids = {*logs.ids()}
     with_source = [log_id for log_id in sorted(ids) if _source_of(logs, log_id)]
+    undecided: set[int] = set()
     # Which headers count is certain only now, with the last log of version 1 known.
     for log_id in with_source:
         source = _source_of(logs, log_id)
@@ -157,10 +175,9 @@ def finish_compactions(logs: EntryLogs, index: LocationIndex | None) -> None:
             continue
         try:
             useless = _useless(logs, index, log_id, source)
-        except IndexFailed:
-            raise
         except OSError as error:
             logger.error("%s and its source are kept: %s", logs.path(log_id), error)
+            undecided |= {source, log_id}
             continue
         if useless is None:
             logger.warning(
@@ -175,6 +192,7 @@ def finish_compactions(logs: EntryLogs, index: LocationIndex | None) -> None:
         except OSError as error:  # the index has what is to be read
             logger.error("%s can't be removed: %s", logs.path(useless), error)
         ids.discard(useless)
+    return undecided
 
 
 def _source_of(logs: EntryLogs, log_id: int) -> int:
@@ -196,49 +214,59 @@ def _source_of(logs: EntryLogs, log_id: int) -> int:
 
 def _useless(logs: EntryLogs, index: LocationIndex | None, log_id: int, source: int) -> int | None:
     """Which of a log and its source can go, if any. Raises OSError."""
+    is_named = index is not None and _is_indexed(logs, index, log_id)
+    if index is not None and not is_named and _names_better(logs, index, source, log_id):
+        return None
     if not _has_blocks_of(logs, log_id, source):
         return None
     if index is None:
         return log_id if _replaces_all(logs, log_id, source) else None
-    if not _is_indexed(logs, index, log_id):
+    if not is_named:
         return log_id
-    if _is_indexed(logs, index, source) or not _can_replace(logs, index, log_id, source):
+    if _is_indexed(logs, index, source) or _names_better(logs, index, log_id, source):
         return None
+    with logs.reading(log_id) as file:
+        if not _has_whole_records(file):
+            return None
     # Syncs the batch that moved the blocks: else a loss of power could bring back what names the
     # old log.
     index.write(completes=True)
     return source
 
 
-def _can_replace(logs: EntryLogs, index: LocationIndex, log_id: int, source: int) -> bool:
-    """Whether nothing of a log is worse than in its source. Blocks that are, the index names in
-    both from then on, in one batch: half of them would look like all. Raises OSError.
+def _names_better(logs: EntryLogs, index: LocationIndex, used: int, other: int) -> bool:
+    """Whether something in a log that the index names is worse than in the other one. Such blocks
+    it names in both from then on, in one batch: half of them would look like all. What a disk
+    doesn't give now may be worse, or better. Raises OSError.
     """
-    with logs.reading(log_id) as part, logs.reading(source) as whole:
+    with logs.reading(used) as named, logs.reading(other) as unnamed:
         worse = {
             location[:2] + location[4:]: damaged
-            for location in index.in_log(log_id)
-            if (damaged := _damaged_entries(part, location))
+            for location in index.in_log(used)
+            if (damaged := _damaged_entries(named, location, unread=location.entries))
         }
         better = []
-        for offset, head in scan_blocks(whole):
-            location = location_of(head, source, offset)
-            damaged = worse.get(location[:2] + location[4:], 0) if _is_of_entries(head) else 0
-            if damaged and damaged > _damaged_entries(whole, location):
+        for offset, head in scan_blocks(unnamed) if worse else ():
+            location = location_of(head, other, offset)
+            lost = worse.get(location[:2] + location[4:]) if _is_of_entries(head) else None
+            if lost and lost - _damaged_entries(unnamed, location, unread=0):
                 better.append(location)
         if better:
-            logger.error("%s is damaged: %s has what it lost", part.path, whole.path)
+            logger.error("%s is damaged: %s has what it lost", named.path, unnamed.path)
             index.write(better)
-        return not better and _has_whole_records(part)
+        return bool(better)
 
 
-def _damaged_entries(file: LogFile, location: Location) -> int:
-    """What can't be read now counts, too."""
+def _damaged_entries(file: LogFile, location: Location, *, unread: int) -> set[int]:
+    """Their numbers in the block; so many of one that the disk doesn't give now."""
     try:
         data = file.read(location.size_bytes, location.offset)
-        return parse_block(data, 0, location, file.salt).count(None)
-    except (DamagedBlock, OSError):
-        return location.entries
+        packets = parse_block(data, 0, location, file.salt)
+    except DamagedBlock:
+        return set(range(location.entries))
+    except OSError:
+        return set(range(unread))
+    return {number for number, packet in enumerate(packets) if packet is None}
 
 
 def _has_whole_records(file: LogFile) -> bool:

@@ -31,6 +31,21 @@ BATCH_BLOCKS_MAX = 4096
 DAMAGES_PER_LOG_MAX = 100
 
 
+def begin_rebuild(logs: EntryLogs, index: LocationIndex) -> None:
+    """From now on the index is not complete. Unless a log can't be read: then it stays as it is, as
+    without it nothing could be read of the other logs either. Raises DataDirError, OSError.
+    """
+    if not index.is_complete():
+        return
+    for log_id in logs.ids():
+        with logs.reading(log_id) as file:
+            check_version(file)
+            for offset, head in scan_blocks(file):
+                if head.kind == KIND_LEDGER:
+                    file.read(head.total_bytes, offset)
+    index.require_rebuild()
+
+
 def rebuild_index(
     logs: EntryLogs,
     index: LocationIndex,
@@ -38,7 +53,8 @@ def rebuild_index(
     *,
     in_doubt: bool = False,
 ) -> int:
-    """Write every whole block's location and every ledger's record; returns the number of blocks.
+    """Write every whole block's location and every ledger's record into an index that isn't
+    complete (see `begin_rebuild`); returns the number of blocks.
 
     Records of one ledger are merged, also with the index's remaining ones; monotonic values (fence,
     LACs) keep their maximum. Deleted ledgers reappear, and are collected again. Only the last batch
@@ -49,7 +65,6 @@ def rebuild_index(
     behind damage in a log of version 1 may be a client's, and count as damaged. Raises
     DataDirError, OSError.
     """
-    index.require_rebuild()
     index.clear_locations()
     records = {record.ledger_id: record for record in index.ledgers()}
     batch: list[Location] = []
