@@ -47,6 +47,9 @@ _RUN_ENTRIES = 256
 have shown it begins with one: a bookie answers each entry that it doesn't have for itself, and a
 broker that takes over thousands of ledgers asks about the ends of all.
 """
+_FIRST_RUN_ENTRIES = 8
+"""Of the first one: entries may be so large that a read has few of them."""
+
 _RUN_BYTES = 4 * 1024 * 1024
 
 
@@ -98,9 +101,10 @@ class _Recovery:
         """The metadata of the closed ledger."""
         confirmed = await self._fence()
         at, length, unseen = max(confirmed, 0), 0, 1
+        most = min(_FIRST_RUN_ENTRIES, self._run_entries_max)
         while True:
             shown = self._held + 1 - at
-            asked = min(shown if shown > 0 else unseen, _RUN_ENTRIES)
+            asked = min(shown if shown > 0 else unseen, most)
             run = await self._unless_lost(at, asked)
             if run is None:
                 at += 1
@@ -112,12 +116,24 @@ class _Recovery:
             await self._write_again(at + len(run) - len(new), new)
             at += len(run)
             length = packets.header(run[-1])[3]
+            # A short run ends the ledger, or the bytes of a read.
+            is_whole = len(run) == asked
+            if asked == most:
+                most = min(2 * most if is_whole else len(run), self._run_entries_max)
             if shown <= 0:
-                # A short run ends the ledger, or one bookie's share or bytes of a read.
-                unseen = 2 * unseen if len(run) == asked else len(run)
+                unseen = 2 * unseen if is_whole else len(run)
         if at == confirmed:
             raise NoSuchEntry(f"{self._name}: no bookie has confirmed entry {at} any more")
         return replace(self._changed, state=LedgerState.CLOSED, last_entry_id=at - 1, length=length)
+
+    @property
+    def _run_entries_max(self) -> int:
+        """Entries of one read. Of a striped ledger no bookie has more than a write quorum of
+        neighbours, and it is asked for each of the others in vain.
+        """
+        metadata = self._metadata
+        is_striped = metadata.write_quorum < metadata.ensemble_size
+        return metadata.write_quorum if is_striped else _RUN_ENTRIES
 
     @property
     def _name(self) -> str:

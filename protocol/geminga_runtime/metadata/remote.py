@@ -269,6 +269,7 @@ class RemoteMetadataStore:
         self, request: frames.Request, size: int = 0, epoch: int | None = None
     ) -> frames.Answer:
         self._check_open()
+        await trio.lowlevel.checkpoint()  # who was cancelled sends nothing
         await self._room.acquire(size)
         try:
             self._check_open()
@@ -277,7 +278,6 @@ class RemoteMetadataStore:
             is_connected = self.session.phase is SessionPhase.CONNECTED
             connection = self._connection
             if connection is None or not is_connected:
-                await trio.lowlevel.checkpoint()
                 raise StoreUnavailable("there is no session with the metadata store now")
             answer = await connection.call(request)
         finally:

@@ -6,7 +6,9 @@ import trio
 
 
 class Room:
-    """Bounds requests under way by number and bytes; callers wait in turn."""
+    """Bounds requests under way by number and bytes; callers wait in turn. Those that get room in
+    one turn of the loop go on in any order.
+    """
 
     def __init__(self, requests_max: int, bytes_max: int) -> None:
         self._requests_max = requests_max

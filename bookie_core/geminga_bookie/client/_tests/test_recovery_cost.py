@@ -63,3 +63,20 @@ async def test_few_entries_are_asked_for_that_are_not_there(
     else:
         assert bookie.asked <= 3 * beyond + 4
     assert bookie.reads <= 12 + beyond // 100
+
+
+@pytest.mark.parametrize("beyond", [0, 1, 50, 1000])
+async def test_bookies_of_striped_ledgers_are_asked_for_their_neighbours_alone(beyond: int) -> None:
+    """None has more than a write quorum of them, and each other one is asked for in vain."""
+    bookies = [Counted(f"{name}:3181") for name in ("one", "two", "three")]
+    directory, store = KnownBookies(bookies), MemoryMetadataStore()
+    client = BookkeeperClient(directory, store)
+    writer = await client.create(LedgerOptions(ensemble_size=3, write_quorum=2, ack_quorum=2))
+    await append_durably(writer, [(b"first",)])
+    if beyond:
+        await append_durably(writer, [(b"%d" % number,) for number in range(beyond)])
+    for bookie in bookies:
+        bookie.asked = 0
+    reader = await BookkeeperClient(directory, store).open(writer.ledger_id, b"", recover=True)
+    assert reader.last_add_confirmed == beyond
+    assert sum(bookie.asked for bookie in bookies) <= 1.5 * beyond + 12
