@@ -252,16 +252,17 @@ def test_what_is_damaged_in_both_is_compared_by_entry(tmp_path: Path, moved: boo
     logs.close()
 
 
-@pytest.mark.parametrize("failing", ["source", "index", "index's write"])
+@pytest.mark.parametrize("failing", ["source", "copy", "index", "index's write"])
 async def test_what_cannot_be_told_apart_is_not_compacted(
     tmp_path: Path, broken: Broken, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
-    """A head of the source can't be read at the start, or a part of the index; and the copy, which
-    that names, is damaged. Once the disk gives it again, the next start finds what is better.
+    """A head of the source, the copy's header or a part of the index can't be read at the start, and
+    the copy, which that names, is damaged. Once the disk gives it again, the next start finds what
+    is better.
     """
     options = small_options(tmp_path)
     await bookie_with_source(options, "body")
-    source = tmp_path / "ledgers" / "00000001.log"
+    source, copy = (tmp_path / "ledgers" / f"0000000{log_id}.log" for log_id in (1, 2))
     write = LocationIndex.write
 
     def fail(self: LocationIndex, *arguments: Any, **how: Any) -> None:
@@ -272,10 +273,13 @@ async def test_what_cannot_be_told_apart_is_not_compacted(
     with monkeypatch.context() as patched:
         if failing == "source":
             broken(source, lambda offset: offset >= 8192)
+        elif failing == "copy":
+            broken(copy, lambda offset: offset < 8192)
         else:
             patched.setattr(LocationIndex, "in_log" if failing == "index" else "write", fail)
         async with open_bookie(options) as port:
             broken(source, lambda _: False)
+            broken(copy, lambda _: False)
             patched.undo()
             collector = cast(InProcessBookie, port).gc
             for _ in range(2):

@@ -166,11 +166,14 @@ def finish_compactions(logs: EntryLogs, index: LocationIndex | None) -> set[int]
         if name.endswith(COMPACTING_SUFFIX):
             logs.disk.remove(logs.directory / name)
     ids = {*logs.ids()}
-    with_source = [log_id for log_id in sorted(ids) if _source_of(logs, log_id)]
+    with_source = [log_id for log_id in sorted(ids) if _source_of(logs, log_id) != 0]
     undecided: set[int] = set()
     # Which headers count is certain only now, with the last log of version 1 known.
     for log_id in with_source:
         source = _source_of(logs, log_id)
+        if source is None:  # any log before it may be the one
+            undecided.update(each for each in ids if each <= log_id)
+            continue
         if not source or not {source, log_id} <= ids:
             continue
         try:
@@ -195,16 +198,16 @@ def finish_compactions(logs: EntryLogs, index: LocationIndex | None) -> set[int]
     return undecided
 
 
-def _source_of(logs: EntryLogs, log_id: int) -> int:
-    """The number of the log that it was compacted from, an earlier one; 0 if none is known. Raises
-    DataDirError.
+def _source_of(logs: EntryLogs, log_id: int) -> int | None:
+    """The number of the log that it was compacted from, an earlier one; 0 if none is known, None if
+    that can't be read now. Raises DataDirError.
     """
     try:
         with logs.reading(log_id) as file:
             header = check_version(file)
     except OSError as error:
         logger.error("the header of an entry log can't be read: %s", error)
-        return 0
+        return None
     if header is not None and header.version == 1:
         logs.found_unsalted(log_id)
     if header is None or header.log_id != log_id or header.compacted_from >= log_id:
