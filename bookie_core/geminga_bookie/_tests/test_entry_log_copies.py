@@ -256,9 +256,9 @@ def test_what_is_damaged_in_both_is_compared_by_entry(tmp_path: Path, moved: boo
 async def test_what_cannot_be_told_apart_is_not_compacted(
     tmp_path: Path, broken: Broken, monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
-    """A head of the source, the copy's header or a part of the index can't be read at the start, and
-    the copy, which that names, is damaged. Once the disk gives it again, the next start finds what
-    is better.
+    """A head of the source, the copy's header or a part of the index can't be read at a start, and
+    the copy, which that names, is damaged. The next start, to which the disk gives it again, finds
+    what is better.
     """
     options = small_options(tmp_path)
     await bookie_with_source(options, "body")
