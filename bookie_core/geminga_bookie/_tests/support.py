@@ -190,6 +190,16 @@ def _marks(directory: Path) -> dict[Path, bytes]:
     return {each.relative_to(directory): each.read_bytes() for each in directory.rglob(MARK_NAME)}
 
 
+def damage_tables(index: Path, upto: int = 64) -> None:
+    """Other bytes in the first block, or up to there, of each of RocksDB's tables."""
+    tables = list(index.glob("*.sst"))
+    assert tables
+    for table in tables:
+        data = bytearray(table.read_bytes())
+        data[16:upto] = bytes(byte ^ 0x55 for byte in data[16:upto])
+        table.write_bytes(data)
+
+
 def ledgers(*ids: int) -> Callable[[], AsyncIterator[int]]:
     """The ledgers with metadata."""
 

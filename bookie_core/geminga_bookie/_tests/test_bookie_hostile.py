@@ -4,6 +4,7 @@ kills at bad moments (BK-01, BK-02, BK-06, BK-12)."""
 from __future__ import annotations
 
 import errno
+import gc
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,8 @@ from geminga_bookie._tests.support import (
     Outcomes,
     add,
     copy_files,
+    damage_tables,
+    ledgers,
     packets,
     read_all,
     small_options,
@@ -205,12 +208,7 @@ async def test_a_damaged_index_is_an_error_and_not_a_missing_entry(tmp_path: Pat
             await add(port, ledger_id, range(2))
     async with open_bookie(options):
         pass
-    tables = list((tmp_path / "ledgers" / "index").glob("*.sst"))
-    assert tables
-    for table in tables:
-        data = bytearray(table.read_bytes())
-        data[100:-4000] = bytes(byte ^ 0x55 for byte in data[100:-4000])
-        table.write_bytes(data)
+    damage_tables(tmp_path / "ledgers" / "index", upto=-4000)
     async with open_bookie(options) as port:
         outcomes = Outcomes()
         port.add(3, KEY, 2, packets(3, [2]), outcomes)
@@ -218,3 +216,30 @@ async def test_a_damaged_index_is_an_error_and_not_a_missing_entry(tmp_path: Pat
         assert isinstance(outcomes.errors[0], StorageFailed)
         with pytest.raises(StorageFailed, match="index"):
             await port.read(3, 0, entries_max=1, bytes_max=1)
+        collector = cast(InProcessBookie, port).gc
+        with pytest.raises(OSError, match="Corruption"):
+            await collector.collect(ledgers(*range(1, 400)))
+    gc.collect()  # cursors of errors keep it locked, in this process
+    async with open_bookie(options) as port:
+        for ledger_id in (1, 3, 399):
+            assert await read_all(port, ledger_id, 0, 1) == packets(ledger_id, range(2))
+    assert (tmp_path / "ledgers" / "index.damaged").exists()
+
+
+@pytest.mark.slow
+async def test_a_damaged_index_that_the_journal_needs_is_put_aside_and_rebuilt(
+    tmp_path: Path,
+) -> None:
+    options = small_options(tmp_path / "of")
+    async with open_bookie(options) as port:
+        for ledger_id in range(1, 400):
+            await add(port, ledger_id, range(2))
+    async with open_bookie(options) as port:
+        await add(port, 3, [2])
+        copy_files(tmp_path / "of", tmp_path / "killed")
+    damage_tables(tmp_path / "killed" / "ledgers" / "index", upto=-4000)
+    async with open_bookie(small_options(tmp_path / "killed")) as port:
+        for ledger_id in (1, 399):
+            assert await read_all(port, ledger_id, 0, 1) == packets(ledger_id, range(2))
+        assert await read_all(port, 3, 0, 2) == packets(3, range(3))
+    assert (tmp_path / "killed" / "ledgers" / "index.damaged").exists()

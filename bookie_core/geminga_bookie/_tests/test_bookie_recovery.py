@@ -16,6 +16,7 @@ from geminga_bookie._tests.support import (
     FaultyDisk,
     add,
     copy_files,
+    damage_tables,
     lac_packet,
     ledgers,
     packets,
@@ -188,6 +189,19 @@ async def test_a_damaged_index_is_put_aside_and_rebuilt(tmp_path: Path) -> None:
     async with open_bookie(options) as bookie:
         assert await read_all(bookie, 1, 0, 99) == packets(1, range(100))
     assert (tmp_path / "ledgers" / "index.damaged").exists()
+
+
+async def test_an_index_with_a_damaged_block_is_put_aside_and_rebuilt(tmp_path: Path) -> None:
+    """RocksDB opens it: the block is met later."""
+    options = small_options(tmp_path)
+    async with open_bookie(options) as bookie:
+        await add(bookie, 1, range(100))
+    damage_tables(tmp_path / "ledgers" / "index")
+    for _ in range(2):
+        async with open_bookie(options) as bookie:
+            assert await read_all(bookie, 1, 0, 99) == packets(1, range(100))
+    aside = [path.name for path in (tmp_path / "ledgers").glob("index.damaged*")]
+    assert aside == ["index.damaged"]
 
 
 def entry_log(directory: Path) -> Path:

@@ -1,4 +1,4 @@
-"""The file that says that acknowledged entries may be missing (spec BK-02, decisions 5 and 31)."""
+"""What says that acknowledged entries may be missing (spec BK-02, decisions 5 and 31)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from geminga_bookie.options import BookieOptions
-from geminga_bookie.storage.data_dirs import UNREAD_NAME
+from geminga_bookie.storage.data_dirs import UNREAD_NAME, UNSYNCED_NAME, lost_disks
 from geminga_bookie.storage.disk import Disk, read_file, replace_file
+from geminga_bookie.storage.journal_replay import ReplayReport
+from geminga_bookie.storage.ledger_table import LedgerTable
 
 logger = logging.getLogger(__name__)
 
@@ -44,3 +46,55 @@ def unread_logs(disk: Disk, directory: Path) -> list[str]:
     """What `doubt_logs` left in a journal directory. Raises OSError."""
     found = read_file(disk, directory / UNREAD_NAME)
     return found.decode("utf-8", "replace").splitlines() if found else []
+
+
+def settle_doubts(
+    disk: Disk,
+    options: BookieOptions,
+    reports: Sequence[ReplayReport],
+    recovered: LedgerTable,
+) -> bool:
+    """Whether acknowledged entries may be missing and there are other copies to ask. Without them
+    the ledgers are marked only: what is missing in front of others was lost (decision 5).
+
+    Each step is repeated after a kill before the next: the limbo files, the marks of the ledgers,
+    then the removal of the marker that asked for them.
+    """
+    is_new_doubt = False
+    for directory, report in zip(options.journal_dirs, reports, strict=True):
+        names = disk.names(directory)
+        reasons = list(report.damages)
+        if UNSYNCED_NAME in names:
+            text = lost_disks(disk, options)
+            reasons.append(text or "the bookie stopped without syncing its journal")
+            logger.error("%s: %s", directory, reasons[-1])
+        unread = unread_logs(disk, directory)
+        reasons += unread
+        if reasons and options.replicas_elsewhere:
+            write_limbo(disk, directory, reasons)
+            is_new_doubt = True
+        is_new_doubt |= bool(report.damages or unread)
+    if is_new_doubt:
+        _put_in_doubt(recovered, fences=options.replicas_elsewhere)
+    for directory in options.journal_dirs:
+        disk.remove(directory / UNSYNCED_NAME)
+        disk.remove(directory / UNREAD_NAME)
+    return is_in_limbo(disk, options)
+
+
+def _put_in_doubt(recovered: LedgerTable, *, fences: bool) -> None:
+    """Every ledger so far is in limbo, and fenced: a fence that was lost must hold, and nothing may
+    be added behind a gap. Apache's data integrity check does the same. The writers of a sole bookie
+    ended with it."""
+    for state in recovered.states.values():
+        state.limbo, state.fenced = True, state.fenced or fences
+    for store in recovered.stores:
+        known = {record.ledger_id: record for record in store.index.ledgers()}
+        for state in recovered.states.values():
+            if state.store is store:
+                known[state.ledger_id] = state.record()
+        records = [
+            each._replace(limbo=True, fenced=each.fenced or fences) for each in known.values()
+        ]
+        if records:
+            store.index.write(records=records)

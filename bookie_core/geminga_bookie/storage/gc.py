@@ -141,6 +141,7 @@ class GarbageCollector:
         On a full disk, writing the deletions to the index may fail: logs with only deleted ledgers
         are removed nevertheless, and the next round retries. Raises OSError.
         """
+        await self._storage.workers.run(self._check_damage)
         old_logs = [(store, store.logs.finished_ids()) for store in self._storage.stores]
         stored = await self._storage.workers.run(self._stored, old_logs)
         states = list(self._storage.table.states.values())
@@ -299,6 +300,18 @@ class GarbageCollector:
                 raise
             logger.error("an entry log can't be compacted now: %s", error)
         return None
+
+    def _check_damage(self) -> None:
+        """Let the next start make anew an index that was found to be damaged. Logged once."""
+        for store in self._storage.stores:
+            if store.index.is_damaged and store not in self._incomplete:
+                self._incomplete.add(store)
+                logger.error(
+                    "%s: its index is damaged, some entries can't be read, and no log is "
+                    "compacted; restart the bookie to rebuild the index",
+                    store.logs.directory,
+                )
+                store.index.require_rebuild()
 
     def _check_index(self, store: LedgerDirectory, missed: Sequence[int]) -> None:
         """If a ledger of the metadata is in a log but not in the index, let the next start rebuild

@@ -42,6 +42,8 @@ _VERSION = b"1"
 _MAX_U32 = (1 << 32) - 1
 _MAX_U64 = (1 << 64) - 1
 
+DAMAGE = "Corruption"
+"""What RocksDB calls it."""
 REOPEN_BYTES = 2 * WRITE_BUFFER_BYTES
 """Room that is needed to open it again."""
 REOPEN_S = 1.0
@@ -50,6 +52,14 @@ REOPEN_S = 1.0
 
 class IndexFailed(OSError):
     """The index can't be read or written; the text names its directory and the cause."""
+
+
+class IndexDamaged(IndexFailed):
+    """What was read isn't what was written: only a new index has it."""
+
+    def __init__(self, text: str, directory: Path = Path()) -> None:
+        super().__init__(text)
+        self.directory = directory
 
 
 class Location(NamedTuple):
@@ -108,6 +118,8 @@ class LocationIndex:
         self._readers = 0
         self._is_broken = False
         """Whether a write failed: RocksDB takes no other until it is opened again."""
+        self.is_damaged = False
+        """Whether damage was met."""
 
     def is_complete(self) -> bool:
         """Whether it has everything that the entry logs hold. A new one hasn't, nor has one whose
@@ -132,6 +144,9 @@ class LocationIndex:
             text = f"index {self._directory}: {error}"
             if os.strerror(errno.ENOSPC) in text:
                 raise IndexFailed(errno.ENOSPC, text) from error
+            if DAMAGE in text:
+                self.is_damaged = True
+                raise IndexDamaged(text, self._directory) from error
             raise IndexFailed(text) from error
 
     def _open(self) -> KeyValueStore:

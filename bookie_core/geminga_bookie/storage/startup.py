@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -21,14 +22,13 @@ from geminga_bookie.host import Host
 from geminga_bookie.options import BookieOptions, JournalOptions
 from geminga_bookie.port import ids_fit
 from geminga_bookie.storage.data_dirs import (
-    UNREAD_NAME,
     UNSYNCED_NAME,
     DataDirs,
     index_directory,
     lost_disks,
 )
 from geminga_bookie.storage.disk import Disk, replace_file
-from geminga_bookie.storage.doubt import doubt_logs, is_in_limbo, unread_logs, write_limbo
+from geminga_bookie.storage.doubt import doubt_logs, is_in_limbo, settle_doubts
 from geminga_bookie.storage.entry_logs.compaction import finish_compactions
 from geminga_bookie.storage.entry_logs.index_rebuild import begin_rebuild, rebuild_index
 from geminga_bookie.storage.health import Health
@@ -51,7 +51,7 @@ from geminga_bookie.storage.journal_format import (
 from geminga_bookie.storage.journal_replay import ReplayReport, log_report, replay
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
 from geminga_bookie.storage.ledger_table import LedgerTable
-from geminga_bookie.storage.location_index import LocationIndex
+from geminga_bookie.storage.location_index import DAMAGE, IndexDamaged, LocationIndex
 from geminga_bookie.workers import Workers
 from geminga_runtime.ballast import is_full
 from geminga_runtime.directories import make_durable_directory
@@ -135,9 +135,15 @@ def open_storage(
             ballast.make_room(START_BYTES)
         health = Health(disk, options, directories.ballasts)
         health.set("disk", health.full())
+        new_indexes: set[Path] = set()
         while True:
             try:
                 return _open_parts(host, options, directories, health, on_journal_failure)
+            except IndexDamaged as error:
+                if error.directory in new_indexes:
+                    raise
+                _put_aside(disk, error.directory, error)
+                new_indexes.add(error.directory)
             except OSError as error:
                 if not is_full(error) or not directories.release_ballast():
                     raise
@@ -165,7 +171,7 @@ def _open_parts(
             report = _replay(disk, directory, recovered)
             log_report(report)
             reports.append(report)
-        limbo = _settle_doubts(disk, options, reports, recovered)
+        limbo = settle_doubts(disk, options, reports, recovered)
         for number, (directory, report) in enumerate(
             zip(options.journal_dirs, reports, strict=True)
         ):
@@ -200,13 +206,23 @@ def _journal_options(disk: Disk, directory: Path, options: JournalOptions) -> Jo
 def open_store(
     host: Host, number: int, directory: Path, options: BookieOptions, *, is_stale: bool = False
 ) -> LedgerDirectory:
-    """Open a ledger directory; an index that is stale or isn't complete is rebuilt. Blocks. Raises
-    DataDirError, OSError.
+    """Open a ledger directory; an index that is stale, damaged or isn't complete is rebuilt.
+    Blocks. Raises DataDirError, OSError.
     """
-    disk = host.disk
     index_path = index_directory(options, number)
-    make_durable_directory(disk, index_path.parent)
-    index = open_index(host, index_path)
+    make_durable_directory(host.disk, index_path.parent)
+    try:
+        return _open_store(host, number, directory, options, is_stale=is_stale)
+    except IndexDamaged as error:
+        _put_aside(host.disk, index_path, error)
+    return _open_store(host, number, directory, options, is_stale=is_stale)
+
+
+def _open_store(
+    host: Host, number: int, directory: Path, options: BookieOptions, *, is_stale: bool
+) -> LedgerDirectory:
+    disk = host.disk
+    index = _open_index(host, index_directory(options, number))
     store = LedgerDirectory(disk, directory, index, options, number)
     try:
         store.logs.note_unsalted()
@@ -227,25 +243,34 @@ def open_store(
     return store
 
 
-def open_index(host: Host, path: Path) -> LocationIndex:
-    """Open the index; a damaged one is put aside, to be rebuilt. Raises DataDirError."""
+def _open_index(host: Host, path: Path) -> LocationIndex:
+    """Raises DataDirError, OSError."""
     try:
         index = LocationIndex(path, stores=host.stores)
     except Exception as error:  # rocksdict raises bare Exceptions
         if os.strerror(errno.ENOSPC) in str(error):
             raise OSError(errno.ENOSPC, f"{path} can't be opened: {error}") from error
-        if "Corruption" not in str(error):
+        if DAMAGE not in str(error):
             raise DataDirError(f"{path} can't be opened: {error}") from error
-        aside = path.with_name(f"{path.name}.damaged")
-        while aside.name in host.disk.names(path.parent):
-            aside = aside.with_name(aside.name + "_")
-        host.disk.rename(path, aside)
-        logger.error("%s is damaged (%s): put aside as %s, rebuilding", path, error, aside.name)
-        index = LocationIndex(path, stores=host.stores)
-    if not index.version_is_ours():
+        raise IndexDamaged(str(error), path) from error
+    try:
+        if not index.version_is_ours():
+            raise DataDirError(f"{path} is of another version")
+    except BaseException:
         index.close()
-        raise DataDirError(f"{path} is of another version")
+        raise
     return index
+
+
+def _put_aside(disk: Disk, path: Path, damage: IndexDamaged) -> None:
+    for each in (damage, damage.__cause__):
+        # RocksDB stays locked as long as there is a cursor: who met the damage has one.
+        traceback.clear_frames(each.__traceback__ if each else None)
+    aside = path.with_name(f"{path.name}.damaged")
+    while aside.name in disk.names(path.parent):
+        aside = aside.with_name(aside.name + "_")
+    disk.rename(path, aside)
+    logger.error("%s is damaged (%s): put aside as %s, rebuilding", path, damage, aside.name)
 
 
 def _replay(disk: Disk, directory: Path, table: LedgerTable) -> ReplayReport:
@@ -336,58 +361,6 @@ def _take_over(table: LedgerTable, recovered: LedgerTable) -> None:
         known.fenced, known.limbo = state.fenced, state.limbo
         known.explicit(state.explicit_packet)
         table.touch(known)
-
-
-def _settle_doubts(
-    disk: Disk,
-    options: BookieOptions,
-    reports: Sequence[ReplayReport],
-    recovered: LedgerTable,
-) -> bool:
-    """Whether acknowledged entries may be missing and there are other copies to ask. Without them
-    the ledgers are marked only: what is missing in front of others was lost (decision 5).
-
-    Each step is repeated after a kill before the next: the limbo files, the marks of the ledgers,
-    then the removal of the marker that asked for them.
-    """
-    is_new_doubt = False
-    for directory, report in zip(options.journal_dirs, reports, strict=True):
-        names = disk.names(directory)
-        reasons = list(report.damages)
-        if UNSYNCED_NAME in names:
-            text = lost_disks(disk, options)
-            reasons.append(text or "the bookie stopped without syncing its journal")
-            logger.error("%s: %s", directory, reasons[-1])
-        unread = unread_logs(disk, directory)
-        reasons += unread
-        if reasons and options.replicas_elsewhere:
-            write_limbo(disk, directory, reasons)
-            is_new_doubt = True
-        is_new_doubt |= bool(report.damages or unread)
-    if is_new_doubt:
-        _put_in_doubt(recovered, fences=options.replicas_elsewhere)
-    for directory in options.journal_dirs:
-        disk.remove(directory / UNSYNCED_NAME)
-        disk.remove(directory / UNREAD_NAME)
-    return is_in_limbo(disk, options)
-
-
-def _put_in_doubt(recovered: LedgerTable, *, fences: bool) -> None:
-    """Every ledger so far is in limbo, and fenced: a fence that was lost must hold, and nothing may
-    be added behind a gap. Apache's data integrity check does the same. The writers of a sole bookie
-    ended with it."""
-    for state in recovered.states.values():
-        state.limbo, state.fenced = True, state.fenced or fences
-    for store in recovered.stores:
-        known = {record.ledger_id: record for record in store.index.ledgers()}
-        for state in recovered.states.values():
-            if state.store is store:
-                known[state.ledger_id] = state.record()
-        records = [
-            each._replace(limbo=True, fenced=each.fenced or fences) for each in known.values()
-        ]
-        if records:
-            store.index.write(records=records)
 
 
 def _oldest(disk: Disk, directory: Path, report: ReplayReport) -> JournalPosition:

@@ -14,6 +14,7 @@ from geminga_bookie._tests.support import (
     KEY,
     add,
     copy_files,
+    damage_tables,
     packet,
     packets,
     read_all,
@@ -280,6 +281,18 @@ def test_an_index_is_rebuilt(data_dir: Path, command: str, lost: bool) -> None:
     assert "-- Done rebuilding DBStorage" in result.output.splitlines()[-1]
     assert shell(data_dir, "localconsistencycheck").exit_code == 0
     trio.run(_check, bookie, command == "rebuild-db-ledgers-index")
+
+
+@pytest.mark.parametrize("command", REBUILDS)
+def test_an_index_with_a_damaged_block_is_rebuilt(data_dir: Path, command: str) -> None:
+    """Which RocksDB opens, as it hasn't read it."""
+    trio.run(_check_entries, data_dir / BOOKIE_NAME)  # a start writes a table
+    damage_tables(data_dir / BOOKIE_NAME / "ledgers" / "index")
+    result = shell(data_dir, command)
+    assert result.exit_code == 0, result.output
+    assert (data_dir / BOOKIE_NAME / "ledgers" / "index.damaged").exists()
+    assert shell(data_dir, "localconsistencycheck").exit_code == 0
+    trio.run(_check, data_dir / BOOKIE_NAME, command == "rebuild-db-ledgers-index")
 
 
 def test_a_rebuild_names_the_ledgers(data_dir: Path) -> None:
