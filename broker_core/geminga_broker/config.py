@@ -38,7 +38,7 @@ from geminga_runtime.settings import (
     with_setting,
     written,
 )
-from geminga_runtime.tls_settings import NO_PORT
+from geminga_runtime.tls_settings import NO_PORT, check_ports_differ
 
 SYSTEM_TOPIC_POLICIES = "org.apache.pulsar.broker.service.SystemTopicBasedTopicPoliciesService"
 
@@ -362,6 +362,14 @@ def _check(config: BrokerConfig, values: Origins) -> None:
     ):
         if plain == secure == NO_PORT:
             raise ConfigError(f"{kind}ServicePort, {kind}ServicePortTls: one must be set")
+    check_ports_differ(
+        {
+            "brokerServicePort": config.network.broker_service_port,
+            "brokerServicePortTls": config.tls.broker_service_port,
+            "webServicePort": config.network.web_service_port,
+            "webServicePortTls": config.tls.web_service_port,
+        }
+    )
     host = config.network.advertised_address
     if not _HOST.fullmatch(host):
         raise ConfigError(

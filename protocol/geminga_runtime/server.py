@@ -131,6 +131,18 @@ async def serve(
             stop.set()
 
 
+async def check_free(host: str, port: int, key: str) -> None:
+    """Raises BindFailed if nothing can listen there now; for a server that leaves something behind
+    before it does.
+    """
+    try:
+        listeners = await trio.open_tcp_listeners(port, host=host)
+    except OSError as error:
+        raise BindFailed.of(key, host, port, error) from error
+    for listener in listeners:
+        await listener.aclose()
+
+
 async def _run_handlers(
     task_status: trio.TaskStatus[tuple[trio.CancelScope, trio.Nursery, trio.Event]],
 ) -> None:

@@ -64,3 +64,11 @@ class TlsSettings:
             if error.field == "require_client_certificate":
                 key += " with tlsAllowInsecureConnection"
             raise ConfigError(f"{key}: {error.reason}") from error
+
+
+def check_ports_differ(ports: Mapping[str, int]) -> None:
+    """Raises ConfigError if two keys have the same port. 0 is any free one, NO_PORT is none."""
+    keys: dict[int, str] = {}
+    for key, port in ports.items():
+        if port > 0 and (other := keys.setdefault(port, key)) != key:
+            raise ConfigError(f"{other} and {key} are both {port}: each needs a port of its own")

@@ -18,7 +18,7 @@ from geminga_runtime.settings import (
     use_older_keys,
     written,
 )
-from geminga_runtime.tls_settings import NO_PORT, TlsSettings
+from geminga_runtime.tls_settings import NO_PORT, TlsSettings, check_ports_differ
 
 BROKER_ADDRESSES = (
     "brokerServiceURL (--broker-service-url), brokerServiceURLTLS (--broker-service-url-tls) or "
@@ -142,7 +142,15 @@ def load_config(
     values = gather(path, environment, overrides, defaults)
     use_older_keys(values, OLDER_KEYS)
     config = build(ProxyConfig, values, "proxy")
-    brokers = config.brokers
+    listen, brokers = config.listen, config.brokers
+    check_ports_differ(
+        {
+            "servicePort": listen.service_port,
+            "servicePortTls": listen.service_port_tls,
+            "webServicePort": listen.web_port,
+            "webServicePortTls": listen.web_port_tls,
+        }
+    )
     parse_urls("brokerServiceURL", brokers.service_url)
     parse_urls("brokerServiceURLTLS", brokers.service_url_tls)
     parse_urls("brokerWebServiceURL", brokers.web_url)

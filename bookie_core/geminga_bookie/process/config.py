@@ -27,6 +27,7 @@ from geminga_runtime.settings import (
     written,
 )
 from geminga_runtime.tls import ServerTls, TlsConfigError, TlsContexts
+from geminga_runtime.tls_settings import check_ports_differ
 
 MIB = 1 << 20
 
@@ -346,6 +347,8 @@ def load_config(
 
 
 def _check(config: BookieConfig, values: Origins) -> None:
+    if config.http.enabled:
+        check_ports_differ({"bookiePort": config.network.port, "httpServerPort": config.http.port})
     texts = config.values()
     if config.tls.provider_factory:
         for key in ("tlsKeyStoreType", "tlsTrustStoreType"):

@@ -40,7 +40,7 @@ from geminga_bookie.storage.bookie import InProcessBookie
 from geminga_bookie.storage.health import parts
 from geminga_bookie.wire.server import serve_bookie, shared_by
 from geminga_runtime.metadata.api import MetadataStore, StoreUnavailable
-from geminga_runtime.server import Bound, Handler, serve
+from geminga_runtime.server import Bound, Handler, check_free, serve
 from geminga_runtime.settings import ConfigError
 
 FORCED = "forceReadOnlyBookie"
@@ -80,6 +80,10 @@ async def run_bookie(
     server = config.server_options(endpoint.bind_host)
     remote = config.remote_options()
     config.security.check_user()
+    # Later it has a cookie, and belongs to its port.
+    await check_free(server.host, server.port, "bookiePort")
+    if config.http.enabled:
+        await check_free(config.http.host, config.http.port, "httpServerPort")
     async with AsyncExitStack() as stack:
         store = await _open_store(config)
         stack.push_async_callback(store.aclose)

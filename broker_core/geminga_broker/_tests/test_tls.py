@@ -268,6 +268,9 @@ async def test_invalid_tls_settings(authority: Authority) -> None:
     wrong("tlsRequireTrustedClientCertOnConnect with tlsAllowInsecureConnection: ", **both)
     with pytest.raises(ConfigError, match="webServicePort, webServicePortTls: one must be set"):
         load_config(None, {}, {"webServicePort": "-1"})
+    for key in ("brokerServicePort", "brokerServicePortTls", "webServicePortTls"):
+        with pytest.raises(ConfigError, match=f"webServicePort.* are both {8080}: each needs"):
+            load_config(None, {}, {key: "8080"})
 
 
 async def test_the_webs_port_may_have_versions_of_its_own(authority: Authority) -> None:

@@ -99,6 +99,11 @@ def test_an_option_with_a_url_for_tls_implies_tls(
     assert "tlsEnabledWithBroker needs brokerServiceURLTLS" in result.output
 
 
+def test_each_listener_needs_a_port_of_its_own() -> None:
+    with pytest.raises(ConfigError, match=r"^servicePort and webServicePort are both 6650: each"):
+        load_config(None, {}, {"brokerServiceURL": "pulsar://b:6650", "webServicePort": "6650"})
+
+
 def test_a_url_for_tls_alone_needs_tls() -> None:
     """Else no broker is known, and every lookup fails."""
     alone = {"brokerServiceURLTLS": "pulsar+ssl://h:6651"}

@@ -161,6 +161,10 @@ def test_reads_have_a_thread_at_least() -> None:
         ({"journalDirectories": ""}, "journalDirectories: must be set"),
         ({"ledgerDirectories": " , "}, "ledgerDirectories: must be set"),
         ({"indexDirectories": "/i"}, "indexDirectories: there must be as many"),
+        (
+            {"bookiePort": "8080", "httpServerEnabled": "true"},
+            "^bookiePort and httpServerPort are both 8080: each needs a port of its own$",
+        ),
         ({"ledgerDirectories": "/l,/x/../l"}, "indexDirectories: /l is there twice"),
         ({"journalDirectories": "/l1"}, "indexDirectories: /l1 is there twice"),
         ({"indexDirectories": "/i,/l2"}, "indexDirectories: /l2 is there twice"),

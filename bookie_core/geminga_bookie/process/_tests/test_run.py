@@ -167,16 +167,25 @@ async def test_a_full_disk_ends_it_where_read_only_is_not_allowed(
     assert caught.group_contains(ReadOnlyRefused, match="readOnlyModeEnabled is false, and")
 
 
-async def test_a_port_that_is_taken(store: Store, tmp_path: Path) -> None:
-    settings = config(tmp_path)
+def files_in(directory: Path) -> list[Path]:
+    return [path for path in directory.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("taken", ["bookiePort", "httpServerPort"])
+async def test_a_port_that_is_taken(store: Store, tmp_path: Path, taken: str) -> None:
+    """It leaves nothing behind: the bookie may get another port, and so another id."""
     with socket.socket() as other:
-        other.bind(("0.0.0.0", settings.network.port))
+        other.bind(("0.0.0.0", 0))
         other.listen()
+        port = other.getsockname()[1]
+        settings = config(tmp_path, httpServerEnabled="true", **{taken: str(port)})
         with pytest.raises(ExceptionGroup) as caught:
             async with running(settings):
                 raise AssertionError("it can't listen")
-    assert caught.group_contains(BindFailed)
+    assert caught.group_contains(BindFailed, match=taken)
     assert await store.children(paths.available()) == []
+    assert await store.children(paths.cookies()) == []
+    assert not files_in(tmp_path)
 
 
 async def test_a_store_that_is_not_prepared(store: Store, tmp_path: Path) -> None:
