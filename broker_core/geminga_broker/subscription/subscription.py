@@ -90,6 +90,7 @@ class Subscription:
         """Whether other clusters shall have its place."""
         self.sub_type: int | None = None
         self.rates_gone = Rates(trio.current_time())
+        self.flowed_ms = 0  # the last flow of consumers that are gone
         """Counters of consumers that left."""
         self.mark_delete_advanced_ms = 0
         self.remembers = cursor if isinstance(cursor, LogCursor) else None
@@ -208,6 +209,7 @@ class Subscription:
         if consumer not in self.consumers:
             return
         self.rates_gone.add(consumer.rates.messages, consumer.rates.bytes)
+        self.flowed_ms = max(self.flowed_ms, consumer.last_flow_ms)
         now_s = self.idle_since_s = trio.current_time()
         self.pump.post(ev.Left(consumer, now_s, self._all_leave))
         self._host.headcount.note(self, len(self.consumers))
@@ -336,7 +338,7 @@ class Subscription:
     def stats(self) -> SubscriptionStats:
         """Statistics for `/stats`."""
         machine, cursor, gone = self.machine, self.cursor, self.rates_gone
-        kind = self.sub_type
+        kind, flows = self.sub_type, [each.last_flow_ms for each in self.consumers]
         consumers = [consumer.stats() for consumer in self.consumers]
         stats = SubscriptionStats(
             bytes_out_counter=gone.bytes,
@@ -344,9 +346,7 @@ class Subscription:
             msg_backlog=cursor.backlog_entries(),
             unacked_messages=sum(c.unacked_messages for c in consumers),
             type="None" if kind is None else SubType.Name(SubType.ValueType(kind)),
-            last_consumed_flow_timestamp=max(
-                (c.last_consumed_flow_timestamp for c in consumers), default=0
-            ),
+            last_consumed_flow_timestamp=max([self.flowed_ms, *flows]),
             last_consumed_timestamp=max((c.last_consumed_timestamp for c in consumers), default=0),
             last_acked_timestamp=max((c.last_acked_timestamp for c in consumers), default=0),
             last_mark_delete_advanced_timestamp=self.mark_delete_advanced_ms,

@@ -176,3 +176,9 @@ async def test_stats_name_what_apache_names(world: World):
     assert subscription["consumers"][0]["availablePermits"] == 0
     internal = msgspec.to_builtins(topic.internal_stats())
     assert internal["cursors"]["sub"]["markDeletePosition"] == "7:-1"
+    flowed_ms = subscription["lastConsumedFlowTimestamp"]
+    assert flowed_ms == subscription["consumers"][0]["lastConsumedFlowTimestamp"] > 0
+    consumer.close()
+    await world.settle()
+    left = msgspec.to_builtins(topic.stats())["subscriptions"]["sub"]
+    assert (left["consumers"], left["lastConsumedFlowTimestamp"]) == ([], flowed_ms)
