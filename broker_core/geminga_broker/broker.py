@@ -157,8 +157,8 @@ async def _check_cluster(store: MetadataStore, name: str) -> None:
         names = await store.children("/admin/clusters")
         known = ", ".join(each for each in names if each != "global") or "none"
         raise ConfigError(
-            f"clusterName: the metadata store has no cluster {name!r} (it has: {known}); prepare "
-            "it by `geminga initialize-cluster-metadata`"
+            f"clusterName: the metadata store has no cluster {name!r} (it has: {known}); set one "
+            "that it has, or prepare this one by `geminga initialize-cluster-metadata`"
         )
 
 

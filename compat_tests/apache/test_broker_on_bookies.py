@@ -112,8 +112,8 @@ def test_three_stores(cluster: Cluster) -> None:
 
 def test_a_broker_refuses_an_unknown_cluster(cluster: Cluster) -> None:
     assert cluster.refusal("--cluster", "nobody") == (
-        "Error: clusterName: the metadata store has no cluster 'nobody' (it has: c1); prepare it "
-        "by `geminga initialize-cluster-metadata`"
+        "Error: clusterName: the metadata store has no cluster 'nobody' (it has: c1); set one that "
+        "it has, or prepare this one by `geminga initialize-cluster-metadata`"
     )
     nowhere = cluster.zookeeper.url.replace("zk:", "zk+hierarchical://") + "/mistyped/ledgers"
     line = cluster.refusal(settings={"bookkeeperMetadataServiceUri": nowhere})

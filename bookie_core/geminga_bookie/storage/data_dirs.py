@@ -172,9 +172,10 @@ class DataDirs:
             _doubt_all(disk, options, lost)
         elif not found and not options.may_be_new:
             raise DataDirError(
-                f"the cluster knows bookie {options.bookie_id}, but its directories are empty: put "
-                "its disks back; if they are lost, recover its ledgers on other bookies and delete "
-                "its cookie before it starts anew"
+                f"the cluster knows bookie {options.bookie_id}, but its directories are empty "
+                f"({', '.join(map(str, empty.values()))}): put its disks back; if they are lost, "
+                "`geminga bookieshell recover -force -deleteCookie "
+                f"{options.bookie_id}` copies its ledgers to other bookies, and lets it start anew"
             )
         # New, or killed while the first start wrote the cookies.
         self.is_new = not found or begun
