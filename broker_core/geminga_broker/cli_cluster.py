@@ -217,11 +217,12 @@ async def _set_up(
 
 
 async def _open(url: str, session_timeout_s: float) -> ZooKeeperMetadataStore:
-    """Raises SetupFailed, which names the store; ConfigError."""
+    """Raises StartFailedForNow, which names the store; ConfigError."""
+    from geminga_runtime.command_line import StartFailedForNow
     from geminga_runtime.metadata.api import StoreUnavailable
     from geminga_runtime.metadata.zookeeper import ZooKeeperMetadataStore
 
     try:
         return await ZooKeeperMetadataStore.open(url, session_timeout_s=session_timeout_s)
     except StoreUnavailable as error:
-        raise SetupFailed(f"metadata store {url!r}: {error}") from None
+        raise StartFailedForNow(f"metadata store {url!r}: {error}") from None
