@@ -143,8 +143,8 @@ CANARIES: dict[str, Canary] = {
     ),
     "recovery ends with the first run": _plant(
         _Recovery.run,
-        "            asked = min(2 * asked, _RUN_ENTRIES)",
-        "            break\n            asked = min(2 * asked, _RUN_ENTRIES)",
+        "            is_whole = len(run) == asked",
+        "            break\n            is_whole = len(run) == asked",
     ),
     "recovery forgets its new bookies": _plant(
         _Recovery.run, "return replace(self._changed,", "return replace(self._metadata,"
@@ -169,7 +169,7 @@ CANARIES: dict[str, Canary] = {
         "ensemble_of(self._changed.ensembles, first)",
     ),
     "recovery closes one entry early": _plant(
-        _Recovery.run, "last_entry_id=last,", "last_entry_id=max(last - 1, -1),"
+        _Recovery.run, "last_entry_id=at - 1,", "last_entry_id=max(at - 2, -1),"
     ),
     "recovery takes its own end after a conflict": _plant(
         ledger_recovery.recover,
