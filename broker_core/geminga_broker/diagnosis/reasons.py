@@ -131,8 +131,8 @@ def _unpublished(view: SubscriptionView) -> Iterator[Finding]:
         yield Finding(
             "NO_LEDGER",
             Level.WARN if view.backlog else Level.FAIL,
-            "Nothing can be published to the topic: its last ledger is full, or its bookies failed, "
-            "and no next one could be made.",
+            "Nothing can be published to the topic: its last ledger is full, or its bookies "
+            "failed, and no next one could be made.",
             "Look in the broker's log: are there as many writable bookies as `persistence` wants?",
         )
 
