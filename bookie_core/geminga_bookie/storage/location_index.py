@@ -42,7 +42,7 @@ _VERSION = b"1"
 _MAX_U32 = (1 << 32) - 1
 _MAX_U64 = (1 << 64) - 1
 
-DAMAGE = "Corruption"
+DAMAGE = "Corruption: "
 """What RocksDB calls it."""
 REOPEN_BYTES = 2 * WRITE_BUFFER_BYTES
 """Room that is needed to open it again."""
