@@ -90,8 +90,8 @@ class Subscription:
         """Whether other clusters shall have its place."""
         self.sub_type: int | None = None
         self.rates_gone = Rates(trio.current_time())
-        self.flowed_ms = 0  # the last flow of consumers that are gone
         """Counters of consumers that left."""
+        self.flowed_ms = 0  # the last flow of consumers that are gone
         self.mark_delete_advanced_ms = 0
         self.remembers = cursor if isinstance(cursor, LogCursor) else None
         """The cursor, if it stores its last use over restarts."""
