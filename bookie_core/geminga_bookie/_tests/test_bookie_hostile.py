@@ -28,7 +28,8 @@ from geminga_bookie._tests.support import (
     until,
     until_writable,
 )
-from geminga_bookie.errors import StorageFailed
+from geminga_bookie.errors import DataDirError, StorageFailed
+from geminga_bookie.host import Host
 from geminga_bookie.inprocess import InProcessBookie, open_bookie
 from geminga_bookie.options import GcOptions, JournalOptions
 from geminga_bookie.storage import checkpoint, journal
@@ -224,6 +225,46 @@ async def test_a_damaged_index_is_an_error_and_not_a_missing_entry(tmp_path: Pat
         for ledger_id in (1, 3, 399):
             assert await read_all(port, ledger_id, 0, 1) == packets(ledger_id, range(2))
     assert (tmp_path / "ledgers" / "index.damaged").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fails", ["nothing", "the mark", "the next start before it is removed"])
+async def test_a_table_of_locations_that_is_damaged_goes_with_the_index(
+    tmp_path: Path, fails: str
+) -> None:
+    """A rebuild in place would not read it, and the next compaction of RocksDB would meet it."""
+    disk = FaultyDisk()
+    options = small_options(tmp_path)
+    async with open_bookie(options) as port:
+        for ledger_id in range(1, 400):
+            await add(port, ledger_id, range(2))
+    async with open_bookie(options):
+        pass
+    damage_tables(tmp_path / "ledgers" / "index")
+    mark = tmp_path / "ledgers" / "index.unsound"
+    async with open_bookie(options, host=Host(disk)) as port:
+        with pytest.raises(StorageFailed, match="index"):
+            await port.read(1, 0, entries_max=1, bytes_max=1)
+        collector = cast(InProcessBookie, port).gc
+        if fails == "the mark":
+            disk.fail("rename", mark.name)
+            await collector.collect(ledgers(*range(1, 400)))
+            assert not mark.exists()
+            disk.heal()
+        await collector.collect(ledgers(*range(1, 400)))
+        assert mark.exists()
+    gc.collect()  # cursors of errors keep it locked, in this process
+    if fails == "the next start before it is removed":
+        disk.fail("remove", mark.name)
+        with pytest.raises(DataDirError, match="unsound"):
+            async with open_bookie(options, host=Host(disk)):
+                raise AssertionError("it can't begin")
+    for _ in range(2):
+        async with open_bookie(options) as port:
+            assert not mark.exists()
+            for ledger_id in range(1, 400):
+                assert await read_all(port, ledger_id, 0, 1) == packets(ledger_id, range(2))
+    assert [path.name for path in mark.parent.glob("index.*")] == ["index.damaged"]
 
 
 @pytest.mark.slow

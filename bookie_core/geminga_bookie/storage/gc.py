@@ -19,6 +19,7 @@ import trio
 
 from geminga_bookie.options import GcOptions, LedgerExists, LiveLedgers
 from geminga_bookie.storage.checkpoint import Checkpointer
+from geminga_bookie.storage.disk import replace_file
 from geminga_bookie.storage.entry_logs.compaction import (
     CompactionStopped,
     CompactionUnfinished,
@@ -28,7 +29,7 @@ from geminga_bookie.storage.entry_logs.compaction import (
 from geminga_bookie.storage.entry_logs.scrub import DamagedEntry, scrub_log
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
 from geminga_bookie.storage.ledger_maps import UNREADABLE, LedgerMaps
-from geminga_bookie.storage.location_index import IndexFailed
+from geminga_bookie.storage.location_index import IndexFailed, unsound_mark
 from geminga_bookie.storage.startup import Storage
 from geminga_runtime.ballast import is_full
 from geminga_runtime.metadata.api import MetadataError
@@ -82,6 +83,8 @@ class GarbageCollector:
         self._left = {(store, log_id) for store in storage.stores for log_id in store.undecided}
         """Logs that are not compacted before the next start."""
         self._incomplete: set[LedgerDirectory] = set()
+        self._unsound: set[LedgerDirectory] = set()
+        """Whose index the next start puts aside."""
         self._stopping = threading.Event()
         self.stop = self._stopping.set
         """Stop a running compaction or scrub; a compaction's draft is removed."""
@@ -304,14 +307,21 @@ class GarbageCollector:
     def _check_damage(self) -> None:
         """Let the next start make anew an index that was found to be damaged. Logged once."""
         for store in self._storage.stores:
-            if store.index.is_damaged and store not in self._incomplete:
-                self._incomplete.add(store)
-                logger.error(
-                    "%s: its index is damaged, some entries can't be read, and no log is "
-                    "compacted; restart the bookie to rebuild the index",
-                    store.logs.directory,
-                )
-                store.index.require_rebuild()
+            if not store.index.is_damaged or store in self._unsound:
+                continue
+            self._incomplete.add(store)
+            mark = unsound_mark(store.index.directory)
+            try:
+                replace_file(self._storage.disk, mark, b"")
+            except OSError as error:  # tried again in the next round
+                logger.error("%s: its index is damaged, and can't be marked: %s", mark, error)
+                continue
+            self._unsound.add(store)
+            logger.error(
+                "%s: its index is damaged, some entries can't be read, and no log is compacted; "
+                "restart the bookie to rebuild the index",
+                store.logs.directory,
+            )
 
     def _check_index(self, store: LedgerDirectory, missed: Sequence[int]) -> None:
         """If a ledger of the metadata is in a log but not in the index, let the next start rebuild

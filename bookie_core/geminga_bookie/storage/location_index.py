@@ -62,6 +62,13 @@ class IndexDamaged(IndexFailed):
         self.directory = directory
 
 
+def unsound_mark(directory: Path) -> Path:
+    """The file that has the next start put the index of that directory aside. A mark within would
+    not do: it may take no writes, and a rebuild in place leaves tables that it needn't read.
+    """
+    return directory.with_name(f"{directory.name}.unsound")
+
+
 class Location(NamedTuple):
     """Where a block of consecutive entries is."""
 
@@ -111,7 +118,7 @@ class LocationIndex:
     ) -> None:
         self._stores = stores or RocksStores()
         self._read_only = read_only
-        self._directory = directory
+        self.directory = directory
         self._db = self._open()
         self._writing = threading.Lock()
         self._change = threading.Condition()
@@ -141,16 +148,16 @@ class LocationIndex:
         try:
             yield
         except Exception as error:  # rocksdict raises bare Exceptions
-            text = f"index {self._directory}: {error}"
+            text = f"index {self.directory}: {error}"
             if os.strerror(errno.ENOSPC) in text:
                 raise IndexFailed(errno.ENOSPC, text) from error
             if DAMAGE in text:
                 self.is_damaged = True
-                raise IndexDamaged(text, self._directory) from error
+                raise IndexDamaged(text, self.directory) from error
             raise IndexFailed(text) from error
 
     def _open(self) -> KeyValueStore:
-        return self._stores.open(self._directory, read_only=self._read_only)
+        return self._stores.open(self.directory, read_only=self._read_only)
 
     @contextmanager
     def _reading(self) -> Iterator[KeyValueStore]:
@@ -177,7 +184,7 @@ class LocationIndex:
     def _reopen(self) -> None:
         """After a failed write: what was written before is all there. Not before there is room, as
         it can be read until then."""
-        if self._stores.free_bytes(self._directory) < REOPEN_BYTES:
+        if self._stores.free_bytes(self.directory) < REOPEN_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         with self._change:
             if not self._change.wait_for(lambda: not self._readers, REOPEN_S):
@@ -192,7 +199,7 @@ class LocationIndex:
                     if time.monotonic() >= deadline_s:
                         raise
                     time.sleep(REOPEN_S / 100)
-        logger.warning("index %s: reopened after a failed write", self._directory)
+        logger.warning("index %s: reopened after a failed write", self.directory)
 
     def _get(self, key: bytes) -> bytes | None:
         with self._mapped_errors(), self._reading() as db:
@@ -349,4 +356,4 @@ class LocationIndex:
         try:
             self._db.close()
         except Exception as error:  # it says again that a write failed
-            logger.warning("index %s: %s", self._directory, error)
+            logger.warning("index %s: %s", self.directory, error)

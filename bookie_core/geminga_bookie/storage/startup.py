@@ -51,7 +51,12 @@ from geminga_bookie.storage.journal_format import (
 from geminga_bookie.storage.journal_replay import ReplayReport, log_report, replay
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
 from geminga_bookie.storage.ledger_table import LedgerTable
-from geminga_bookie.storage.location_index import DAMAGE, IndexDamaged, LocationIndex
+from geminga_bookie.storage.location_index import (
+    DAMAGE,
+    IndexDamaged,
+    LocationIndex,
+    unsound_mark,
+)
 from geminga_bookie.workers import Workers
 from geminga_runtime.ballast import is_full
 from geminga_runtime.directories import make_durable_directory
@@ -142,6 +147,7 @@ def open_storage(
             except IndexDamaged as error:
                 if error.directory in new_indexes:
                     raise
+                _let_go(error)
                 _put_aside(disk, error.directory, error)
                 new_indexes.add(error.directory)
             except OSError as error:
@@ -211,9 +217,12 @@ def open_store(
     """
     index_path = index_directory(options, number)
     make_durable_directory(host.disk, index_path.parent)
+    if unsound_mark(index_path).name in host.disk.names(index_path.parent):
+        _put_aside(host.disk, index_path, "the bookie met damage in it while it ran")
     try:
         return _open_store(host, number, directory, options, is_stale=is_stale)
     except IndexDamaged as error:
+        _let_go(error)
         _put_aside(host.disk, index_path, error)
     return _open_store(host, number, directory, options, is_stale=is_stale)
 
@@ -231,6 +240,8 @@ def _open_store(
         if not is_whole:
             begin_rebuild(store.logs, index)
         store.undecided = finish_compactions(store.logs, index if is_whole else None)
+        if index.is_damaged:  # which it goes on after
+            raise IndexDamaged(f"index {index.directory}: it is damaged", index.directory)
         if not is_whole:
             if store.logs.ids() or is_stale:
                 on_damage, in_doubt = partial(doubt_logs, disk, options), is_in_limbo(disk, options)
@@ -262,15 +273,24 @@ def _open_index(host: Host, path: Path) -> LocationIndex:
     return index
 
 
-def _put_aside(disk: Disk, path: Path, damage: IndexDamaged) -> None:
+def _let_go(damage: IndexDamaged) -> None:
+    """RocksDB stays locked as long as there is a cursor: who met the damage has one."""
     for each in (damage, damage.__cause__):
-        # RocksDB stays locked as long as there is a cursor: who met the damage has one.
         traceback.clear_frames(each.__traceback__ if each else None)
+
+
+def _put_aside(disk: Disk, path: Path, why: object) -> None:
+    """The mark goes last: after a kill before that the next start has a young index to put aside.
+    """
+    names = disk.names(path.parent)
     aside = path.with_name(f"{path.name}.damaged")
-    while aside.name in disk.names(path.parent):
+    while aside.name in names:
         aside = aside.with_name(aside.name + "_")
-    disk.rename(path, aside)
-    logger.error("%s is damaged (%s): put aside as %s, rebuilding", path, damage, aside.name)
+    if path.name in names:
+        disk.rename(path, aside)
+        disk.sync_directory(path.parent)
+        logger.error("%s is damaged (%s): put aside as %s, rebuilding", path, why, aside.name)
+    disk.remove(unsound_mark(path))
 
 
 def _replay(disk: Disk, directory: Path, table: LedgerTable) -> ReplayReport:
