@@ -163,6 +163,7 @@ def initialize_cluster_metadata(
 
     from geminga_broker.cluster.records import BadName
     from geminga_broker.cluster.setup import ClusterSetup
+    from geminga_runtime.command_line import StartFailedForNow, may_pass
     from geminga_runtime.metadata.api import MetadataError
     from geminga_runtime.metadata.zookeeper_url import parse_url
     from geminga_runtime.settings import ConfigError
@@ -195,7 +196,7 @@ def initialize_cluster_metadata(
     except BadName as error:
         raise SetupFailed(f"not a name of a cluster: {error}") from None
     except (ConfigError, MetadataError, ImportError) as error:
-        raise SetupFailed(str(error)) from None
+        raise (StartFailedForNow if may_pass(error) else SetupFailed)(str(error)) from None
     click.echo(f"cluster metadata of {cluster!r} is set up")
     if kept:
         click.echo(f"Warning: {cluster!r} exists and keeps its {', '.join(kept)}", err=True)
@@ -217,12 +218,11 @@ async def _set_up(
 
 
 async def _open(url: str, session_timeout_s: float) -> ZooKeeperMetadataStore:
-    """Raises StartFailedForNow, which names the store; ConfigError."""
-    from geminga_runtime.command_line import StartFailedForNow
+    """Raises StoreUnavailable, which names the store; ConfigError."""
     from geminga_runtime.metadata.api import StoreUnavailable
     from geminga_runtime.metadata.zookeeper import ZooKeeperMetadataStore
 
     try:
         return await ZooKeeperMetadataStore.open(url, session_timeout_s=session_timeout_s)
     except StoreUnavailable as error:
-        raise StartFailedForNow(f"metadata store {url!r}: {error}") from None
+        raise StoreUnavailable(f"metadata store {url!r}: {error}") from None

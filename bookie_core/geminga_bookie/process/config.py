@@ -347,7 +347,9 @@ def load_config(
 
 
 def _check(config: BookieConfig, values: Origins) -> None:
-    if config.http.enabled:
+    # Without an interface of its own the bookie listens at all addresses.
+    shares_address = not config.network.listening_interface or config.http.host in ("", "0.0.0.0")
+    if config.http.enabled and shares_address:
         check_ports_differ({"bookiePort": config.network.port, "httpServerPort": config.http.port})
     texts = config.values()
     if config.tls.provider_factory:

@@ -327,6 +327,7 @@ class GarbageCollector:
         """If a ledger of the metadata is in a log but not in the index, let the next start rebuild
         the index. Logged once."""
         if missed and store not in self._incomplete:
+            store.index.require_rebuild()  # first: what fails is tried again in the next round
             self._incomplete.add(store)
             logger.error(
                 "%s: the index misses ledger %s, which the entry logs hold (%d ledgers in all): "
@@ -335,7 +336,6 @@ class GarbageCollector:
                 missed[0],
                 len(missed),
             )
-            store.index.require_rebuild()
 
     def scrub(self) -> list[DamagedEntry]:
         """Check every entry of every log that is complete; returns the damaged ones. Blocks."""

@@ -150,6 +150,11 @@ def test_reads_have_a_thread_at_least() -> None:
     assert (usual.read_threads, usual.waiting_reads_max) == (2, 20_000)
 
 
+def test_one_port_at_two_addresses() -> None:
+    http = {"httpServerEnabled": "true", "httpServerHost": "127.0.0.1", "bookiePort": "8080"}
+    assert config(**http, listeningInterface="eth0").http.port == 8080
+
+
 @pytest.mark.parametrize(
     ("values", "why"),
     [
