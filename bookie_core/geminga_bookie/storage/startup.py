@@ -280,7 +280,7 @@ def _let_go(damage: IndexDamaged) -> None:
 
 
 def _put_aside(disk: Disk, path: Path, why: object) -> None:
-    """The mark goes last: after a kill before that the next start has a young index to put aside."""
+    """The mark goes last: a start after a kill before that puts a young index aside."""
     names = disk.names(path.parent)
     aside = path.with_name(f"{path.name}.damaged")
     while aside.name in names:
