@@ -98,8 +98,9 @@ class BookiePort(Protocol):
         """
 
     async def fence(self, ledger_id: int, master_key: bytes) -> LacAnswer:
-        """Fence the ledger durably; returns what `read_lac` would. Raises StorageFailed if the last
-        entry can't be read; the ledger is fenced all the same.
+        """Fence the ledger durably; returns what `read_lac` would, but a remote bookie's answer has
+        no explicit LAC. Raises StorageFailed if the last entry can't be read; the ledger is fenced
+        all the same.
         """
 
     async def read_lac(self, ledger_id: int) -> LacAnswer:

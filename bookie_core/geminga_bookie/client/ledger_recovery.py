@@ -1,7 +1,7 @@
 """Recovery of a ledger that its writer didn't close (spec BK-23; Apache's LedgerRecoveryOp).
 
-State OPEN -> IN_RECOVERY, fence, read from the last add confirmed on, write again what any bookie
-has, close by compare-and-set. Of two concurrent recoveries the second one to close
+State OPEN -> IN_RECOVERY, fence, read what is behind the last add confirmed, write again what any
+bookie has, close by compare-and-set. Of two concurrent recoveries the second one to close
 takes the first one's end. Bookies that take the place of failed ones are in the metadata only with
 the close: until then readers would look for entries where they may not be yet.
 """
@@ -91,6 +91,8 @@ class _Recovery:
         self._accepts_loss = LOSS_ACCEPTED in metadata.custom_metadata
         self._held = -1
         """The highest entry that a bookie has shown, or said to be confirmed."""
+        self._shown: dict[int, bytes] = {}
+        """What bookies gave when they were fenced: packets by entry id, verified."""
         self._failed: set[str] = set()
         """Bookies that didn't take entries."""
         self._digest = digest
@@ -100,7 +102,8 @@ class _Recovery:
     async def run(self) -> LedgerMetadata:
         """The metadata of the closed ledger."""
         confirmed = await self._fence()
-        at, length, unseen = max(confirmed, 0), 0, 1
+        at, unseen = confirmed + 1, 1
+        length: int | None = None
         most = min(_FIRST_RUN_ENTRIES, self._run_entries_max)
         while True:
             shown = self._held + 1 - at
@@ -111,9 +114,7 @@ class _Recovery:
                 continue
             if not run:
                 break
-            # The last confirmed entry is read for the length, and is where it has to be.
-            new = run[1:] if at == confirmed else run
-            await self._write_again(at + len(run) - len(new), new)
+            await self._write_again(at, run)
             at += len(run)
             length = packets.header(run[-1])[3]
             # A short run ends the ledger, or the bytes of a read.
@@ -122,9 +123,18 @@ class _Recovery:
                 most = min(2 * most if is_whole else len(run), self._run_entries_max)
             if shown <= 0:
                 unseen = 2 * unseen if is_whole else len(run)
-        if at == confirmed:
-            raise NoSuchEntry(f"{self._name}: no bookie has confirmed entry {at} any more")
+        if length is None:
+            length = await self._confirmed_length(confirmed)
         return replace(self._changed, state=LedgerState.CLOSED, last_entry_id=at - 1, length=length)
+
+    async def _confirmed_length(self, confirmed: int) -> int:
+        """Of a ledger that ends with the last confirmed entry, which is where it has to be."""
+        if confirmed < 0:
+            return 0
+        run = await self._unless_lost(confirmed, 1)
+        if run == []:
+            raise NoSuchEntry(f"{self._name}: no bookie has confirmed entry {confirmed} any more")
+        return packets.header(run[0])[3] if run else 0
 
     @property
     def _run_entries_max(self) -> int:
@@ -178,7 +188,9 @@ class _Recovery:
         self._fenced.add(bookie_id)
         confirmed = confirmed_in(answer, ledger_id, self._digest)
         if answer.last_packet is not None:
-            self._held = max(self._held, packets.header(answer.last_packet)[1])
+            last = packets.header(answer.last_packet)[1]
+            self._shown[last] = answer.last_packet
+            self._held = max(self._held, last)
         return confirmed
 
     async def _unless_lost(self, first: int, entries_max: int) -> list[bytes] | None:
@@ -202,6 +214,8 @@ class _Recovery:
         fewer its place is unknown, and never taken for the end. Only a fenced bookie rules anything
         out: another one may still get the entry from the old writer, and confirm it.
         """
+        if entries_max == 1 and first in self._shown:
+            return [self._shown[first]]
         metadata = self._metadata
         ensemble = ensemble_of(metadata.ensembles, first)
         found: list[bytes] = []

@@ -15,11 +15,11 @@ import trio
 from geminga_bookie.errors import (
     BookieUnavailable,
     BookkeeperError,
-    RequestTimeout,
     TooManyRequests,
 )
 from geminga_bookie.port import Completion, complete
 from geminga_bookie.wire.adds import AddLimits, AddRun, AddTable
+from geminga_bookie.wire.late_answers import Expected, LateAnswers
 from geminga_bookie.wire.options import RemoteOptions
 from geminga_bookie.wire.status import error_of
 from geminga_protocol.bookkeeper import v2, v3
@@ -73,6 +73,7 @@ class BookieLink:
         self._backoff = Backoff(options.backoff_s, options.backoff_max_s)
         self._wanted = Wakeup()
         self._has_adds = Wakeup()
+        self._late = LateAnswers(name)
         self._later: list[Completion] = []
         self._progress = trio.Event()
         self._heard_at = -math.inf
@@ -158,14 +159,12 @@ class BookieLink:
         stream = self._stream
         sent_upto = 0 if stream is None else stream.sent_bytes + stream.pending_bytes
         limit_s = self._options.read_timeout_s if timeout_s is None else timeout_s
+        self._late.expect(txn, Expected(promise.reject, limit_s, stream, sent_upto))
         try:
-            with trio.move_on_after(limit_s):
-                return await promise.wait()
+            return await promise.wait()
         finally:
+            self._late.forget(txn)
             self.forget(txn, count)
-        if stream is not None and stream.sent_bytes < sent_upto:
-            stream.abort(f"the bookie has read nothing for {limit_s:g} s")
-        raise RequestTimeout(f"{self._name}: no answer in {limit_s:g} s")
 
     async def wait_for_adds(self, ledger_id: int) -> None:
         """Return when all earlier adds of the ledger are answered, or failed."""
@@ -179,6 +178,7 @@ class BookieLink:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._expire_adds)
+                nursery.start_soon(self._late.run)
                 while True:
                     await self._wanted.wait()
                     if self._handlers or not self._adds.is_empty:

@@ -18,12 +18,18 @@ class Room:
         self._waiting: dict[trio.lowlevel.Task, int] = {}
         """Sizes in bytes, in the order in which they came."""
 
+    def take(self, size_bytes: int) -> bool:
+        """Take room if there is some and nobody waits; returns whether it did."""
+        if self._waiting or not self._has_room(size_bytes):
+            return False
+        self._take(size_bytes)
+        return True
+
     async def acquire(self, size_bytes: int) -> None:
         """Wait for room; at once if there is some, which is no checkpoint: what follows must be
         one. A request larger than all of it waits until it is alone.
         """
-        if not self._waiting and self._has_room(size_bytes):
-            self._take(size_bytes)
+        if self.take(size_bytes):
             return
         task = trio.lowlevel.current_task()
         self._waiting[task] = size_bytes

@@ -233,11 +233,13 @@ class ZooKeeperSession:
             self.send(content, lambda _value, _error: None)
 
     async def _enter(self, size_bytes: int, epoch: int | None, began: int | None) -> None:
-        """Wait for room and a connection of that epoch, in the session of `began`; take the
-        room.
+        """Wait for room and a connection of that epoch, in the session of `began`; take the room.
+        A checkpoint only if it waits: for the answer each caller does.
         """
         while True:
-            session = await self.tracker.wait_connected()
+            session = self.tracker.session
+            if session.phase is not SessionPhase.CONNECTED:
+                session = await self.tracker.wait_connected()
             if session.phase is SessionPhase.CLOSED:
                 _raise_closed()
             self.tracker.check_epoch(epoch)
@@ -245,6 +247,8 @@ class ZooKeeperSession:
                 raise StoreUnavailable("there is no session with ZooKeeper; nothing was sent")
             if began not in (None, session.epoch):
                 raise StoreUnavailable("the session with ZooKeeper is a new one; nothing was sent")
+            if self._room.take(size_bytes):
+                return
             await self._room.acquire(size_bytes)
             now = self.tracker.session
             if (
