@@ -60,6 +60,8 @@ def first_ledger() -> int:
 class TestBookiePort(BookiePortContract):
     """What every bookie does."""
 
+    fences_tell_explicit_lac = False
+
 
 class TestWhatNoLedgerCanHave(ImpossibleContract):
     """What our client refuses before it is sent."""

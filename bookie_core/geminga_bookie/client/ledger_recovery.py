@@ -61,8 +61,8 @@ async def recover(
 ) -> VersionedMetadata:
     """Fence, recover and close the ledger; returns its closed metadata. Raises UnknownLedgerState
     if too few bookies respond to find the ledger's end: a later retry may succeed. Raises
-    DigestMismatch or NoSuchEntry if all copies of a needed entry are damaged or lost: a retry
-    doesn't help. What a bookie knows to be lost is passed over (EntryLost). A bookie that answers
+    DigestMismatch or NoSuchEntry if all copies of an entry behind the last confirmed one, or of
+    that one if it is the last, are damaged or lost: a retry doesn't help. What a bookie knows to be lost is passed over (EntryLost). A bookie that answers
     TooManyRequests is asked again.
     """
     while known.metadata.state is not LedgerState.CLOSED:
@@ -116,6 +116,7 @@ class _Recovery:
                 break
             await self._write_again(at, run)
             at += len(run)
+            self._shown = {last: packet for last, packet in self._shown.items() if last >= at}
             length = packets.header(run[-1])[3]
             # A short run ends the ledger, or the bytes of a read.
             is_whole = len(run) == asked

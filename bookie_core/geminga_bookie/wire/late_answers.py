@@ -32,6 +32,10 @@ class Expected:
         self.deadline = trio.current_time() + self.limit_s
 
 
+PAUSE_S = 0.05
+"""Between two looks, each of which is at all requests: so much later one may be given up."""
+
+
 class LateAnswers:
     """The owner runs `run` in a task; without it nothing is ever late."""
 
@@ -66,7 +70,8 @@ class LateAnswers:
             for txn in late:
                 self._give_up(self._expected.pop(txn))
             left = self._expected.values()
-            self._looks_at = min((each.deadline for each in left), default=math.inf)
+            first = min((each.deadline for each in left), default=math.inf)
+            self._looks_at = max(first, now + PAUSE_S)
 
     def _give_up(self, expected: Expected) -> None:
         stream, limit_s = expected.stream, expected.limit_s

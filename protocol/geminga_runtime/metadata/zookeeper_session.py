@@ -234,8 +234,9 @@ class ZooKeeperSession:
 
     async def _enter(self, size_bytes: int, epoch: int | None, began: int | None) -> None:
         """Wait for room and a connection of that epoch, in the session of `began`; take the room.
-        A checkpoint only if it waits: for the answer each caller does.
+        A turn of the loop only if it waits: for the answer each caller does.
         """
+        await trio.lowlevel.checkpoint_if_cancelled()
         while True:
             session = self.tracker.session
             if session.phase is not SessionPhase.CONNECTED:

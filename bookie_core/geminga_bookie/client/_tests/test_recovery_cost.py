@@ -9,8 +9,10 @@ from geminga_bookie.client.api import LedgerOptions, LedgerState
 from geminga_bookie.client.append import append_durably
 from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.client.directory import KnownBookies
+from geminga_bookie.errors import NoSuchEntry
 from geminga_bookie.memory import MemoryBookie
 from geminga_bookie.port import LacAnswer
+from geminga_protocol.bookkeeper.digest import Digest, master_key
 from geminga_runtime.metadata.memory import MemoryMetadataStore
 
 
@@ -20,6 +22,9 @@ class Counted(MemoryBookie):
     asked = 0
     reads = 0
     shows_last = True
+
+    def lose(self, ledger_id: int, entry_id: int) -> None:
+        del self._ledgers[ledger_id].entries[entry_id]
 
     async def fence(self, ledger_id: int, master_key: bytes) -> LacAnswer:
         answer = await super().fence(ledger_id, master_key)
@@ -81,3 +86,26 @@ async def test_bookies_of_striped_ledgers_are_asked_for_their_neighbours_alone(b
     reader = await BookkeeperClient(directory, store).open(writer.ledger_id, b"", recover=True)
     assert reader.last_add_confirmed == beyond
     assert sum(bookie.asked for bookie in bookies) <= 1.5 * beyond + 12
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+async def test_a_lost_confirmed_entry(*, is_last: bool) -> None:
+    """In front of others it is told to its reader; the last one is asked for, for the length."""
+    bookie = Counted("one:3181")
+    directory, store = KnownBookies([bookie]), MemoryMetadataStore()
+    client = BookkeeperClient(directory, store)
+    writer = await client.create(LedgerOptions(ensemble_size=1, write_quorum=1, ack_quorum=1))
+    ledger_id = writer.ledger_id
+    for payload in (b"0", b"1") if is_last else (b"0", b"1", b"2"):
+        await append_durably(writer, [(payload,)])
+    bookie.lose(ledger_id, 1)
+    if is_last:
+        packet = Digest().lac_packet(ledger_id, 1)
+        await bookie.write_lac(ledger_id, master_key(b""), 1, packet)
+        with pytest.raises(NoSuchEntry, match="no bookie has confirmed entry 1"):
+            await client.open(ledger_id, b"", recover=True)
+    else:
+        reader = await client.open(ledger_id, b"", recover=True)
+        assert (reader.last_add_confirmed, reader.length) == (2, 3)
+        with pytest.raises(NoSuchEntry):
+            await reader.read(1, 1)

@@ -53,6 +53,8 @@ def first_ledger() -> int:
 class TestBookiePort(BookiePortContract):
     """What every bookie does."""
 
+    fences_tell_explicit_lac = False
+
 
 class TestListing(ListingContract):
     """Lists of entries."""
