@@ -62,8 +62,8 @@ async def recover(
     """Fence, recover and close the ledger; returns its closed metadata. Raises UnknownLedgerState
     if too few bookies respond to find the ledger's end: a later retry may succeed. Raises
     DigestMismatch or NoSuchEntry if all copies of an entry behind the last confirmed one, or of
-    that one if it is the last, are damaged or lost: a retry doesn't help. What a bookie knows to be lost is passed over (EntryLost). A bookie that answers
-    TooManyRequests is asked again.
+    that one if it is the last, are damaged or lost: a retry doesn't help. What a bookie knows to be
+    lost is passed over (EntryLost). A bookie that answers TooManyRequests is asked again.
     """
     while known.metadata.state is not LedgerState.CLOSED:
         try:
