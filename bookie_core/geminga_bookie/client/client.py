@@ -40,6 +40,9 @@ UNNUMBERED = -1
 
 _DIGESTS_KEPT_MAX = 256
 
+_END_KEPT_BYTES_MAX = 64 * 1024
+"""A last entry that a recovery has read is kept for the reader up to this size."""
+
 SPACE_S = 5.0
 """How long a bookie may take to tell the room on its disks."""
 SPACE_OF_ALL_S = 20.0
@@ -183,11 +186,14 @@ class BookkeeperClient:
         if known.metadata.password != password:
             raise UnauthorizedAccess(f"wrong password for ledger {ledger_id}")
         digest = self._digest(known.metadata)
+        end: bytes | None = None
         if recover:
-            known = await recover_ledger(known, digest, self._store, self._bookies)
+            known, end = await recover_ledger(known, digest, self._store, self._bookies)
         handle = LedgerReader(
             known.metadata, digest, self._bookies, self._store, self._options.reads
         )
+        if end is not None and len(end) <= _END_KEPT_BYTES_MAX:
+            handle.take_end(end)
         if known.metadata.state is not LedgerState.CLOSED:
             await handle.read_last_add_confirmed()
         return handle

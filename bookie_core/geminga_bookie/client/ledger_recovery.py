@@ -58,23 +58,27 @@ async def recover(
     digest: Digest,
     store: LedgerMetadataStore,
     bookies: BookieDirectory,
-) -> VersionedMetadata:
-    """Fence, recover and close the ledger; returns its closed metadata. Raises UnknownLedgerState
-    if too few bookies respond to find the ledger's end: a later retry may succeed. Raises
-    DigestMismatch or NoSuchEntry if all copies of an entry behind the last confirmed one, or of
-    that one if it is the last, are damaged or lost: a retry doesn't help. What a bookie knows to be
-    lost is passed over (EntryLost). A bookie that answers TooManyRequests is asked again.
+) -> tuple[VersionedMetadata, bytes | None]:
+    """Fence, recover and close the ledger; returns its closed metadata, and the packet of its last
+    entry if that was read for it. Raises UnknownLedgerState if too few bookies respond to find the
+    ledger's end: a later retry may succeed. Raises DigestMismatch or NoSuchEntry if all copies of
+    an entry behind the last confirmed one, or of that one if it is the last, are damaged or lost: a
+    retry doesn't help. What a bookie knows to be lost is passed over (EntryLost). A bookie that
+    answers TooManyRequests is asked again.
     """
+    end: bytes | None = None
     while known.metadata.state is not LedgerState.CLOSED:
         try:
             if known.metadata.state is LedgerState.OPEN:
                 fencing = replace(known.metadata, state=LedgerState.IN_RECOVERY)
                 known = await store.update(known, fencing)
-            closed = await _Recovery(known.metadata, digest, bookies).run()
+            attempt = _Recovery(known.metadata, digest, bookies)
+            closed = await attempt.run()
             known = await store.update(known, closed)
+            end = attempt.end
         except MetadataConflict:
             known = await store.read(known.metadata.ledger_id)
-    return known
+    return known, end
 
 
 class _Recovery:
@@ -93,6 +97,8 @@ class _Recovery:
         """The highest entry that a bookie has shown, or said to be confirmed."""
         self._shown: dict[int, bytes] = {}
         """What bookies gave when they were fenced: packets by entry id, verified."""
+        self.end: bytes | None = None
+        """The packet of the last entry so far."""
         self._failed: set[str] = set()
         """Bookies that didn't take entries."""
         self._digest = digest
@@ -110,14 +116,15 @@ class _Recovery:
             asked = min(shown if shown > 0 else unseen, most)
             run = await self._unless_lost(at, asked)
             if run is None:
-                at += 1
+                at, self.end = at + 1, None
                 continue
             if not run:
                 break
             await self._write_again(at, run)
             at += len(run)
             self._shown = {last: packet for last, packet in self._shown.items() if last >= at}
-            length = packets.header(run[-1])[3]
+            self.end = run[-1]
+            length = packets.header(self.end)[3]
             # A short run ends the ledger, or the bytes of a read.
             is_whole = len(run) == asked
             if asked == most:
@@ -135,7 +142,10 @@ class _Recovery:
         run = await self._unless_lost(confirmed, 1)
         if run == []:
             raise NoSuchEntry(f"{self._name}: no bookie has confirmed entry {confirmed} any more")
-        return packets.header(run[0])[3] if run else 0
+        if run is None:
+            return 0
+        [self.end] = run
+        return packets.header(self.end)[3]
 
     @property
     def _run_entries_max(self) -> int:

@@ -66,11 +66,19 @@ class LedgerReader:
         """The last readable entry id; -1 for an empty ledger."""
         self.length = metadata.length
         """Payload bytes up to the last add confirmed."""
+        self._end: bytes | None = None
         self._metadata = metadata
         self._digest = digest
         self._bookies = bookies
         self._store = store
         self._reads = ReplicaReads(self.ledger_id, bookies, options or ReadOptions())
+
+    def take_end(self, packet: bytes) -> None:
+        """The packet of the last entry, which a recovery has read. A cursor's state is in its
+        ledger's last entry: a broker that takes it over need not ask for it again.
+        """
+        if packets.header(packet)[1] == self.last_add_confirmed:
+            self._end = packet
 
     async def read(self, first: int, last: int, *, bytes_max: int = 1 << 62) -> list[memoryview]:
         """Payloads of entries first..last (inclusive), with verified digests; fewer, but at least
@@ -82,6 +90,9 @@ class LedgerReader:
                 f"entries {first}..{last} of ledger {self.ledger_id}, "
                 f"which ends at {self.last_add_confirmed}"
             )
+        if self._end is not None and first == self.last_add_confirmed:
+            await trio.lowlevel.checkpoint()
+            return self._payloads(first, [self._end])
         found: list[memoryview] = []
         at = first
         while at <= last and bytes_max > 0:

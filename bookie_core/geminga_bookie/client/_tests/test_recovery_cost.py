@@ -69,6 +69,11 @@ async def test_few_entries_are_asked_for_that_are_not_there(
     else:
         assert bookie.asked <= 3 * beyond + 4
     assert bookie.reads <= 12 + beyond // 100
+    # A cursor's state is in its ledger's last entry, which came with the recovery.
+    bookie.asked = 0
+    [last] = await reader.read(beyond, beyond)
+    assert bytes(last) == (b"%d" % (beyond - 1) if beyond else b"first")
+    assert bookie.asked == 0
 
 
 @pytest.mark.parametrize("beyond", [0, 1, 50, 1000])
