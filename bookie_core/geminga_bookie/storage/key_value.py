@@ -14,6 +14,7 @@ from rocksdict import (
     BlockBasedOptions,
     Cache,
     DbClosedError,
+    DBRecoveryMode,
     Options,
     Rdict,
     WriteBatch,
@@ -150,6 +151,9 @@ class RocksStores:
 def _options() -> Options:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
+    # By default it is opened without what stands at damage in its log and behind: all of that was
+    # synced, and no journal has it any more. An end that is cut off was never promised.
+    options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
     options.set_write_buffer_size(WRITE_BUFFER_BYTES)
     options.set_max_write_buffer_number(2)
     options.set_max_open_files(OPEN_FILES_MAX)

@@ -1,0 +1,79 @@
+"""Damage in the index's own files: what a start makes of it (BK-02, BK-04)."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from geminga_bookie._tests.support import (
+    KEY,
+    add,
+    copy_files,
+    ledgers,
+    packets,
+    read_all,
+    small_options,
+)
+from geminga_bookie.errors import LedgerFenced
+from geminga_bookie.inprocess import InProcessBookie, open_bookie
+from geminga_bookie.storage.location_index import Location, LocationIndex
+
+
+def _write_ahead_log(index: Path) -> Path:
+    return max(index.glob("*.log"), key=lambda path: path.stat().st_size)
+
+
+async def test_damage_within_the_indexs_log_costs_nothing(tmp_path: Path) -> None:
+    """By default RocksDB opens without all that stands behind it; the journals' marks are past
+    that, and compaction keeps only what the index names."""
+    async with open_bookie(small_options(tmp_path / "of")) as port:
+        bookie = cast(InProcessBookie, port)
+        for ledger_id in (1, 9, 2):
+            await add(bookie, ledger_id, range(40))
+        await bookie.checkpointer.checkpoint()
+        at = _write_ahead_log(tmp_path / "of" / "ledgers" / "index").stat().st_size + 12
+        await add(bookie, 1, range(40, 42))
+        await bookie.checkpointer.checkpoint()
+        await bookie.fence(1, KEY)
+        await bookie.checkpointer.checkpoint()
+        copy_files(tmp_path / "of", tmp_path / "killed")
+    index = tmp_path / "killed" / "ledgers" / "index"
+    log = _write_ahead_log(index)
+    data = bytearray(log.read_bytes())
+    data[at] ^= 0xFF
+    log.write_bytes(data)
+    async with open_bookie(small_options(tmp_path / "killed")) as port:
+        bookie = cast(InProcessBookie, port)
+        await bookie.gc.collect(ledgers(1, 2), threshold=0.99)
+        assert await read_all(bookie, 1, 0, 41) == packets(1, range(42))
+        with pytest.raises(LedgerFenced):
+            await add(bookie, 1, [42])
+    assert index.with_name("index.damaged").exists()
+
+
+def test_an_end_of_the_indexs_log_that_is_cut_off_is_none(tmp_path: Path) -> None:
+    """A crash in mid-write leaves one, also where the record has several parts (of 32 KiB); the
+    file may have room of zeros behind it."""
+    index = LocationIndex(tmp_path / "of")
+    index.write(completes=True)
+    log = _write_ahead_log(tmp_path / "of")
+    begin = log.stat().st_size
+    index.write([Location(1, first, 1, first, 5, 1) for first in range(2000)])
+    shutil.copytree(tmp_path / "of", tmp_path / "killed")
+    index.close()
+    log = tmp_path / "killed" / log.name
+    data = log.read_bytes()
+    assert len(data) > 2 * 32768
+    cuts = [begin, begin + 3, begin + 12, 32767, 32768, 32775, 65536, 65540, len(data) - 1]
+    for number, cut in enumerate([*cuts, len(data)]):
+        copy = tmp_path / str(number)
+        shutil.copytree(tmp_path / "killed", copy)
+        room = bytes(8192) if cut in (begin, len(data)) else b""
+        (copy / log.name).write_bytes(data[:cut] + room)
+        index = LocationIndex(copy)
+        assert index.is_complete()
+        assert len([*index.locations(1)]) == (2000 if cut == len(data) else 0)
+        index.close()
