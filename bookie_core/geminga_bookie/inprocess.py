@@ -103,7 +103,7 @@ async def open_on_disk(
     try:
         if check_identity is not None:
             # Also new: a bookie killed before its cookie was in the metadata store is empty.
-            is_new = storage.directories.is_new or await host.workers.run(storage.is_empty)
+            is_new = storage.directories.is_new or storage.is_empty
             in_doubt = storage.table.is_in_limbo
             await check_identity(storage.directories.instance_id, is_new, in_doubt)
         if age is not None:

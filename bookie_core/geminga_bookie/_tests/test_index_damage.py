@@ -12,13 +12,16 @@ from geminga_bookie._tests.support import (
     KEY,
     add,
     copy_files,
+    damage_tables,
     ledgers,
     packets,
     read_all,
     small_options,
 )
 from geminga_bookie.errors import LedgerFenced
-from geminga_bookie.inprocess import InProcessBookie, open_bookie
+from geminga_bookie.host import Host
+from geminga_bookie.inprocess import InProcessBookie, open_bookie, open_on_disk
+from geminga_bookie.options import BookieOptions
 from geminga_bookie.storage.location_index import Location, LocationIndex
 
 
@@ -77,3 +80,30 @@ def test_an_end_of_the_indexs_log_that_is_cut_off_is_none(tmp_path: Path) -> Non
         assert index.is_complete()
         assert len([*index.locations(1)]) == (2000 if cut == len(data) else 0)
         index.close()
+
+
+async def _fill(options: BookieOptions) -> None:
+    """The index's tables have several blocks."""
+    async with open_bookie(options) as port:
+        for ledger_id in range(1, 400):
+            await add(port, ledger_id, range(2))
+    async with open_bookie(options):
+        pass
+
+
+@pytest.mark.slow
+async def test_damage_that_only_the_check_of_identity_meets_ends_no_start(tmp_path: Path) -> None:
+    """A cluster's bookie asks whether it is empty, and each start ended there."""
+    options = small_options(tmp_path)
+    await _fill(options)
+    damage_tables(tmp_path / "ledgers" / "index", upto=-4000)
+    told: list[bool] = []
+
+    async def check(_instance_id: str, is_new: bool, _in_doubt: bool) -> None:
+        told.append(is_new)
+
+    async with open_on_disk(options, Host(), check_identity=check) as bookie:
+        for ledger_id in (1, 399):
+            assert await read_all(bookie, ledger_id, 0, 1) == packets(ledger_id, range(2))
+    assert told == [False]
+    assert (tmp_path / "ledgers" / "index.damaged").exists()

@@ -82,12 +82,8 @@ class Storage:
     journal_dirs: Sequence[Path]
     syncs_journal: bool = True
     reports: list[ReplayReport] = field(default_factory=list)
-
-    def is_empty(self) -> bool:
-        """Whether it holds no ledger at all. Blocks. Raises OSError."""
-        return not self.table.states and not any(
-            True for store in self.stores for _ in store.index.ledgers()
-        )
+    is_empty: bool = False
+    """Whether it held no ledger at all when it was opened."""
 
     def start(self) -> None:
         """Start the journals, each with a new file. Takes room as `open_storage` does. Blocks.
@@ -189,6 +185,9 @@ def _open_parts(
         submits = [journal.submit for journal in journals]
         table = LedgerTable(stores, submits, limbo=limbo, refusals=health.refusals)
         _take_over(table, recovered)
+        is_empty = not table.states and not any(
+            True for each in stores for _ in each.index.ledgers()
+        )
     except BaseException:
         for journal in journals:
             journal.stop()
@@ -197,7 +196,7 @@ def _open_parts(
         raise
     return Storage(
         disk, workers, directories, stores, journals, table, health,
-        options.journal_dirs, options.journal.sync_data, reports,
+        options.journal_dirs, options.journal.sync_data, reports, is_empty,
     )  # fmt: skip
 
 
