@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import gc
 import shutil
 from pathlib import Path
 from typing import cast
@@ -22,6 +24,7 @@ from geminga_bookie.errors import LedgerFenced
 from geminga_bookie.host import Host
 from geminga_bookie.inprocess import InProcessBookie, open_bookie, open_on_disk
 from geminga_bookie.options import BookieOptions
+from geminga_bookie.storage.disk import DiskFile, OsDisk
 from geminga_bookie.storage.location_index import Location, LocationIndex
 
 
@@ -82,6 +85,31 @@ def test_an_end_of_the_indexs_log_that_is_cut_off_is_none(tmp_path: Path) -> Non
         index.close()
 
 
+class BadSector(OsDisk):
+    """A disk that doesn't give a part of the first entry log."""
+
+    def open(
+        self, path: Path, *, create: bool = False, writable: bool = True, direct: bool = False
+    ) -> DiskFile:
+        file = super().open(path, create=create, writable=writable, direct=direct)
+        return BadFile(file) if path.name == "00000001.log" else file
+
+
+class BadFile:
+    """Its file."""
+
+    def __init__(self, file: DiskFile) -> None:
+        self._file = file
+        self.write, self.write_durably, self.sync = file.write, file.write_durably, file.sync
+        self.reserve, self.drop_cached = file.reserve, file.drop_cached
+        self.size, self.close = file.size, file.close
+
+    def read(self, size_bytes: int, offset: int) -> bytes:
+        if offset <= 20000 < offset + size_bytes:
+            raise OSError(errno.EIO, "Input/output error")
+        return self._file.read(size_bytes, offset)
+
+
 async def _fill(options: BookieOptions) -> None:
     """The index's tables have several blocks."""
     async with open_bookie(options) as port:
@@ -107,3 +135,35 @@ async def test_damage_that_only_the_check_of_identity_meets_ends_no_start(tmp_pa
             assert await read_all(bookie, ledger_id, 0, 1) == packets(ledger_id, range(2))
     assert told == [False]
     assert (tmp_path / "ledgers" / "index.damaged").exists()
+
+
+@pytest.mark.slow
+async def test_a_damaged_index_stays_while_a_log_cannot_be_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without it nothing could be read of the others, and no start would succeed."""
+    options = small_options(tmp_path)
+    await _fill(options)
+    index = tmp_path / "ledgers" / "index"
+    damage_tables(index)
+    mark = index.with_name("index.unsound")
+    mark.touch()
+    for live in (range(1, 400), [399]):
+        gc.collect()  # cursors of errors keep it locked, in this process
+        caplog.clear()
+        async with open_bookie(options, host=Host(BadSector())) as port:
+            bookie = cast(InProcessBookie, port)
+            assert bookie.storage.stores[0].index.is_damaged, "nothing may be compacted"
+            assert await read_all(bookie, 399, 0, 1) == packets(399, range(2))
+            report = await bookie.gc.collect(ledgers(*live), threshold=0.99)
+            assert report.logs_compacted == 0
+        assert "00000001.log" in caplog.text
+        assert "docs/OPERATIONS.md" in caplog.text
+        assert mark.exists()
+        assert not index.with_name("index.damaged").exists()
+    gc.collect()
+    async with open_bookie(options) as port:
+        for ledger_id in (1, 200, 399):
+            assert await read_all(port, ledger_id, 0, 1) == packets(ledger_id, range(2))
+    assert index.with_name("index.damaged").exists()
+    assert not mark.exists()

@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import traceback
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -30,7 +29,13 @@ from geminga_bookie.storage.data_dirs import (
 from geminga_bookie.storage.disk import Disk, replace_file
 from geminga_bookie.storage.doubt import doubt_logs, is_in_limbo, settle_doubts
 from geminga_bookie.storage.entry_logs.compaction import finish_compactions
-from geminga_bookie.storage.entry_logs.index_rebuild import begin_rebuild, rebuild_index
+from geminga_bookie.storage.entry_logs.index_rebuild import (
+    begin_rebuild,
+    can_rebuild,
+    let_go,
+    put_aside,
+    rebuild_index,
+)
 from geminga_bookie.storage.health import Health
 from geminga_bookie.storage.journal import Journal
 from geminga_bookie.storage.journal_files import (
@@ -143,8 +148,8 @@ def open_storage(
             except IndexDamaged as error:
                 if error.directory in new_indexes:
                     raise
-                _let_go(error)
-                _put_aside(disk, error.directory, error)
+                let_go(error)
+                put_aside(disk, error.directory, error)
                 new_indexes.add(error.directory)
             except OSError as error:
                 if not is_full(error) or not directories.release_ballast():
@@ -200,6 +205,10 @@ def _open_parts(
     )  # fmt: skip
 
 
+def _holds_ledgers(store: LedgerDirectory) -> bool:
+    return store.index.is_damaged or any(True for _ in store.index.ledgers())
+
+
 def _journal_options(disk: Disk, directory: Path, options: JournalOptions) -> JournalOptions:
     """With little room the first file is a small one: no adds come, and each start needs one."""
     first_bytes = options.first_segment_bytes
@@ -211,23 +220,32 @@ def _journal_options(disk: Disk, directory: Path, options: JournalOptions) -> Jo
 def open_store(
     host: Host, number: int, directory: Path, options: BookieOptions, *, is_stale: bool = False
 ) -> LedgerDirectory:
-    """Open a ledger directory; an index that is stale, damaged or isn't complete is rebuilt.
-    Blocks. Raises DataDirError, OSError.
+    """Open a ledger directory; an index that is stale, damaged or isn't complete is rebuilt. One
+    with a mark stays in use while an entry log can't be read. Blocks. Raises DataDirError, OSError.
     """
     index_path = index_directory(options, number)
     make_durable_directory(host.disk, index_path.parent)
-    if unsound_mark(index_path).name in host.disk.names(index_path.parent):
-        _put_aside(host.disk, index_path, "the bookie met damage in it while it ran")
+    is_unsound = unsound_mark(index_path).name in host.disk.names(index_path.parent)
+    if is_unsound and can_rebuild(host.disk, directory, index_path):
+        put_aside(host.disk, index_path, "the bookie met damage in it while it ran")
+        is_unsound = False
+    open_it = partial(_open_store, host, number, directory, options, is_stale=is_stale)
     try:
-        return _open_store(host, number, directory, options, is_stale=is_stale)
+        return open_it(is_unsound=is_unsound)
     except IndexDamaged as error:
-        _let_go(error)
-        _put_aside(host.disk, index_path, error)
-    return _open_store(host, number, directory, options, is_stale=is_stale)
+        let_go(error)
+        put_aside(host.disk, index_path, error)
+    return open_it()
 
 
 def _open_store(
-    host: Host, number: int, directory: Path, options: BookieOptions, *, is_stale: bool
+    host: Host,
+    number: int,
+    directory: Path,
+    options: BookieOptions,
+    *,
+    is_stale: bool,
+    is_unsound: bool = False,
 ) -> LedgerDirectory:
     disk = host.disk
     index = _open_index(host, index_directory(options, number))
@@ -239,7 +257,7 @@ def _open_store(
         if not is_whole:
             begin_rebuild(store.logs, index)
         store.undecided = finish_compactions(store.logs, index if is_whole else None)
-        if index.is_damaged:  # which it goes on after
+        if index.is_damaged and not is_unsound:  # which it goes on after
             raise IndexDamaged(f"index {index.directory}: it is damaged", index.directory)
         if not is_whole:
             if store.logs.ids() or is_stale:
@@ -247,6 +265,7 @@ def _open_store(
                 rebuild_index(store.logs, index, on_damage, in_doubt=in_doubt)
             else:
                 index.write(completes=True)
+        index.is_damaged |= is_unsound  # so that nothing is compacted
     except BaseException:
         store.close()
         raise
@@ -270,25 +289,6 @@ def _open_index(host: Host, path: Path) -> LocationIndex:
         index.close()
         raise
     return index
-
-
-def _let_go(damage: IndexDamaged) -> None:
-    """RocksDB stays locked as long as there is a cursor: who met the damage has one."""
-    for each in (damage, damage.__cause__):
-        traceback.clear_frames(each.__traceback__ if each else None)
-
-
-def _put_aside(disk: Disk, path: Path, why: object) -> None:
-    """The mark goes last: a start after a kill before that puts a young index aside."""
-    names = disk.names(path.parent)
-    aside = path.with_name(f"{path.name}.damaged")
-    while aside.name in names:
-        aside = aside.with_name(aside.name + "_")
-    if path.name in names:
-        disk.rename(path, aside)
-        disk.sync_directory(path.parent)
-        logger.error("%s is damaged (%s): put aside as %s, rebuilding", path, why, aside.name)
-    disk.remove(unsound_mark(path))
 
 
 def _replay(disk: Disk, directory: Path, table: LedgerTable) -> ReplayReport:

@@ -1,11 +1,15 @@
-"""Rebuilding a lost index from the entry logs (spec BK-04, BK-11)."""
+"""Rebuilding a lost index, or one with damage, from the entry logs (spec BK-04, BK-11)."""
 
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
+from geminga_bookie.errors import DataDirError
 from geminga_bookie.lac import explicit_lac
+from geminga_bookie.storage.disk import Disk
 from geminga_bookie.storage.entry_logs.files import EntryLogs
 from geminga_bookie.storage.entry_logs.format import (
     KIND_ENTRIES,
@@ -23,7 +27,13 @@ from geminga_bookie.storage.entry_logs.reading import (
     packets_at,
     scan_blocks,
 )
-from geminga_bookie.storage.location_index import LedgerRecord, Location, LocationIndex
+from geminga_bookie.storage.location_index import (
+    IndexDamaged,
+    LedgerRecord,
+    Location,
+    LocationIndex,
+    unsound_mark,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -35,15 +45,63 @@ def begin_rebuild(logs: EntryLogs, index: LocationIndex) -> None:
     """From now on the index is not complete. Unless a log can't be read: then it stays as it is, as
     without it nothing could be read of the other logs either. Raises DataDirError, OSError.
     """
-    if not index.is_complete():
-        return
+    if index.is_complete():
+        check_logs(logs)
+        index.require_rebuild()
+
+
+def check_logs(logs: EntryLogs) -> None:
+    """Whether a rebuild can read all that it needs. Raises DataDirError, OSError."""
     for log_id in logs.ids():
         with logs.reading(log_id) as file:
             check_version(file)
             for offset, head in scan_blocks(file):
                 if head.kind == KIND_LEDGER:
                     file.read(head.total_bytes, offset)
-    index.require_rebuild()
+            if is_unknown(file):
+                logs.check_note()
+
+
+def can_rebuild(disk: Disk, directory: Path, index_path: Path) -> bool:
+    """Whether all logs can be read; an error is logged. If not, a damaged index had better stay:
+    without it nothing could be read of the other logs either.
+    """
+    logs = EntryLogs(disk, directory)
+    try:
+        check_logs(logs)
+    except (DataDirError, OSError) as error:
+        logger.error(
+            "%s is damaged, but an entry log can't be read, so it isn't rebuilt: %s; the bookie "
+            "goes on with the damaged one, and compacts nothing. Bring the log back, or give it up "
+            "(docs/OPERATIONS.md, An entry log that was set aside), and start the bookie again",
+            index_path,
+            error,
+        )
+        return False
+    finally:
+        logs.close()
+    return True
+
+
+def let_go(damage: IndexDamaged) -> None:
+    """RocksDB stays locked as long as there is a cursor: who met the damage has one."""
+    for each in (damage, damage.__cause__):
+        traceback.clear_frames(each.__traceback__ if each else None)
+
+
+def put_aside(disk: Disk, path: Path, why: object) -> None:
+    """Let a damaged index be rebuilt: rename it, durably. The mark goes last: a start after a kill
+    before that puts a young index aside. Raises OSError.
+    """
+    names = disk.names(path.parent)
+    aside = path.with_name(f"{path.name}.damaged")
+    while aside.name in names:
+        aside = aside.with_name(aside.name + "_")
+    if path.name in names:
+        disk.rename(path, aside)
+        disk.sync_directory(path.parent)
+        logger.error("%s is damaged (%s): put aside as %s, rebuilding", path, why, aside.name)
+    disk.remove(unsound_mark(path))
 
 
 def rebuild_index(
