@@ -6,7 +6,7 @@ import errno
 import gc
 import shutil
 from pathlib import Path
-from typing import cast
+from typing import NoReturn, cast
 
 import pytest
 
@@ -20,11 +20,12 @@ from geminga_bookie._tests.support import (
     read_all,
     small_options,
 )
-from geminga_bookie.errors import LedgerFenced
+from geminga_bookie.errors import DataDirError, LedgerFenced
 from geminga_bookie.host import Host
 from geminga_bookie.inprocess import InProcessBookie, open_bookie, open_on_disk
 from geminga_bookie.options import BookieOptions
 from geminga_bookie.storage.disk import DiskFile, OsDisk
+from geminga_bookie.storage.key_value import RocksStores
 from geminga_bookie.storage.location_index import Location, LocationIndex
 
 
@@ -167,3 +168,43 @@ async def test_a_damaged_index_stays_while_a_log_cannot_be_read(
             assert await read_all(port, ledger_id, 0, 1) == packets(ledger_id, range(2))
     assert index.with_name("index.damaged").exists()
     assert not mark.exists()
+
+
+@pytest.mark.parametrize("lacks", ["MANIFEST-*", "CURRENT", "*.sst"])
+async def test_an_index_that_lacks_one_of_its_files_is_made_anew(
+    tmp_path: Path, lacks: str
+) -> None:
+    """RocksDB calls some of that an error of the disk, which ended every start."""
+    options = small_options(tmp_path)
+    async with open_bookie(options) as port:
+        await add(port, 1, range(2))
+    async with open_bookie(options):
+        pass
+    index = tmp_path / "ledgers" / "index"
+    if lacks == "CURRENT":
+        (index / lacks).write_text("MANIFEST-030013\n")
+    else:
+        next(index.glob(lacks)).unlink()
+    async with open_bookie(options) as port:
+        assert await read_all(port, 1, 0, 1) == packets(1, range(2))
+    assert index.with_name("index.damaged").exists()
+
+
+async def test_an_index_that_the_disk_does_not_give_stays(tmp_path: Path) -> None:
+    """An error of the disk is no damage: it may be read again."""
+    options = small_options(tmp_path)
+    async with open_bookie(options) as port:
+        await add(port, 1, range(2))
+
+    class Failing(RocksStores):
+        """RocksDB on a disk that fails."""
+
+        def open(self, directory: Path, *, read_only: bool = False) -> NoReturn:
+            raise Exception("IO error: Input/output error: While open a file")
+
+    with pytest.raises(DataDirError, match="Input/output"):
+        async with open_bookie(options, host=Host(OsDisk(), stores=Failing())):
+            raise AssertionError("it can't begin")
+    async with open_bookie(options) as port:
+        assert await read_all(port, 1, 0, 1) == packets(1, range(2))
+    assert not (tmp_path / "ledgers" / "index.damaged").exists()

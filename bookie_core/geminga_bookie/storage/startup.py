@@ -274,12 +274,14 @@ def _open_store(
 
 def _open_index(host: Host, path: Path) -> LocationIndex:
     """Raises DataDirError, OSError."""
+    is_there = path.name in host.disk.names(path.parent)
     try:
         index = LocationIndex(path, stores=host.stores)
     except Exception as error:  # rocksdict raises bare Exceptions
         if os.strerror(errno.ENOSPC) in str(error):
             raise OSError(errno.ENOSPC, f"{path} can't be opened: {error}") from error
-        if DAMAGE not in str(error):
+        is_part_missing = is_there and os.strerror(errno.ENOENT) in str(error)
+        if DAMAGE not in str(error) and not is_part_missing:
             raise DataDirError(f"{path} can't be opened: {error}") from error
         raise IndexDamaged(str(error), path) from error
     try:
