@@ -10,6 +10,9 @@ from typing import NoReturn, cast
 
 import pytest
 
+from geminga_bookie._tests.sim_disk import SimDisk
+from geminga_bookie._tests.sim_nodes import Loss
+from geminga_bookie._tests.sim_stores import SimStores
 from geminga_bookie._tests.support import (
     KEY,
     add,
@@ -24,7 +27,8 @@ from geminga_bookie.errors import DataDirError, LedgerFenced
 from geminga_bookie.host import Host
 from geminga_bookie.inprocess import InProcessBookie, open_bookie, open_on_disk
 from geminga_bookie.options import BookieOptions
-from geminga_bookie.storage.disk import DiskFile, OsDisk
+from geminga_bookie.storage.disk import DiskFile, OsDisk, replace_file
+from geminga_bookie.storage.entry_logs.index_rebuild import put_aside
 from geminga_bookie.storage.key_value import RocksStores
 from geminga_bookie.storage.location_index import Location, LocationIndex
 
@@ -208,3 +212,16 @@ async def test_an_index_that_the_disk_does_not_give_stays(tmp_path: Path) -> Non
     async with open_bookie(options) as port:
         assert await read_all(port, 1, 0, 1) == packets(1, range(2))
     assert not (tmp_path / "ledgers" / "index.damaged").exists()
+
+
+def test_the_marks_removal_is_durable() -> None:
+    """Else a loss of power brings it back, and the next start puts a sound index aside."""
+    directory = Path("/ledgers")
+    disk = SimDisk(0)
+    disk.make_directory(directory)
+    disk.sync_directory(directory.parent)
+    SimStores(disk).open(directory / "index")
+    replace_file(disk, directory / "index.unsound", b"")
+    put_aside(disk, directory / "index", "a test")
+    disk.root.lose(Loss(0.0, 0.0), disk.chance)
+    assert disk.names(directory) == ["index.damaged"]

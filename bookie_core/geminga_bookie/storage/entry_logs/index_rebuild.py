@@ -102,6 +102,7 @@ def put_aside(disk: Disk, path: Path, why: object) -> None:
         disk.sync_directory(path.parent)
         logger.error("%s is damaged (%s): put aside as %s, rebuilding", path, why, aside.name)
     disk.remove(unsound_mark(path))
+    disk.sync_directory(path.parent)
 
 
 def rebuild_index(
