@@ -23,7 +23,7 @@ from geminga_bookie._tests.support import (
     read_all,
     small_options,
 )
-from geminga_bookie.errors import DataDirError, LedgerFenced
+from geminga_bookie.errors import DataDirError, LedgerFenced, StorageFailed
 from geminga_bookie.host import Host
 from geminga_bookie.inprocess import InProcessBookie, open_bookie, open_on_disk
 from geminga_bookie.options import BookieOptions
@@ -225,3 +225,25 @@ def test_the_marks_removal_is_durable() -> None:
     put_aside(disk, directory / "index", "a test")
     disk.root.lose(Loss(0.0, 0.0), disk.chance)
     assert disk.names(directory) == ["index.damaged"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("meets_it", ["a read", "the last round"])
+async def test_damage_that_is_met_before_the_end_is_told_to_the_next_start(
+    tmp_path: Path, meets_it: str
+) -> None:
+    options = small_options(tmp_path)
+    await _fill(options)
+    index = tmp_path / "ledgers" / "index"
+    mark = index.with_name("index.unsound")
+    async with open_bookie(options) as port:
+        bookie = cast(InProcessBookie, port)
+        damage_tables(index, upto=-4000)
+        if meets_it == "a read":
+            with pytest.raises(StorageFailed, match="index"):
+                await bookie.read(200, 0, entries_max=1, bytes_max=1)
+        else:
+            with pytest.raises(OSError, match="Corruption"):
+                await bookie.gc.collect(ledgers(*range(1, 400)))
+            assert mark.exists(), "the process may be killed"
+    assert mark.exists()

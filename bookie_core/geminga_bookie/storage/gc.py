@@ -144,7 +144,16 @@ class GarbageCollector:
         On a full disk, writing the deletions to the index may fail: logs with only deleted ledgers
         are removed nevertheless, and the next round retries. Raises OSError.
         """
-        await self._storage.workers.run(self._check_damage)
+        await self._storage.workers.run(self.check_damage)
+        try:
+            return await self._round(live_ledgers, threshold, ledger_exists)
+        finally:
+            with trio.CancelScope(shield=True):  # a process that ends forgets what it met
+                await self._storage.workers.run(self.check_damage)
+
+    async def _round(
+        self, live_ledgers: LiveLedgers, threshold: float, ledger_exists: LedgerExists | None
+    ) -> GcReport:
         old_logs = [(store, store.logs.finished_ids()) for store in self._storage.stores]
         stored = await self._storage.workers.run(self._stored, old_logs)
         states = list(self._storage.table.states.values())
@@ -304,8 +313,9 @@ class GarbageCollector:
             logger.error("an entry log can't be compacted now: %s", error)
         return None
 
-    def _check_damage(self) -> None:
-        """Let the next start make anew an index that was found to be damaged. Logged once."""
+    def check_damage(self) -> None:
+        """Let the next start make anew an index that was found to be damaged. Logged once.
+        Blocks."""
         for store in self._storage.stores:
             if not store.index.is_damaged or store in self._unsound:
                 continue
