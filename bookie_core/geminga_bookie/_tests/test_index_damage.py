@@ -22,8 +22,9 @@ from geminga_bookie._tests.support import (
     packets,
     read_all,
     small_options,
+    three_directories,
 )
-from geminga_bookie.errors import DataDirError, LedgerFenced, StorageFailed
+from geminga_bookie.errors import DataDirError, LedgerFenced, NoSuchLedger, StorageFailed
 from geminga_bookie.host import Host
 from geminga_bookie.inprocess import InProcessBookie, open_bookie, open_on_disk
 from geminga_bookie.options import BookieOptions
@@ -115,10 +116,10 @@ class BadFile:
         return self._file.read(size_bytes, offset)
 
 
-async def _fill(options: BookieOptions) -> None:
+async def _fill(options: BookieOptions, end: int = 400) -> None:
     """The index's tables have several blocks."""
     async with open_bookie(options) as port:
-        for ledger_id in range(1, 400):
+        for ledger_id in range(1, end):
             await add(port, ledger_id, range(2))
     async with open_bookie(options):
         pass
@@ -247,3 +248,33 @@ async def test_damage_that_is_met_before_the_end_is_told_to_the_next_start(
                 await bookie.gc.collect(ledgers(*range(1, 400)))
             assert mark.exists(), "the process may be killed"
     assert mark.exists()
+
+
+@pytest.mark.slow
+async def test_a_damaged_index_holds_up_no_other_directory(tmp_path: Path) -> None:
+    """Neither is anything taken of the ledgers beside it, whose index tells nothing."""
+    options = three_directories(tmp_path)
+    ids = range(1, 1200)
+    await _fill(options, ids.stop)
+    async with open_bookie(options) as port:
+        bookie = cast(InProcessBookie, port)
+        bad, other, _ = bookie.storage.stores
+        mine = [ledger_id for ledger_id in ids if ledger_id % 3 == bad.number]
+        kept = next(ledger_id for ledger_id in ids if ledger_id % 3 == other.number)
+        await add(bookie, mine[0], [2])
+        damage_tables(bad.index.directory, upto=-4000)
+        logs = bad.logs.ids()
+        gone = other.logs.ids()
+        with pytest.raises(OSError, match="Corruption"):
+            await bookie.gc.collect(ledgers(*mine[1:]), threshold=0.99)
+        assert [*other.index.ledgers()] == []
+        assert not {*gone} & {*other.logs.ids()}
+        assert bad.logs.ids() == logs
+        assert mine[0] in bookie.storage.table.states
+        with pytest.raises(NoSuchLedger):
+            await bookie.read(kept, 0, entries_max=1, bytes_max=1)
+    gc.collect()  # cursors of errors keep it locked, in this process
+    async with open_bookie(options) as port:
+        for ledger_id in mine[1:]:
+            assert await read_all(port, ledger_id, 0, 1) == packets(ledger_id, range(2))
+        assert await read_all(port, mine[0], 0, 2) == packets(mine[0], range(3))

@@ -157,9 +157,10 @@ class GarbageCollector:
         old_logs = [(store, store.logs.finished_ids()) for store in self._storage.stores]
         stored = await self._storage.workers.run(self._stored, old_logs)
         states = list(self._storage.table.states.values())
-        held = await self._storage.workers.run(self._held)
+        held, failures = await self._storage.workers.run(self._held)
         for state in states:
-            held.setdefault(state.ledger_id, state.store)
+            if state.store not in failures:
+                held.setdefault(state.ledger_id, state.store)
         known: set[int] = set()
         async for ledger_id in live_ledgers():
             if ledger_id in held or ledger_id in stored:
@@ -173,11 +174,13 @@ class GarbageCollector:
                 elif ledger_id in stored:
                     self._gone.add(ledger_id)
         deleted = held.keys() - known
-        failures: dict[LedgerDirectory, OSError] = {}
+        left_out = set(failures)
         if deleted:
-            failures = await self._forget({ledger_id: held[ledger_id] for ledger_id in deleted})
+            failures |= await self._forget({ledger_id: held[ledger_id] for ledger_id in deleted})
         removed = compacted = 0
         for store, log_ids in old_logs:
+            if store in left_out:
+                continue
             # An index that still has the deleted ledgers would have them copied.
             sparser_than = 0.0 if store in failures else threshold
             try:
@@ -210,12 +213,17 @@ class GarbageCollector:
             )
         return failures
 
-    def _held(self) -> dict[int, LedgerDirectory]:
-        return {
-            record.ledger_id: store
-            for store in self._storage.stores
-            for record in store.index.ledgers()
-        }
+    def _held(self) -> tuple[dict[int, LedgerDirectory], dict[LedgerDirectory, OSError]]:
+        """All ledgers of the directories whose indexes tell theirs, and the errors of the others:
+        nothing is collected there."""
+        held: dict[int, LedgerDirectory] = {}
+        failures: dict[LedgerDirectory, OSError] = {}
+        for store in self._storage.stores:
+            try:
+                held |= {record.ledger_id: store for record in store.index.ledgers()}
+            except OSError as error:
+                failures[store] = error
+        return held, failures
 
     def _stored(self, logs: list[tuple[LedgerDirectory, list[int]]]) -> set[int]:
         """Ledgers with blocks in the logs, regardless of the index."""
