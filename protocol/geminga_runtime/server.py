@@ -131,16 +131,20 @@ async def serve(
             stop.set()
 
 
-async def check_free(host: str, port: int, key: str) -> None:
-    """Raises BindFailed if nothing can listen there now; for a server that leaves something behind
-    before it does.
+async def check_free(*places: tuple[str, int, str]) -> None:
+    """Raises BindFailed if not all of (host, port, key) can be listened on now; for a server that
+    leaves something behind before it does.
     """
+    listeners: list[trio.SocketListener] = []
     try:
-        listeners = await trio.open_tcp_listeners(port, host=host)
-    except OSError as error:
-        raise BindFailed.of(key, host, port, error) from error
-    for listener in listeners:
-        await listener.aclose()
+        for host, port, key in places:  # held meanwhile: two of them may be one
+            try:
+                listeners += await trio.open_tcp_listeners(port, host=host)
+            except OSError as error:
+                raise BindFailed.of(key, host, port, error) from error
+    finally:
+        for listener in listeners:
+            listener.socket.close()
 
 
 async def _run_handlers(

@@ -81,9 +81,10 @@ async def run_bookie(
     remote = config.remote_options()
     config.security.check_user()
     # Later it has a cookie, and belongs to its port.
-    await check_free(server.host, server.port, "bookiePort")
+    listeners = [(server.host, server.port, "bookiePort")]
     if config.http.enabled:
-        await check_free(config.http.host, config.http.port, "httpServerPort")
+        listeners.append((config.http.host, config.http.port, "httpServerPort"))
+    await check_free(*listeners)
     async with AsyncExitStack() as stack:
         store = await _open_store(config)
         stack.push_async_callback(store.aclose)

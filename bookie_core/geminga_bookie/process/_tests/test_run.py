@@ -188,6 +188,25 @@ async def test_a_port_that_is_taken(store: Store, tmp_path: Path, taken: str) ->
     assert not files_in(tmp_path)
 
 
+async def test_one_port_for_both_at_the_interfaces_address(store: Store, tmp_path: Path) -> None:
+    """What the configuration alone doesn't tell."""
+    port = str(config(tmp_path).network.port)
+    settings = config(
+        tmp_path,
+        listeningInterface="lo",
+        bookiePort=port,
+        httpServerEnabled="true",
+        httpServerHost="127.0.0.1",
+        httpServerPort=port,
+    )
+    with pytest.raises(ExceptionGroup) as caught:
+        async with running(settings):
+            raise AssertionError("it can't listen")
+    assert caught.group_contains(BindFailed, match="httpServerPort")
+    assert await store.children(paths.cookies()) == []
+    assert not files_in(tmp_path)
+
+
 async def test_a_store_that_is_not_prepared(store: Store, tmp_path: Path) -> None:
     await store.delete(paths.INSTANCE_ID)
     with pytest.raises(ExceptionGroup) as caught:
