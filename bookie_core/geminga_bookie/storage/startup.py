@@ -190,9 +190,7 @@ def _open_parts(
         submits = [journal.submit for journal in journals]
         table = LedgerTable(stores, submits, limbo=limbo, refusals=health.refusals)
         _take_over(table, recovered)
-        is_empty = not table.states and not any(
-            True for each in stores for _ in each.index.ledgers()
-        )
+        is_empty = not table.states and not any(map(_holds_ledgers, stores))
     except BaseException:
         for journal in journals:
             journal.stop()

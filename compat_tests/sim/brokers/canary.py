@@ -145,11 +145,11 @@ CANARIES: dict[str, Canary] = {
 
 FOUND_BY: dict[str, int] = {
     "a session's end takes no bundle": 20,
-    "another broker's node is taken over": 5,
+    "another broker's node is taken over": 68,
     "the node is written over whoever has it": 83,
     "a node that was removed stays ours": 134,
     "lost bundles aren't told": 20,
-    "topics of an unloaded bundle stay": 11,
+    "topics of an unloaded bundle stay": 1,
     "a bundle is released and its node stays": 11,
     "a bundle that can't be released is given up on": 35,
     "lost bundles' topics go on": 20,
