@@ -288,7 +288,6 @@ FOUND_BY: dict[str, int] = {
     "a fence is not kept": 3,
     "a doubt ends at once": 9,
     "a doubt ends while the ledger is open": 219,
-    "a doubt ends before the copies": 987,
     "a doubt ends without copies": 86,
 }
 """Those that are looked for in each run of the tests, and the seeds that found them when this was

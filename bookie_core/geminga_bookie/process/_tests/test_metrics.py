@@ -99,7 +99,7 @@ async def test_requests_are_counted(tmp_path: Path) -> None:
             ("bookie_BOOKIE_RECOVERY_ADD_ENTRY", 1, 0),
             ("bookie_BOOKIE_ADD_ENTRY_BYTES", 51, 1),
             ("bookkeeper_server_READ_ENTRY_REQUEST", 20, 1),
-            ("bookkeeper_server_READ_LAC_REQUEST", 2, 0),
+            ("bookkeeper_server_READ_LAC_REQUEST", 1, 0),
             ("bookkeeper_server_WRITE_LAC", 1, 0),
             ("bookkeeper_server_FORCE_LEDGER_REQUEST", 1, 0),
             ("bookkeeper_server_GET_BOOKIE_INFO", 1, 0),
