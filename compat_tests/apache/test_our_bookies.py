@@ -233,8 +233,12 @@ async def test_what_apaches_shell_says_of_ours(cluster: Cluster, apache: ApacheB
     assert f"ensembles={{0=[{', '.join(members)}]}}" in metadata
     assert "state=CLOSED, length=8, lastEntryId=1, digestType=CRC32C" in metadata
     assert [line for line in _lines(entries) if "---" not in line] == ["hello", "you"]
-    for member in ((), ("-b", apache.bookie_id)) if apache.bookie_id in members else ((),):
-        assert await _read_by_our_shell(cluster, ledger_id, *member) == ["hello", "you"]
+    assert await _our_shell(cluster, ledger_id, "readledger", "-m") == _lines(entries)
+    if apache.bookie_id in members:
+        of_one = await _our_shell(cluster, ledger_id, "readledger", "-m", "-b", apache.bookie_id)
+        assert of_one == _lines(entries)
+    told = re.sub("formatVersion=3, |password=[^,]*, ", "", _lines(metadata)[-1])
+    assert told in await _our_shell(cluster, ledger_id, "ledgermetadata")
     assert _lines(lacking) == ["Under replicated ledger count: 0"]
     for about_ours, about_apaches in zip(of_each[::2], of_each[1::2], strict=True):
         theirs = about_apaches.replace(str(apache.folder), str(ours.folder))
@@ -242,14 +246,14 @@ async def test_what_apaches_shell_says_of_ours(cluster: Cluster, apache: ApacheB
         assert str(ours.port) in about_ours
 
 
-async def _read_by_our_shell(cluster: Cluster, ledger_id: int, *options: str) -> list[str]:
+async def _our_shell(cluster: Cluster, ledger_id: int, name: str, *options: str) -> list[str]:
     uri = f"zk+hierarchical://127.0.0.1:{cluster.zookeeper.port}/ledgers"
     command = [sys.executable, "-c", "from geminga_bookie.cli import bookieshell as s; s()"]
     done = await trio.run_process(
-        [*command, "readledger", "-m", "-l", str(ledger_id), "--metadata-store", uri, *options],
+        [*command, name, "-l", str(ledger_id), "--metadata-store", uri, *options],
         capture_stdout=True,
     )
-    return [line for line in _lines(done.stdout.decode()) if "---" not in line]
+    return _lines(done.stdout.decode())
 
 
 def _lines(text: str) -> list[str]:

@@ -114,6 +114,20 @@ def test_ledgermetadata(data_dir: Path) -> None:
     assert "secret" not in result.output
 
 
+def test_ledgermetadata_of_a_cluster_that_pulsars_command_has_set_up(tmp_path: Path) -> None:
+    async def write() -> None:
+        store = await SqliteMetadataStore.open(tmp_path / METADATA_NAME)
+        layout = b"1\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1"
+        await store.put(paths.LAYOUT, layout)
+        await store.put(paths.ledger(10, paths.Layout.HYBRID), metadata("bookie-1:3181"))
+        await store.aclose()
+
+    trio.run(write)
+    result = shell(tmp_path, "ledgermetadata", "-ledgerid", "10")
+    assert result.exit_code == 0, result.output
+    assert "ensembles={0=[bookie-1:3181]}" in result.output
+
+
 def test_readledger(data_dir: Path) -> None:
     result = shell(data_dir, "readledger", "-l", "3", "-msg")
     assert result.exit_code == 0

@@ -13,6 +13,7 @@ from geminga_bookie.client.client import BookkeeperClient
 from geminga_bookie.client.read import LedgerReader
 from geminga_bookie.errors import BookkeeperError
 from geminga_bookie.shell.printing import ledger_name, payload_lines
+from geminga_protocol.bookkeeper import digest as packets
 from geminga_protocol.bookkeeper.digest import Digest, DigestError
 
 READ_BYTES_MAX = 4 * 1024 * 1024
@@ -53,20 +54,32 @@ async def read_ledger(at: Cluster, wanted: EntryRange) -> int:
         else _on_bookie(at, metadata, wanted.bookie_id, wanted.first, last)
     )
     ledger = ledger_name(wanted.ledger_id, wanted.ledger_id_format)
-    async for entry_id, payload in entries:
-        if isinstance(payload, bytes):
-            at.say(f"--------- Lid={ledger}, Eid={entry_id}, EntrySize={len(payload)} ---------")
+    async for entry_id, found in entries:
+        if isinstance(found, _Entry):
+            # So Apache's shell calls the ledger's length up to here.
+            at.say(f"--------- Lid={ledger}, Eid={entry_id}, EntrySize={found.length} ---------")
             if wanted.entry_format is not None:
-                for line in payload_lines(payload, wanted.entry_format):
+                for line in payload_lines(found.payload, wanted.entry_format):
                     at.say(line)
         else:
             failed = True
             at.say(f"--------- Lid={ledger}, Eid={entry_id} ---------")
-            at.say(f"Error:          {payload}")
+            at.say(f"Error:          {found}")
     return int(failed)
 
 
-_Entries = AsyncIterator[tuple[int, "bytes | Exception"]]
+class _Entry(NamedTuple):
+    payload: bytes
+    length: int
+    """Payload bytes of the ledger up to this entry."""
+
+    @classmethod
+    def of(cls, payload: memoryview) -> _Entry:
+        """Of a view into the entry's packet."""
+        return cls(bytes(payload), packets.header(memoryview(payload.obj))[3])
+
+
+_Entries = AsyncIterator[tuple[int, "_Entry | Exception"]]
 
 
 async def _confirmed(reader: LedgerReader, first: int, last: int) -> _Entries:
@@ -80,7 +93,7 @@ async def _confirmed(reader: LedgerReader, first: int, last: int) -> _Entries:
             entry_id += 1
             continue
         for payload in found:
-            yield entry_id, bytes(payload)
+            yield entry_id, _Entry.of(payload)
             entry_id += 1
 
 
@@ -101,7 +114,7 @@ async def _on_bookie(
             continue
         for packet in found:
             try:
-                yield entry_id, bytes(digest.payload(ledger_id, entry_id, packet))
+                yield entry_id, _Entry.of(digest.payload(ledger_id, entry_id, packet))
             except DigestError as error:
                 yield entry_id, error
             entry_id += 1

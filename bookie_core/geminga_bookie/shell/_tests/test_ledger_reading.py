@@ -35,13 +35,13 @@ async def test_a_ledger_is_read_from_any_bookie() -> None:
     assert await read_ledger(at, EntryRange(number, entry_format="string")) == 0
     assert lines == [
         *(head(number, 0, 3), "one"),
-        *(head(number, 1, 4), "t\\x1bwo"),
-        *(head(number, 2, 5), "three"),
+        *(head(number, 1, 7), "t\\x1bwo"),
+        *(head(number, 2, 12), "three"),
     ]
     lines.clear()
     wanted = EntryRange(number, 1, 7, ledger_id_format="hex")
     assert await read_ledger(at, wanted) == 0
-    assert lines == [head(f"{number:x}", 1, 4), head(f"{number:x}", 2, 5)]
+    assert lines == [head(f"{number:x}", 1, 7), head(f"{number:x}", 2, 12)]
 
 
 async def test_what_one_bookie_has() -> None:
@@ -72,7 +72,7 @@ async def test_an_open_ledger_is_closed_if_asked_for() -> None:
     assert metadata.state is LedgerState.OPEN
     lines.clear()
     assert await read_ledger(at, EntryRange(writer.ledger_id, recovers=True)) == 0
-    assert lines == [head(writer.ledger_id, 0, 3), head(writer.ledger_id, 1, 3)]
+    assert lines == [head(writer.ledger_id, 0, 3), head(writer.ledger_id, 1, 6)]
     metadata = await world.client.metadata(writer.ledger_id)
     assert metadata.state is LedgerState.CLOSED
 
