@@ -210,6 +210,34 @@ def ledgers(*ids: int) -> Callable[[], AsyncIterator[int]]:
     return live
 
 
+class BadSector(OsDisk):
+    """A disk that doesn't give a byte of the first entry log."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self.at = at
+        """Where; -1 when it can be read again."""
+
+    def open(
+        self, path: Path, *, create: bool = False, writable: bool = True, direct: bool = False
+    ) -> DiskFile:
+        file = super().open(path, create=create, writable=writable, direct=direct)
+        return _BadFile(file, self) if path.name == "00000001.log" else file
+
+
+class _BadFile:
+    def __init__(self, file: DiskFile, disk: BadSector) -> None:
+        self._file, self._disk = file, disk
+        self.write, self.write_durably, self.sync = file.write, file.write_durably, file.sync
+        self.reserve, self.drop_cached = file.reserve, file.drop_cached
+        self.size, self.close = file.size, file.close
+
+    def read(self, size_bytes: int, offset: int) -> bytes:
+        if offset <= self._disk.at < offset + size_bytes:
+            raise OSError(errno.EIO, "Input/output error")
+        return self._file.read(size_bytes, offset)
+
+
 class _WatchedFile:
     def __init__(self, disk: FaultyDisk, file: DiskFile, path: Path) -> None:
         self._disk = disk

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import gc
 import shutil
 from pathlib import Path
@@ -15,6 +14,7 @@ from geminga_bookie._tests.sim_nodes import Loss
 from geminga_bookie._tests.sim_stores import SimStores
 from geminga_bookie._tests.support import (
     KEY,
+    BadSector,
     add,
     copy_files,
     damage_tables,
@@ -28,7 +28,8 @@ from geminga_bookie.errors import DataDirError, LedgerFenced, NoSuchLedger, Stor
 from geminga_bookie.host import Host
 from geminga_bookie.inprocess import InProcessBookie, open_bookie, open_on_disk
 from geminga_bookie.options import BookieOptions
-from geminga_bookie.storage.disk import DiskFile, OsDisk, replace_file
+from geminga_bookie.storage.disk import OsDisk, replace_file
+from geminga_bookie.storage.entry_logs.format import TRAILER_BYTES, TRAILER_MAGIC
 from geminga_bookie.storage.entry_logs.index_rebuild import put_aside
 from geminga_bookie.storage.key_value import RocksStores
 from geminga_bookie.storage.location_index import Location, LocationIndex
@@ -91,31 +92,6 @@ def test_an_end_of_the_indexs_log_that_is_cut_off_is_none(tmp_path: Path) -> Non
         index.close()
 
 
-class BadSector(OsDisk):
-    """A disk that doesn't give a part of the first entry log."""
-
-    def open(
-        self, path: Path, *, create: bool = False, writable: bool = True, direct: bool = False
-    ) -> DiskFile:
-        file = super().open(path, create=create, writable=writable, direct=direct)
-        return BadFile(file) if path.name == "00000001.log" else file
-
-
-class BadFile:
-    """Its file."""
-
-    def __init__(self, file: DiskFile) -> None:
-        self._file = file
-        self.write, self.write_durably, self.sync = file.write, file.write_durably, file.sync
-        self.reserve, self.drop_cached = file.reserve, file.drop_cached
-        self.size, self.close = file.size, file.close
-
-    def read(self, size_bytes: int, offset: int) -> bytes:
-        if offset <= 20000 < offset + size_bytes:
-            raise OSError(errno.EIO, "Input/output error")
-        return self._file.read(size_bytes, offset)
-
-
 async def _fill(options: BookieOptions, end: int = 400) -> None:
     """The index's tables have several blocks."""
     async with open_bookie(options) as port:
@@ -157,7 +133,7 @@ async def test_a_damaged_index_stays_while_a_log_cannot_be_read(
     for live in (range(1, 400), [399]):
         gc.collect()  # cursors of errors keep it locked, in this process
         caplog.clear()
-        async with open_bookie(options, host=Host(BadSector())) as port:
+        async with open_bookie(options, host=Host(BadSector(20000))) as port:
             bookie = cast(InProcessBookie, port)
             assert bookie.storage.stores[0].index.is_damaged, "nothing may be compacted"
             assert await read_all(bookie, 399, 0, 1) == packets(399, range(2))
@@ -173,6 +149,24 @@ async def test_a_damaged_index_stays_while_a_log_cannot_be_read(
             assert await read_all(port, ledger_id, 0, 1) == packets(ledger_id, range(2))
     assert index.with_name("index.damaged").exists()
     assert not mark.exists()
+
+
+async def test_a_logs_end_that_cannot_be_read_keeps_the_index_too(tmp_path: Path) -> None:
+    """A rebuild asks each log whether it is sealed."""
+    options = small_options(tmp_path, entry_log_bytes_max=1)
+    for entry_id in range(2):
+        async with open_bookie(options) as port:
+            await add(port, 1, [entry_id])
+    log = tmp_path / "ledgers" / "00000001.log"
+    assert TRAILER_MAGIC in log.read_bytes()[-TRAILER_BYTES:]
+    mark = tmp_path / "ledgers" / "index.unsound"
+    mark.touch()
+    bad = BadSector(log.stat().st_size - 1)
+    for host in (Host(bad), Host(bad), Host()):
+        async with open_bookie(options, host=host) as port:
+            assert await read_all(port, 1, 0, 1) == packets(1, range(2))
+        assert mark.exists() == (host.disk is bad)
+        assert mark.with_name("index.damaged").exists() == (host.disk is not bad)
 
 
 @pytest.mark.parametrize("lacks", ["MANIFEST-*", "CURRENT", "*.sst"])

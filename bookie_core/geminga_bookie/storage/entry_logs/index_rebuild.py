@@ -58,6 +58,7 @@ def check_logs(logs: EntryLogs) -> None:
             for offset, head in scan_blocks(file):
                 if head.kind == KIND_LEDGER:
                     file.read(head.total_bytes, offset)
+            is_sealed(file)  # which a rebuild asks too
             if is_unknown(file):
                 logs.check_note()
 
