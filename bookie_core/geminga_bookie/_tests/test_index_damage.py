@@ -169,6 +169,45 @@ async def test_a_logs_end_that_cannot_be_read_keeps_the_index_too(tmp_path: Path
         assert mark.with_name("index.damaged").exists() == (host.disk is not bad)
 
 
+@pytest.mark.slow
+async def test_damage_that_a_start_meets_keeps_the_index_while_a_log_cannot_be_read(
+    tmp_path: Path,
+) -> None:
+    """No start is told of it before: there is no mark."""
+    options = small_options(tmp_path)
+    await _fill(options)
+    index = tmp_path / "ledgers" / "index"
+    damage_tables(index, upto=-4000)
+    for host in (Host(BadSector(20000)), Host(BadSector(20000)), Host()):
+        gc.collect()  # cursors of errors keep it locked, in this process
+        is_kept = type(host.disk) is BadSector
+        async with open_on_disk(options, host) as bookie:
+            assert bookie.storage.stores[0].index.is_damaged == is_kept
+            for ledger_id in () if is_kept else (1, 399):
+                assert await read_all(bookie, ledger_id, 0, 1) == packets(ledger_id, range(2))
+        assert index.with_name("index.unsound").exists() == is_kept
+        assert index.with_name("index.damaged").exists() != is_kept
+
+
+async def test_an_index_that_cannot_be_opened_waits_for_all_logs(tmp_path: Path) -> None:
+    """A disk that gives them again later has lost nothing."""
+    options = small_options(tmp_path)
+    async with open_bookie(options) as port:
+        await add(port, 1, range(2))
+    (manifest,) = (tmp_path / "ledgers" / "index").glob("MANIFEST-*")
+    manifest.write_bytes(b"noise" * 100)
+    end = (tmp_path / "ledgers" / "00000001.log").stat().st_size - 1
+    for _ in range(2):
+        gc.collect()
+        with pytest.raises(DataDirError, match="Corruption"):
+            async with open_bookie(options, host=Host(BadSector(end))):
+                raise AssertionError("it can't begin")
+        assert manifest.exists()
+    async with open_bookie(options) as port:
+        assert await read_all(port, 1, 0, 1) == packets(1, range(2))
+    assert (tmp_path / "ledgers" / "index.damaged").exists()
+
+
 @pytest.mark.parametrize("lacks", ["MANIFEST-*", "CURRENT", "*.sst"])
 async def test_an_index_that_lacks_one_of_its_files_is_made_anew(
     tmp_path: Path, lacks: str

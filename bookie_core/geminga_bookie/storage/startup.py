@@ -32,6 +32,8 @@ from geminga_bookie.storage.entry_logs.compaction import finish_compactions
 from geminga_bookie.storage.entry_logs.index_rebuild import (
     begin_rebuild,
     can_rebuild,
+    give_way,
+    is_marked,
     let_go,
     put_aside,
     rebuild_index,
@@ -60,7 +62,6 @@ from geminga_bookie.storage.location_index import (
     DAMAGE,
     IndexDamaged,
     LocationIndex,
-    unsound_mark,
 )
 from geminga_bookie.workers import Workers
 from geminga_runtime.ballast import is_full
@@ -146,10 +147,10 @@ def open_storage(
             try:
                 return _open_parts(host, options, directories, health, on_journal_failure)
             except IndexDamaged as error:
-                if error.directory in new_indexes:
-                    raise
                 let_go(error)
-                put_aside(disk, error.directory, error)
+                if error.directory in new_indexes or is_marked(disk, error.directory):
+                    raise  # with a mark: neither can it be used, nor made anew
+                give_way(disk, _ledger_directory(options, error.directory), error)
                 new_indexes.add(error.directory)
             except OSError as error:
                 if not is_full(error) or not directories.release_ballast():
@@ -157,6 +158,14 @@ def open_storage(
     except BaseException:
         directories.close()
         raise
+
+
+def _ledger_directory(options: BookieOptions, index_path: Path) -> Path:
+    """Whose index that is."""
+    for number, directory in enumerate(options.ledger_dirs):
+        if index_directory(options, number) == index_path:
+            return directory
+    raise AssertionError(f"{index_path} is no index of this bookie")
 
 
 def _open_parts(
@@ -218,12 +227,12 @@ def _journal_options(disk: Disk, directory: Path, options: JournalOptions) -> Jo
 def open_store(
     host: Host, number: int, directory: Path, options: BookieOptions, *, is_stale: bool = False
 ) -> LedgerDirectory:
-    """Open a ledger directory; an index that is stale, damaged or isn't complete is rebuilt. One
-    with a mark stays in use while an entry log can't be read. Blocks. Raises DataDirError, OSError.
+    """Open a ledger directory; an index that is stale, damaged or isn't complete is rebuilt. A
+    damaged one stays in use while an entry log can't be read. Blocks. Raises DataDirError, OSError.
     """
     index_path = index_directory(options, number)
     make_durable_directory(host.disk, index_path.parent)
-    is_unsound = unsound_mark(index_path).name in host.disk.names(index_path.parent)
+    is_unsound = is_marked(host.disk, index_path)
     if is_unsound and can_rebuild(host.disk, directory, index_path):
         put_aside(host.disk, index_path, "the bookie met damage in it while it ran")
         is_unsound = False
@@ -231,9 +240,10 @@ def open_store(
     try:
         return open_it(is_unsound=is_unsound)
     except IndexDamaged as error:
-        let_go(error)
-        put_aside(host.disk, index_path, error)
-    return open_it()
+        if is_unsound:
+            raise
+        is_unsound = not give_way(host.disk, directory, error)
+    return open_it(is_unsound=is_unsound)
 
 
 def _open_store(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from geminga_bookie.errors import DataDirError
 from geminga_bookie.lac import explicit_lac
-from geminga_bookie.storage.disk import Disk
+from geminga_bookie.storage.disk import Disk, replace_file
 from geminga_bookie.storage.entry_logs.files import EntryLogs
 from geminga_bookie.storage.entry_logs.format import (
     KIND_ENTRIES,
@@ -72,9 +72,10 @@ def can_rebuild(disk: Disk, directory: Path, index_path: Path) -> bool:
         check_logs(logs)
     except (DataDirError, OSError) as error:
         logger.error(
-            "%s is damaged, but an entry log can't be read, so it isn't rebuilt: %s; the bookie "
-            "goes on with the damaged one, and compacts nothing. Bring the log back, or give it up "
-            "(docs/OPERATIONS.md, An entry log that was set aside), and start the bookie again",
+            "%s is damaged, but an entry log can't be read, so it isn't rebuilt: %s; as long as it "
+            "can be used the bookie goes on with it, and compacts nothing. Bring the log back, or "
+            "give it up (docs/OPERATIONS.md, An entry log that was set aside), and start the "
+            "bookie again",
             index_path,
             error,
         )
@@ -82,6 +83,23 @@ def can_rebuild(disk: Disk, directory: Path, index_path: Path) -> bool:
     finally:
         logs.close()
     return True
+
+
+def is_marked(disk: Disk, path: Path) -> bool:
+    """Whether an index is known to be damaged. Raises OSError."""
+    return unsound_mark(path).name in disk.names(path.parent)
+
+
+def give_way(disk: Disk, directory: Path, damage: IndexDamaged) -> bool:
+    """What a start does with an index whose damage it met: put it aside if all logs of `directory`
+    can be read, otherwise mark it. Returns whether it is put aside. Raises OSError.
+    """
+    let_go(damage)
+    if can_rebuild(disk, directory, damage.directory):
+        put_aside(disk, damage.directory, damage)
+        return True
+    replace_file(disk, unsound_mark(damage.directory), b"")
+    return False
 
 
 def let_go(damage: IndexDamaged) -> None:
