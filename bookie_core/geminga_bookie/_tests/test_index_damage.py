@@ -28,7 +28,7 @@ from geminga_bookie.errors import DataDirError, LedgerFenced, NoSuchLedger, Stor
 from geminga_bookie.host import Host
 from geminga_bookie.inprocess import InProcessBookie, open_bookie, open_on_disk
 from geminga_bookie.options import BookieOptions
-from geminga_bookie.storage.disk import OsDisk, replace_file
+from geminga_bookie.storage.disk import replace_file
 from geminga_bookie.storage.entry_logs.format import TRAILER_BYTES, TRAILER_MAGIC
 from geminga_bookie.storage.entry_logs.index_rebuild import put_aside
 from geminga_bookie.storage.key_value import RocksStores
@@ -228,20 +228,74 @@ async def test_an_index_that_lacks_one_of_its_files_is_made_anew(
     assert index.with_name("index.damaged").exists()
 
 
+async def test_an_index_without_its_list_of_files_is_not_begun_anew(tmp_path: Path) -> None:
+    """RocksDB refuses, but leaves a list: the next time it removes the tables."""
+    options = small_options(tmp_path / "of", entry_log_bytes_max=1)
+    async with open_bookie(options) as port:
+        await add(port, 1, range(2))
+    async with open_bookie(options) as port:
+        await add(port, 2, range(2))
+        await port.fence(1, KEY)
+        await cast(InProcessBookie, port).checkpointer.checkpoint()
+        copy_files(tmp_path / "of", tmp_path / "killed")
+    options = small_options(tmp_path / "killed")
+    path = tmp_path / "killed" / "ledgers" / "index"
+    disk = BadSector(path.with_name("00000001.log").stat().st_size - 1)
+    assert _write_ahead_log(path).stat().st_size
+    (path / "CURRENT").unlink()
+    files = {*path.iterdir()}
+    for _ in range(2):
+        with pytest.raises(DataDirError, match="has no CURRENT"):
+            async with open_bookie(options, disk=disk):
+                raise AssertionError("it can't begin")
+        assert {*path.iterdir()} == files
+    async with open_bookie(options) as port:
+        assert await read_all(port, 1, 0, 1) == packets(1, range(2))
+        assert await read_all(port, 2, 0, 1) == packets(2, range(2))
+        with pytest.raises(LedgerFenced):
+            await add(port, 1, [2])
+    assert path.with_name("index.damaged").exists()
+
+
+class Failing(RocksStores):
+    """RocksDB on a disk that fails."""
+
+    def __init__(self, failure: str) -> None:
+        self._failure = failure
+
+    def open(self, directory: Path, *, read_only: bool = False) -> NoReturn:
+        raise Exception(f"IO error: {self._failure}: While open a file")
+
+
+async def test_an_index_whose_disk_is_not_there_stays(tmp_path: Path) -> None:
+    """It is a link to another one, which isn't mounted."""
+    options = small_options(tmp_path / "of")
+    async with open_bookie(options) as port:
+        await add(port, 1, range(2))
+    index, disk = tmp_path / "of" / "ledgers" / "index", tmp_path / "mounted" / "disk"
+    disk.parent.mkdir()
+    index.rename(disk)
+    index.symlink_to(disk)
+    disk.parent.rename(tmp_path / "away")
+    for host in (Host(), Host(stores=Failing("No such file or directory"))):
+        with pytest.raises(DataDirError, match="can't be opened"):
+            async with open_bookie(options, host=host):
+                raise AssertionError("it can't begin")
+        assert index.is_symlink()
+    (tmp_path / "away").rename(disk.parent)
+    async with open_bookie(options) as port:
+        assert await read_all(port, 1, 0, 1) == packets(1, range(2))
+    assert not index.with_name("index.damaged").exists()
+
+
 async def test_an_index_that_the_disk_does_not_give_stays(tmp_path: Path) -> None:
     """An error of the disk is no damage: it may be read again."""
     options = small_options(tmp_path)
     async with open_bookie(options) as port:
         await add(port, 1, range(2))
 
-    class Failing(RocksStores):
-        """RocksDB on a disk that fails."""
-
-        def open(self, directory: Path, *, read_only: bool = False) -> NoReturn:
-            raise Exception("IO error: Input/output error: While open a file")
-
     with pytest.raises(DataDirError, match="Input/output"):
-        async with open_bookie(options, host=Host(OsDisk(), stores=Failing())):
+        async with open_bookie(options, host=Host(stores=Failing("Input/output error"))):
             raise AssertionError("it can't begin")
     async with open_bookie(options) as port:
         assert await read_all(port, 1, 0, 1) == packets(1, range(2))

@@ -7,16 +7,14 @@ that it says is in the caches of the ledger directories again.
 
 from __future__ import annotations
 
-import errno
 import logging
-import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from geminga_bookie.errors import BookkeeperError, DataDirError
+from geminga_bookie.errors import BookkeeperError
 from geminga_bookie.host import Host
 from geminga_bookie.options import BookieOptions, JournalOptions
 from geminga_bookie.port import ids_fit
@@ -35,6 +33,7 @@ from geminga_bookie.storage.entry_logs.index_rebuild import (
     give_way,
     is_marked,
     let_go,
+    open_index,
     put_aside,
     rebuild_index,
 )
@@ -59,9 +58,7 @@ from geminga_bookie.storage.journal_replay import ReplayReport, log_report, repl
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
 from geminga_bookie.storage.ledger_table import LedgerTable
 from geminga_bookie.storage.location_index import (
-    DAMAGE,
     IndexDamaged,
-    LocationIndex,
 )
 from geminga_bookie.workers import Workers
 from geminga_runtime.ballast import is_full
@@ -256,7 +253,7 @@ def _open_store(
     is_unsound: bool = False,
 ) -> LedgerDirectory:
     disk = host.disk
-    index = _open_index(host, index_directory(options, number))
+    index = open_index(disk, host.stores, index_directory(options, number))
     store = LedgerDirectory(disk, directory, index, options, number)
     try:
         store.logs.note_unsalted()
@@ -278,27 +275,6 @@ def _open_store(
         store.close()
         raise
     return store
-
-
-def _open_index(host: Host, path: Path) -> LocationIndex:
-    """Raises DataDirError, OSError."""
-    is_there = path.name in host.disk.names(path.parent)
-    try:
-        index = LocationIndex(path, stores=host.stores)
-    except Exception as error:  # rocksdict raises bare Exceptions
-        if os.strerror(errno.ENOSPC) in str(error):
-            raise OSError(errno.ENOSPC, f"{path} can't be opened: {error}") from error
-        is_part_missing = is_there and os.strerror(errno.ENOENT) in str(error)
-        if DAMAGE not in str(error) and not is_part_missing:
-            raise DataDirError(f"{path} can't be opened: {error}") from error
-        raise IndexDamaged(str(error), path) from error
-    try:
-        if not index.version_is_ours():
-            raise DataDirError(f"{path} is of another version")
-    except BaseException:
-        index.close()
-        raise
-    return index
 
 
 def _replay(disk: Disk, directory: Path, table: LedgerTable) -> ReplayReport:

@@ -1,8 +1,12 @@
-"""Rebuilding a lost index, or one with damage, from the entry logs (spec BK-04, BK-11)."""
+"""Opening an index, and rebuilding a lost one, or one with damage, from the entry logs (spec BK-04,
+BK-11).
+"""
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,7 +31,9 @@ from geminga_bookie.storage.entry_logs.reading import (
     packets_at,
     scan_blocks,
 )
+from geminga_bookie.storage.key_value import KeyValueStores
 from geminga_bookie.storage.location_index import (
+    DAMAGE,
     IndexDamaged,
     LedgerRecord,
     Location,
@@ -39,6 +45,30 @@ logger = logging.getLogger(__name__)
 
 BATCH_BLOCKS_MAX = 4096
 DAMAGES_PER_LOG_MAX = 100
+
+
+def open_index(disk: Disk, stores: KeyValueStores, path: Path) -> LocationIndex:
+    """Open an index, or make one. Raises IndexDamaged, DataDirError, OSError."""
+    names = disk.names(path)
+    if "CURRENT" not in names and any(name.endswith((".sst", ".log")) for name in names):
+        # RocksDB refuses it, but leaves a new list: next time it has the log's content only.
+        raise IndexDamaged(f"{path} has no CURRENT", path)
+    try:
+        index = LocationIndex(path, stores=stores)
+    except Exception as error:  # rocksdict raises bare Exceptions
+        if os.strerror(errno.ENOSPC) in str(error):
+            raise OSError(errno.ENOSPC, f"{path} can't be opened: {error}") from error
+        is_part_missing = bool(names) and os.strerror(errno.ENOENT) in str(error)
+        if DAMAGE not in str(error) and not is_part_missing:
+            raise DataDirError(f"{path} can't be opened: {error}") from error
+        raise IndexDamaged(str(error), path) from error
+    try:
+        if not index.version_is_ours():
+            raise DataDirError(f"{path} is of another version")
+    except BaseException:
+        index.close()
+        raise
+    return index
 
 
 def begin_rebuild(logs: EntryLogs, index: LocationIndex) -> None:
