@@ -13,6 +13,7 @@ import trio
 
 from geminga_bookie._tests.support import (
     KEY,
+    BadSector,
     add,
     copy_files,
     ledgers,
@@ -93,6 +94,36 @@ async def test_a_rebuild_killed_before_any_batch_is_done_again(
             logs = bookie.storage.stores[0].logs.ids()
             assert (await bookie.gc.collect(ledgers(*LEDGERS))).logs_removed == 0
             assert bookie.storage.stores[0].logs.ids() == logs
+
+
+async def test_no_rebuild_is_ordered_while_a_log_cannot_be_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No start would succeed. Nothing is compacted meanwhile."""
+    await _fill(tmp_path)
+    options = small_options(tmp_path)
+    disk = BadSector((tmp_path / "ledgers" / "00000001.log").stat().st_size - 1)
+    for _ in range(2):
+        async with open_bookie(options, disk=disk) as port:
+            bookie = cast(InProcessBookie, port)
+            (store,) = bookie.storage.stores
+            store.index.delete_ledgers([1])
+            bookie.storage.table.states.clear()
+            before = store.logs.ids()
+            for _ in range(2):
+                caplog.clear()
+                await bookie.gc.collect(ledgers(1, 3), threshold=0.99)
+                assert "misses ledger 1" in caplog.text
+                assert "00000001.log" in caplog.text
+            assert set(before) <= set(store.logs.ids())
+            assert store.index.is_complete()
+    async with open_bookie(options, disk=disk) as port:
+        bookie = cast(InProcessBookie, port)
+        disk.at = -1
+        await bookie.gc.collect(ledgers(1, 3), threshold=0.99)
+        assert "restart the bookie" in caplog.text
+    async with open_bookie(options) as port:
+        assert await read_all(port, 1, 0, 29) == packets(1, range(30))
 
 
 async def test_a_log_of_a_ledger_that_metadata_knows_is_never_removed(

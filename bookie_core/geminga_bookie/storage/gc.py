@@ -26,6 +26,7 @@ from geminga_bookie.storage.entry_logs.compaction import (
     LogDamaged,
     compact_log,
 )
+from geminga_bookie.storage.entry_logs.index_rebuild import can_rebuild
 from geminga_bookie.storage.entry_logs.scrub import DamagedEntry, scrub_log
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
 from geminga_bookie.storage.ledger_maps import UNREADABLE, LedgerMaps
@@ -268,7 +269,7 @@ class GarbageCollector:
             logs[log_id] = LogUse(max(live, found.total), live)
             if unknown:
                 missed |= unknown.intersection(found.ids)
-        self._check_index(store, sorted(missed))
+        is_whole = self._check_index(store, sorted(missed))
         removable, sparse = plan_logs(logs, threshold)
         metrics = store.metrics
         metrics.ledgers = len(held)
@@ -286,7 +287,7 @@ class GarbageCollector:
             metrics.deleted_bytes += logs[log_id].total
             metrics.log_bytes -= logs[log_id].total
         compacted = 0
-        if store in self._incomplete:  # compaction keeps only blocks in the index
+        if not is_whole:  # compaction keeps only blocks in the index
             sparse = []
         for log_id in sparse:
             if (store, log_id) in self._left:
@@ -341,19 +342,23 @@ class GarbageCollector:
                 store.logs.directory,
             )
 
-    def _check_index(self, store: LedgerDirectory, missed: Sequence[int]) -> None:
-        """If a ledger of the metadata is in a log but not in the index, let the next start rebuild
-        the index. Logged once."""
-        if missed and store not in self._incomplete:
-            store.index.require_rebuild()  # first: what fails is tried again in the next round
+    def _check_index(self, store: LedgerDirectory, missed: Sequence[int]) -> bool:
+        """Returns whether the index has all. If a ledger of the metadata is in a log but not in it,
+        let the next start rebuild it, logged once; not while a log can't be read."""
+        if not missed or store in self._incomplete:
+            return store not in self._incomplete
+        logs, index = store.logs.directory, store.index
+        why = f"misses ledger {missed[0]}, which the entry logs hold ({len(missed)} in all)"
+        if can_rebuild(self._storage.disk, logs, index.directory, why):
+            index.require_rebuild()  # first: what fails is tried again in the next round
             self._incomplete.add(store)
             logger.error(
-                "%s: the index misses ledger %s, which the entry logs hold (%d ledgers in all): "
-                "nothing is collected of them; restart the bookie to rebuild the index",
-                store.logs.directory,
-                missed[0],
-                len(missed),
+                "%s: the index %s: nothing is collected of them; restart the bookie to rebuild the "
+                "index",
+                logs,
+                why,
             )
+        return False
 
     def scrub(self) -> list[DamagedEntry]:
         """Check every entry of every log that is complete; returns the damaged ones. Blocks."""

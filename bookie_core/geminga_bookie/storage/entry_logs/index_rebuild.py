@@ -93,20 +93,21 @@ def check_logs(logs: EntryLogs) -> None:
                 logs.check_note()
 
 
-def can_rebuild(disk: Disk, directory: Path, index_path: Path) -> bool:
-    """Whether all logs can be read; an error is logged. If not, a damaged index had better stay:
-    without it nothing could be read of the other logs either.
+def can_rebuild(disk: Disk, directory: Path, index_path: Path, why: str = "is damaged") -> bool:
+    """Whether all logs can be read; an error is logged. If not, an index that should be made anew
+    had better stay: without it nothing could be read of the other logs either.
     """
     logs = EntryLogs(disk, directory)
     try:
         check_logs(logs)
     except (DataDirError, OSError) as error:
         logger.error(
-            "%s is damaged, but an entry log can't be read, so it isn't rebuilt: %s; as long as it "
+            "%s %s, but an entry log can't be read, so it isn't rebuilt: %s; as long as it "
             "can be used the bookie goes on with it, and compacts nothing. Bring the log back, or "
             "give it up (docs/OPERATIONS.md, An entry log that was set aside), and start the "
             "bookie again",
             index_path,
+            why,
             error,
         )
         return False
