@@ -32,7 +32,7 @@ from geminga_bookie.storage.disk import replace_file
 from geminga_bookie.storage.entry_logs.format import TRAILER_BYTES, TRAILER_MAGIC
 from geminga_bookie.storage.entry_logs.index_rebuild import put_aside
 from geminga_bookie.storage.key_value import RocksStores
-from geminga_bookie.storage.location_index import Location, LocationIndex
+from geminga_bookie.storage.location_index import IndexFailed, Location, LocationIndex
 
 
 def _write_ahead_log(index: Path) -> Path:
@@ -117,6 +117,27 @@ async def test_damage_that_only_the_check_of_identity_meets_ends_no_start(tmp_pa
             assert await read_all(bookie, ledger_id, 0, 1) == packets(ledger_id, range(2))
     assert told == [False]
     assert (tmp_path / "ledgers" / "index.damaged").exists()
+
+
+async def test_an_index_that_does_not_say_whether_it_is_empty_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error of the disk ends no start; neither is it taken for a new bookie."""
+    options = small_options(tmp_path)
+    async with open_bookie(options):
+        pass
+    told: list[bool] = []
+
+    async def check(_instance_id: str, is_new: bool, _in_doubt: bool) -> None:
+        told.append(is_new)
+
+    def fail(_index: LocationIndex) -> NoReturn:
+        raise IndexFailed("IO error: Input/output error: While pread a file")
+
+    monkeypatch.setattr(LocationIndex, "ledgers", fail)
+    async with open_on_disk(options, Host(), check_identity=check) as bookie:
+        await add(bookie, 1, [0])
+    assert told == [False]
 
 
 @pytest.mark.slow

@@ -57,9 +57,7 @@ from geminga_bookie.storage.journal_format import (
 from geminga_bookie.storage.journal_replay import ReplayReport, log_report, replay
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
 from geminga_bookie.storage.ledger_table import LedgerTable
-from geminga_bookie.storage.location_index import (
-    IndexDamaged,
-)
+from geminga_bookie.storage.location_index import IndexDamaged
 from geminga_bookie.workers import Workers
 from geminga_runtime.ballast import is_full
 from geminga_runtime.directories import make_durable_directory
@@ -210,7 +208,14 @@ def _open_parts(
 
 
 def _holds_ledgers(store: LedgerDirectory) -> bool:
-    return store.index.is_damaged or any(True for _ in store.index.ledgers())
+    """Also if the disk doesn't say: what may have ledgers is no new bookie. Raises IndexDamaged."""
+    try:
+        return store.index.is_damaged or any(True for _ in store.index.ledgers())
+    except IndexDamaged:
+        raise
+    except OSError as error:
+        logger.warning("whether the bookie has ledgers can't be read: %s", error)
+        return True
 
 
 def _journal_options(disk: Disk, directory: Path, options: JournalOptions) -> JournalOptions:
