@@ -173,6 +173,8 @@ async def _close(storage: Storage, opened: list[InProcessBookie]) -> None:
     else:
         # One that was not opened has acknowledged nothing: a refused start leaves no doubt.
         clean = True
-    for bookie in opened:
-        await storage.workers.run(bookie.gc.check_damage)
-    await storage.workers.run(storage.close, clean)
+    try:
+        for bookie in opened:
+            await storage.workers.run(bookie.gc.check_damage)
+    finally:
+        await storage.workers.run(storage.close, clean)

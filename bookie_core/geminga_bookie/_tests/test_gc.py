@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
+from typing import NoReturn, cast
 
 import pytest
 import trio
 
 from geminga_bookie._tests.support import add, ledgers, packets, read_all, read_lac, small_options
 from geminga_bookie.errors import DigestMismatch, NoSuchLedger
-from geminga_bookie.inprocess import InProcessBookie, open_bookie
+from geminga_bookie.host import Host
+from geminga_bookie.inprocess import InProcessBookie, open_bookie, open_on_disk
 from geminga_bookie.memory import MemoryBookie
 from geminga_bookie.storage import ledger_maps
 from geminga_bookie.storage.gc import LogUse, plan_logs
@@ -207,3 +208,17 @@ async def test_memory_is_collected_too(autojump_clock: trio.testing.MockClock) -
     with pytest.raises(NoSuchLedger):
         await bookie.read(1, 0, entries_max=1, bytes_max=1)
     assert await read_all(bookie, 2, 0, 2) == packets(2, range(3))
+
+
+async def test_a_check_that_fails_at_the_end_leaves_no_file_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> NoReturn:
+        raise RuntimeError("planted")
+
+    options = small_options(tmp_path)
+    with pytest.raises(RuntimeError, match="planted"):
+        async with open_on_disk(options, Host()) as bookie:
+            monkeypatch.setattr(bookie.gc, "check_damage", fail)
+    async with open_bookie(options) as port:
+        await add(port, 1, [0])
