@@ -56,8 +56,9 @@ async def read_ledger(at: Cluster, wanted: EntryRange) -> int:
     ledger = ledger_name(wanted.ledger_id, wanted.ledger_id_format)
     async for entry_id, found in entries:
         if isinstance(found, _Entry):
-            # So Apache's shell calls the ledger's length up to here.
-            at.say(f"--------- Lid={ledger}, Eid={entry_id}, EntrySize={found.length} ---------")
+            # So Apache's shell calls the ledger's length up to here; of one bookie it says nothing.
+            length = f", EntrySize={found.length}" if wanted.bookie_id is None else ""
+            at.say(f"--------- Lid={ledger}, Eid={entry_id}{length} ---------")
             if wanted.entry_format is not None:
                 for line in payload_lines(found.payload, wanted.entry_format):
                     at.say(line)
