@@ -173,8 +173,12 @@ async def _close(storage: Storage, opened: list[InProcessBookie]) -> None:
     else:
         # One that was not opened has acknowledged nothing: a refused start leaves no doubt.
         clean = True
-    try:
-        for bookie in opened:
-            await storage.workers.run(bookie.gc.check_damage)
-    finally:
-        await storage.workers.run(storage.close, clean)
+
+    def finish() -> None:
+        try:
+            for bookie in opened:
+                bookie.gc.check_damage()
+        finally:
+            storage.close(clean)
+
+    await storage.workers.run(finish)
