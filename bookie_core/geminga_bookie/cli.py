@@ -236,19 +236,14 @@ def _find_metadata(
 
 async def _read(store: MetadataStore, ledger_id: int | None) -> _Found:
     """Raises RemoteProtocolError, MetadataError."""
+    from geminga_bookie.client.metadata_store import LedgerMetadataStore
     from geminga_protocol.bookkeeper import ledger_metadata, paths
-    from geminga_runtime.metadata.api import MetadataError
 
     found = []
     if ledger_id is None:
         known = await _ledger_paths(store, paths.ROOT)
     else:
-        layout = await store.get(paths.LAYOUT)
-        try:
-            at = paths.layout_of(None if layout is None else layout.value)
-        except ValueError as error:
-            raise MetadataError(str(error)) from None
-        known = [paths.ledger(ledger_id, at)]
+        known = [await LedgerMetadataStore(store).path(ledger_id)]
     for path in known:
         node = await store.get(path)
         number = paths.ledger_id(path)

@@ -15,7 +15,7 @@ from typing import cast
 import trio
 
 from geminga_bookie.errors import BookkeeperError
-from geminga_bookie.inprocess import InProcessBookie
+from geminga_bookie.inprocess import InProcessBookie, open_bookie
 from geminga_bookie.lac import explicit_lac, packet_lac
 from geminga_bookie.options import (
     BookieOptions,
@@ -188,6 +188,15 @@ def copy_files(directory: Path, target: Path) -> None:
 
 def _marks(directory: Path) -> dict[Path, bytes]:
     return {each.relative_to(directory): each.read_bytes() for each in directory.rglob(MARK_NAME)}
+
+
+async def fill_tables(options: BookieOptions, end: int = 400) -> None:
+    """Two entries of each ledger up to `end`, in an index whose tables have several blocks."""
+    async with open_bookie(options) as port:
+        for ledger_id in range(1, end):
+            await add(port, ledger_id, range(2))
+    async with open_bookie(options):
+        pass
 
 
 def damage_tables(index: Path, upto: int = 64) -> None:

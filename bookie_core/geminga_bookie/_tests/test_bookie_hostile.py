@@ -21,6 +21,7 @@ from geminga_bookie._tests.support import (
     add,
     copy_files,
     damage_tables,
+    fill_tables,
     ledgers,
     packets,
     read_all,
@@ -204,11 +205,7 @@ async def test_failed_flushes_leave_no_files(tmp_path: Path) -> None:
 @pytest.mark.slow
 async def test_a_damaged_index_is_an_error_and_not_a_missing_entry(tmp_path: Path) -> None:
     options = small_options(tmp_path)
-    async with open_bookie(options) as port:
-        for ledger_id in range(1, 400):
-            await add(port, ledger_id, range(2))
-    async with open_bookie(options):
-        pass
+    await fill_tables(options)
     async with open_bookie(options) as port:
         damage_tables(tmp_path / "ledgers" / "index", upto=-4000)  # a start would meet it
         outcomes = Outcomes()
@@ -235,11 +232,7 @@ async def test_a_table_of_locations_that_is_damaged_goes_with_the_index(
     """A rebuild in place would not read it, and the next compaction of RocksDB would meet it."""
     disk = FaultyDisk()
     options = small_options(tmp_path)
-    async with open_bookie(options) as port:
-        for ledger_id in range(1, 400):
-            await add(port, ledger_id, range(2))
-    async with open_bookie(options):
-        pass
+    await fill_tables(options)
     damage_tables(tmp_path / "ledgers" / "index")
     mark = tmp_path / "ledgers" / "index.unsound"
     async with open_bookie(options, host=Host(disk)) as port:

@@ -18,6 +18,7 @@ from geminga_bookie._tests.support import (
     add,
     copy_files,
     damage_tables,
+    fill_tables,
     ledgers,
     packets,
     read_all,
@@ -27,7 +28,6 @@ from geminga_bookie._tests.support import (
 from geminga_bookie.errors import DataDirError, LedgerFenced, NoSuchLedger, StorageFailed
 from geminga_bookie.host import Host
 from geminga_bookie.inprocess import InProcessBookie, open_bookie, open_on_disk
-from geminga_bookie.options import BookieOptions
 from geminga_bookie.storage.disk import replace_file
 from geminga_bookie.storage.entry_logs.format import TRAILER_BYTES, TRAILER_MAGIC
 from geminga_bookie.storage.entry_logs.index_rebuild import put_aside
@@ -92,20 +92,11 @@ def test_an_end_of_the_indexs_log_that_is_cut_off_is_none(tmp_path: Path) -> Non
         index.close()
 
 
-async def _fill(options: BookieOptions, end: int = 400) -> None:
-    """The index's tables have several blocks."""
-    async with open_bookie(options) as port:
-        for ledger_id in range(1, end):
-            await add(port, ledger_id, range(2))
-    async with open_bookie(options):
-        pass
-
-
 @pytest.mark.slow
 async def test_damage_that_only_the_check_of_identity_meets_ends_no_start(tmp_path: Path) -> None:
     """A cluster's bookie asks whether it is empty, and each start ended there."""
     options = small_options(tmp_path)
-    await _fill(options)
+    await fill_tables(options)
     damage_tables(tmp_path / "ledgers" / "index", upto=-4000)
     told: list[bool] = []
 
@@ -146,7 +137,7 @@ async def test_a_damaged_index_stays_while_a_log_cannot_be_read(
 ) -> None:
     """Without it nothing could be read of the others, and no start would succeed."""
     options = small_options(tmp_path)
-    await _fill(options)
+    await fill_tables(options)
     index = tmp_path / "ledgers" / "index"
     damage_tables(index)
     mark = index.with_name("index.unsound")
@@ -196,7 +187,7 @@ async def test_damage_that_a_start_meets_keeps_the_index_while_a_log_cannot_be_r
 ) -> None:
     """No start is told of it before: there is no mark."""
     options = small_options(tmp_path)
-    await _fill(options)
+    await fill_tables(options)
     index = tmp_path / "ledgers" / "index"
     damage_tables(index, upto=-4000)
     for host in (Host(BadSector(20000)), Host(BadSector(20000)), Host()):
@@ -342,7 +333,7 @@ async def test_damage_that_is_met_before_the_end_is_told_to_the_next_start(
     tmp_path: Path, meets_it: str
 ) -> None:
     options = small_options(tmp_path)
-    await _fill(options)
+    await fill_tables(options)
     index = tmp_path / "ledgers" / "index"
     mark = index.with_name("index.unsound")
     async with open_bookie(options) as port:
@@ -363,7 +354,7 @@ async def test_a_damaged_index_holds_up_no_other_directory(tmp_path: Path) -> No
     """Neither is anything taken of the ledgers beside it, whose index tells nothing."""
     options = three_directories(tmp_path)
     ids = range(1, 1200)
-    await _fill(options, ids.stop)
+    await fill_tables(options, ids.stop)
     async with open_bookie(options) as port:
         bookie = cast(InProcessBookie, port)
         bad, other, _ = bookie.storage.stores

@@ -47,7 +47,8 @@ class LedgerMetadataStore:
         self._layout: paths.Layout | None = None
         """Once it is certain: the cluster's node names it, or a ledger was made by it."""
 
-    async def _path(self, ledger_id: int) -> str:
+    async def path(self, ledger_id: int) -> str:
+        """Of a ledger's node, by the cluster's layout."""
         return paths.ledger(ledger_id, await self._known_layout())
 
     async def _known_layout(self) -> paths.Layout:
@@ -111,7 +112,7 @@ class LedgerMetadataStore:
 
     async def read(self, ledger_id: int) -> VersionedMetadata:
         """Raises NoSuchLedger."""
-        node = await self._store.get(await self._path(ledger_id))
+        node = await self._store.get(await self.path(ledger_id))
         if node is None:
             raise NoSuchLedger(f"no ledger {ledger_id} in the metadata store")
         return VersionedMetadata(decode(ledger_id, node.value), node.stat.version)
@@ -120,7 +121,7 @@ class LedgerMetadataStore:
         """Compare-and-set. Raises MetadataConflict if the metadata changed."""
         try:
             _, stat = await self._store.put(
-                await self._path(changed.ledger_id), encode(changed), known.version
+                await self.path(changed.ledger_id), encode(changed), known.version
             )
         except (BadVersion, NoNode):
             raise MetadataConflict(f"metadata of ledger {changed.ledger_id} changed") from None
@@ -129,7 +130,7 @@ class LedgerMetadataStore:
     async def delete(self, ledger_id: int) -> None:
         """Idempotent."""
         try:
-            await self._store.delete(await self._path(ledger_id))
+            await self._store.delete(await self.path(ledger_id))
         except NoNode:
             pass
 

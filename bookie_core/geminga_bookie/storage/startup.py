@@ -242,6 +242,7 @@ def open_store(
     try:
         return open_it(is_unsound=is_unsound)
     except IndexDamaged as error:
+        let_go(error)
         if is_unsound:
             raise
         is_unsound = not give_way(host.disk, directory, error)

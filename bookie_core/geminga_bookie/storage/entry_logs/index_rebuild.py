@@ -123,9 +123,9 @@ def is_marked(disk: Disk, path: Path) -> bool:
 
 def give_way(disk: Disk, directory: Path, damage: IndexDamaged) -> bool:
     """What a start does with an index whose damage it met: put it aside if all logs of `directory`
-    can be read, otherwise mark it. Returns whether it is put aside. Raises OSError.
+    can be read, otherwise mark it. It is let go already. Returns whether it is put aside. Raises
+    OSError.
     """
-    let_go(damage)
     if can_rebuild(disk, directory, damage.directory):
         put_aside(disk, damage.directory, damage)
         return True
