@@ -10,7 +10,7 @@ from .run import run_seed
 
 def plan_of(seed: int) -> BrokersPlan:
     """The plan of a seed."""
-    return make_plan(seed, Chances(seed).of("brokers"))
+    return make_plan(seed, Chances(seed))
 
 
 __all__ = ["CANARIES", "FOUND_BY", "HIDDEN_BY", "first_seed", "plan_of", "run_seed"]

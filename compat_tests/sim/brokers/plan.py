@@ -8,6 +8,7 @@ from random import Random
 from geminga_broker.config import BrokerConfig
 
 from .. import plan as alone
+from ..chance import Chances
 
 STORE_FAULTS = (
     "cut-store",
@@ -50,6 +51,8 @@ class BrokersPlan:
     """Of them, so many are started later."""
     bundles: int
     session_s: float
+    witness_s: float | None
+    """After so long the witness of a killed broker ends its session; None: there is no witness."""
     unload_timeout_ms: int
     looks_at_once: bool
     """Whether brokers that go on are looked at before they do anything."""
@@ -77,8 +80,9 @@ class BrokersPlan:
         )
 
 
-def make_plan(seed: int, rng: Random) -> BrokersPlan:
+def make_plan(seed: int, chances: Chances) -> BrokersPlan:
     """The plan of a seed."""
+    rng, witness = chances.of("brokers"), chances.of("witness")
     kinds = [
         STORE_FAULTS,
         PROCESS_FAULTS,
@@ -101,6 +105,7 @@ def make_plan(seed: int, rng: Random) -> BrokersPlan:
         late_brokers=rng.choice((0, 0, 1, brokers - 1)),
         bundles=rng.choice((1, 2, 4)),
         session_s=rng.choice((2.0, 4.0, 8.0)),
+        witness_s=witness.choice((None, 0.0, 0.05, 0.5)),
         unload_timeout_ms=rng.choice((10_000, 10_000, 50, 500)),
         looks_at_once=rng.random() < 0.5,
         bookie_timeout_s=rng.choice((1.0, 5.0)),

@@ -230,10 +230,19 @@ class BrokerProcess:
         self._world.books.log.add(f"{life.name} is killed")
         self._end(life)
         if hasattr(life, "store"):
+            self._end_session(life.link.session_id)
             life.link.die()
             life.store._tracker.close()
         self._world.thaw(life.name)
         life.nursery.cancel_scope.cancel()
+
+    def _end_session(self, number: int | None) -> None:
+        """Its witness has seen the process end."""
+        world = self._world
+        session = None if number is None else world.keeper.sessions.get(number)
+        if session is not None and world.plan.witness_s is not None:
+            at_s = trio.current_time() + world.plan.witness_s
+            world.network.timeline.at(at_s, lambda: world.keeper.end(session))
 
     # ---- calls of other brokers ----
 

@@ -40,7 +40,7 @@ LIMIT_S = 3000.0
 def run_seed(seed: int, *, verbose: bool = False, is_brief: bool = False) -> Outcome:
     """Run it, if `is_brief` to the first violation; never raises for what the run finds."""
     chances = Chances(seed)
-    plan = make_plan(seed, chances.of("brokers"))
+    plan = make_plan(seed, chances)
     log = EventLog(keep=verbose)
     books = Books(plan.work, log)
     ended_s = 0.0
