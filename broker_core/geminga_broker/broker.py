@@ -63,8 +63,7 @@ async def run_broker(
     async with AsyncExitStack() as stack:
         scope = stack.enter_context(trio.CancelScope())
         web = web_sockets(config, stack)
-        timeout_s = config.cluster.session_timeout_ms / 1000
-        opened = {url: await _open(stack, key, url, timeout_s) for url, key in urls.keys.items()}
+        opened = {url: await _open(stack, key, url, config) for url, key in urls.keys.items()}
         for url in {urls.own, urls.configuration}:
             opened[url] = await _remembering(stack, opened[url], RECORDS)
         store = await _remembering(stack, opened[urls.own], OWNERS_PATH)
@@ -132,14 +131,22 @@ STORE_NAMES = {
 """Of the stores in the metrics, by the keys that name them."""
 
 
-async def _open(stack: AsyncExitStack, key: str, url: str, timeout_s: float) -> MetadataStore:
+async def _open(
+    stack: AsyncExitStack, key: str, url: str, config: ClusterBrokerConfig
+) -> MetadataStore:
     """Raises ConfigError (kazoo is missing), StoreUnavailable."""
+    cluster = config.cluster
     try:
         from geminga_runtime.metadata.zookeeper import ZooKeeperMetadataStore
     except ImportError as error:
         raise ConfigError(str(error)) from None
     try:
-        store = await ZooKeeperMetadataStore.open(url, session_timeout_s=timeout_s)
+        store = await ZooKeeperMetadataStore.open(
+            url,
+            session_timeout_s=cluster.session_timeout_ms / 1000,
+            # What belongs to a session stands in the cluster's own store.
+            has_witness=cluster.session_ends_with_process and key == "metadataStoreUrl",
+        )
     except StoreUnavailable as error:
         raise StoreUnavailable(f"{key} {url}: {error}") from None
     stack.push_async_callback(store.aclose)

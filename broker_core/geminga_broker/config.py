@@ -234,6 +234,7 @@ class ClusterConfig:
     metadata_store_url: str = setting("metadataStoreUrl", "")
     configuration_store_url: str = setting("configurationMetadataStoreUrl", "")
     session_timeout_ms: int = setting("metadataStoreSessionTimeoutMillis", 30_000, at_least=1)
+    session_ends_with_process: bool = setting("metadataStoreSessionEndsWithProcess", True)
     ledgers_uri: str = setting("bookkeeperMetadataServiceUri", "")
 
 

@@ -46,7 +46,9 @@ async def open_cluster(
         raise ConfigError(str(error)) from None
     try:
         store = await ZooKeeperMetadataStore.open(
-            url, session_timeout_s=config.metadata.session_timeout_ms / 1000
+            url,
+            session_timeout_s=config.metadata.session_timeout_ms / 1000,
+            has_witness=config.metadata.session_ends_with_process,
         )
     except StoreUnavailable as error:
         raise StoreUnavailable(f"metadata store {url}: {error}") from None

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import NamedTuple, cast
+from typing import cast
 
 import trio
 
@@ -60,7 +60,8 @@ from geminga_runtime.metadata.paths import check_path, parent_path
 from geminga_runtime.metadata.session import SessionTracker
 from geminga_runtime.metadata.tree import PERSISTENT, Put, check_put
 from geminga_runtime.metadata.watches import WatchHub
-from geminga_runtime.metadata.zookeeper_link import AddWatch, RemoveWatches
+from geminga_runtime.metadata.witness import Witness
+from geminga_runtime.metadata.zookeeper_link import AddWatch, RemoveWatches, stat_of
 from geminga_runtime.metadata.zookeeper_session import LOST, ZooKeeperSession
 from geminga_runtime.metadata.zookeeper_url import parse_url
 
@@ -83,22 +84,6 @@ _SEQUENTIAL = 2
 _CREATED, _DELETED, _MODIFIED = 1, 2, 3
 
 
-class _Stat(NamedTuple):
-    """The fields of ZooKeeper's stat, in its order."""
-
-    czxid: int
-    mzxid: int
-    ctime: int
-    mtime: int
-    version: int
-    cversion: int
-    aversion: int
-    ephemeral_owner: int
-    data_length: int
-    children: int
-    pzxid: int
-
-
 def _unheard(_value: object, _error: Exception | None) -> None:
     """For a request whose answer says nothing."""
 
@@ -106,7 +91,9 @@ def _unheard(_value: object, _error: Exception | None) -> None:
 class ZooKeeperMetadataStore:
     """One session with an ensemble. Implements MetadataStore. Made by `open`."""
 
-    def __init__(self, url: str, session_timeout_s: float, request_bytes_max: int) -> None:
+    def __init__(
+        self, url: str, session_timeout_s: float, request_bytes_max: int, has_witness: bool = False
+    ) -> None:
         parsed = parse_url(url)
         self._chroot = parsed.chroot
         self._request_bytes_max = request_bytes_max
@@ -117,6 +104,7 @@ class ZooKeeperMetadataStore:
             connected=self._arm_all,
             changed=self._on_change,
             overflowed=self._on_overflow,
+            witness=Witness(parsed.connect_string) if has_witness else None,
         )
         self._tracker: SessionTracker = self._calls.tracker
         self.wait_change = self._tracker.wait_change
@@ -129,13 +117,15 @@ class ZooKeeperMetadataStore:
         *,
         session_timeout_s: float = SESSION_TIMEOUT_S,
         request_bytes_max: int = REQUEST_BYTES_MAX,
+        has_witness: bool = False,
     ) -> ZooKeeperMetadataStore:
         """A session with `zk:host1:2181,host2/chroot`. The chroot is made with the first node.
 
-        `request_bytes_max` is the servers' `jute.maxbuffer`. Raises ConfigError for the URL,
-        StoreUnavailable if no server grants a session within its time-out.
+        `request_bytes_max` is the servers' `jute.maxbuffer`. With a witness the session ends at
+        once, not by its time-out, if this process is killed (decision 48). Raises ConfigError for
+        the URL, StoreUnavailable if no server grants a session within its time-out.
         """
-        store = cls(url, session_timeout_s, request_bytes_max)
+        store = cls(url, session_timeout_s, request_bytes_max, has_witness)
         await store._calls.open(session_timeout_s)
         return store
 
@@ -381,11 +371,7 @@ class ZooKeeperMetadataStore:
         return node
 
     def _stat(self, fields: tuple[int, ...]) -> Stat:
-        stat = _Stat._make(fields)
-        owner = stat.ephemeral_owner
-        return Stat(
-            stat.version, stat.ctime, stat.mtime, owner != 0, owner == self._calls.session_id
-        )
+        return stat_of(fields, self._calls.session_id)
 
     async def aclose(self) -> None:
         """MetadataStore.aclose: completes earlier requests first. Closes even when

@@ -32,6 +32,7 @@ from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
 from geminga_runtime.logs import Seldom
+from geminga_runtime.metadata.api import Stat
 from geminga_runtime.metadata.zookeeper_wire import RETRY_MAX_S, Connection, Handler, Request
 
 _kazoo_log = logging.getLogger(f"{__name__}.kazoo")
@@ -79,6 +80,29 @@ class RemoveWatches(NamedTuple):
         """The answer has no content."""
 
 
+class _Stat(NamedTuple):
+    """The fields of ZooKeeper's stat, in its order."""
+
+    czxid: int
+    mzxid: int
+    ctime: int
+    mtime: int
+    version: int
+    cversion: int
+    aversion: int
+    ephemeral_owner: int
+    data_length: int
+    children: int
+    pzxid: int
+
+
+def stat_of(fields: tuple[int, ...], session_id: int | None) -> Stat:
+    """A node's, as that session sees it."""
+    stat = _Stat._make(fields)
+    owner = stat.ephemeral_owner
+    return Stat(stat.version, stat.ctime, stat.mtime, owner != 0, owner == session_id)
+
+
 class Follower(Protocol):
     """Gets what the link brings, in the loop's thread and in the order of the wire."""
 
@@ -108,6 +132,8 @@ class Link:
         """When the last request was sent that the server has answered, by `time.monotonic`."""
         self.session_id: int | None = None
         """The session of that contact. Set before it."""
+        self.password = b""
+        """What that session is resumed with, by anyone who has it."""
         self.timeout_s = session_timeout_s
         """The session's time-out, as the server grants it."""
         self.ended: int | None = None
@@ -171,6 +197,7 @@ class Link:
     def on_connected(self, session_id: int, timeout_s: float) -> None:
         """The server has accepted the session."""
         self.timeout_s = timeout_s
+        self.password = self._client._session_passwd
         self.connection += 1
         self.post(partial(self._follower.on_up, self.connection, session_id))
 

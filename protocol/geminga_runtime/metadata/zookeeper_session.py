@@ -31,6 +31,7 @@ from geminga_runtime.metadata.api import (
 )
 from geminga_runtime.metadata.room import Room
 from geminga_runtime.metadata.session import SessionTracker
+from geminga_runtime.metadata.witness import Witness
 from geminga_runtime.metadata.zookeeper_link import Link
 from geminga_runtime.metadata.zookeeper_wire import NotSent, Request
 from geminga_runtime.observing.slow import SlowOperations
@@ -57,7 +58,8 @@ stopped while no server answers waits for it."""
 
 class ZooKeeperSession:
     """Follows the link, and sends requests over it. `connected` is called after each connection,
-    `changed` and `overflowed` for what watches bring.
+    `changed` and `overflowed` for what watches bring. A witness ends the session if this process
+    can't.
     """
 
     def __init__(
@@ -68,11 +70,13 @@ class ZooKeeperSession:
         connected: Callable[[], None],
         changed: Callable[[int, str], None],
         overflowed: Callable[[], None],
+        witness: Witness | None = None,
     ) -> None:
         self.session_id: int | None = None
         self.on_change = changed
         self.on_overflow = overflowed
         self._connected = connected
+        self._witness = witness
         self._link = Link(connect_string, session_timeout_s, self)
         self._clock_offset = trio.current_time() - time.monotonic()
         self.tracker = SessionTracker(
@@ -91,6 +95,8 @@ class ZooKeeperSession:
     async def open(self, timeout_s: float) -> None:
         """Begin to connect. Raises StoreUnavailable, and stops, if there is no session in time."""
         try:
+            if self._witness is not None:
+                await self._witness.start()
             self._link.start()
             with trio.move_on_after(timeout_s):
                 await self.tracker.wait_session()
@@ -112,6 +118,8 @@ class ZooKeeperSession:
                 self._stop, abandon_on_cancel=True, limiter=trio.CapacityLimiter(1)
             )
         self._abort(self._connection)
+        if self._witness is not None:
+            await self._witness.aclose()
 
     def _stop(self) -> None:
         try:
@@ -130,6 +138,8 @@ class ZooKeeperSession:
             return
         if self.session_id not in (None, session_id):
             self.on_gone(connection - 1, self.session_id)
+        if self._witness is not None and session_id != self.session_id:
+            self._witness.tell(session_id, self._link.password, self._link.timeout_s)
         self.session_id = session_id
         self.tracker.connect()
         self._connected()
