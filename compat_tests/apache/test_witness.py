@@ -10,7 +10,6 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import IO
 
 import pytest
 import trio
@@ -88,7 +87,7 @@ def _commands() -> list[tuple[int, list[str]]]:
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             words = (folder / "cmdline").read_text().split("\0")[:-1]
-            if "geminga_runtime.metadata.witness_process" in words:
+            if "geminga_runtime.metadata.witness" in words:
                 found.append((int(folder.name), words))
     return found
 
@@ -100,7 +99,7 @@ async def watched(
     """Such a process, and another session that looks on."""
     url = f"{server.url}/witness/{next(_numbers)}"
     command = [sys.executable, "-c", PROGRAM, url, str(timeout_s), str(has_witness)]
-    with _process(command) as process:
+    with _running(command) as process:
         found = Watched(process, url)
         store = await ZooKeeperMetadataStore.open(url, session_timeout_s=LIVES_S)
         try:
@@ -113,20 +112,8 @@ async def watched(
                 await until(lambda: not found.witnesses)
 
 
-class _process:  # noqa: N801 - a context, as a function would be
-    def __init__(self, command: list[str]) -> None:
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def __enter__(self) -> subprocess.Popen[str]:
-        return self._process
-
-    def __exit__(self, *_: object) -> None:
-        pipes: tuple[IO[str] | None, ...] = self._process.stdin, self._process.stdout
-        for each in pipes:
-            if each is not None:
-                each.close()
+def _running(command: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 async def until(holds: Callable[[], bool]) -> None:

@@ -5,6 +5,8 @@ brokers of one kind, and many topics that the official Python client publishes t
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,6 +15,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from http import HTTPStatus
 
 from compat_tests.apache.cluster import Cluster, running_cluster
@@ -54,6 +57,20 @@ def failover(side: Side) -> Mapping[str, float]:
     with _two_brokers(side) as brokers:
         steady = _under_load(side, brokers, brokers[1].kill, duration_s, "failover_load")
     return found | {f"served_{name}": steady[name] for name in ("longest_s", "median_s")}
+
+
+def machine_lost(side: Side) -> Mapping[str, float]:
+    """As `failover` by the second client, with all that was on the broker's machine."""
+    with _two_brokers(side) as brokers:
+        lose = partial(_kill_all, brokers[1])
+        return _under_load(side, brokers, lose, side.seconds(45, 20), "failover_load")
+
+
+def _kill_all(server: ServerProcess) -> None:
+    """Its witness before it, which would end the session."""
+    for pid in reversed(server.pids):
+        os.kill(pid, signal.SIGKILL)
+    server.kill()
 
 
 def planned(side: Side) -> Mapping[str, float]:
@@ -200,6 +217,15 @@ MANY_BROKERS_ROWS: tuple[Row, ...] = (
             Measure("longest_s", "official client: longest wait for a receipt", "s", ratio_max=1.0),
             Measure("median_s", "official client: longest wait of a topic, median", "s"),
             Measure("again", "official client: messages that came again", ""),
+        ),
+    ),
+    Row(
+        "cluster-machine-lost",
+        "The same, the broker's whole machine lost",
+        machine_lost,
+        (
+            Measure("longest_s", "longest wait for a receipt, tried each second", "s"),
+            Measure("median_s", "the same, longest wait of a topic, median", "s"),
         ),
     ),
     Row(

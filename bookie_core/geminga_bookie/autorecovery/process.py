@@ -46,9 +46,7 @@ async def open_cluster(
         raise ConfigError(str(error)) from None
     try:
         store = await ZooKeeperMetadataStore.open(
-            url,
-            session_timeout_s=config.metadata.session_timeout_ms / 1000,
-            has_witness=config.metadata.session_ends_with_process,
+            url, session_timeout_s=config.metadata.session_timeout_ms / 1000
         )
     except StoreUnavailable as error:
         raise StoreUnavailable(f"metadata store {url}: {error}") from None

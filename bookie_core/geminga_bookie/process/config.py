@@ -40,7 +40,6 @@ class MetadataConfig:
     zk_servers: str = setting("zkServers", "")
     zk_ledgers_root: str = setting("zkLedgersRootPath", "/ledgers")
     session_timeout_ms: int = setting("zkTimeout", 30_000, at_least=1)
-    session_ends_with_process: bool = setting("zkSessionEndsWithProcess", True)
 
     def store_url(self) -> str:
         """The metadata store's URL. Raises ConfigError."""

@@ -182,11 +182,8 @@ async def _open_store(config: BookieConfig) -> MetadataStore:
         from geminga_runtime.metadata.zookeeper import ZooKeeperMetadataStore
     except ImportError as error:
         raise ConfigError(str(error)) from None
+    timeout_s = config.metadata.session_timeout_ms / 1000
     try:
-        return await ZooKeeperMetadataStore.open(
-            url,
-            session_timeout_s=config.metadata.session_timeout_ms / 1000,
-            has_witness=config.metadata.session_ends_with_process,
-        )
+        return await ZooKeeperMetadataStore.open(url, session_timeout_s=timeout_s)
     except StoreUnavailable as error:
         raise StoreUnavailable(f"metadata store {url!r}: {error}") from None

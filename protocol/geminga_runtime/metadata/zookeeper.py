@@ -60,7 +60,7 @@ from geminga_runtime.metadata.paths import check_path, parent_path
 from geminga_runtime.metadata.session import SessionTracker
 from geminga_runtime.metadata.tree import PERSISTENT, Put, check_put
 from geminga_runtime.metadata.watches import WatchHub
-from geminga_runtime.metadata.witness import Witness
+from geminga_runtime.metadata.witness.handle import Witness
 from geminga_runtime.metadata.zookeeper_link import AddWatch, RemoveWatches, stat_of
 from geminga_runtime.metadata.zookeeper_session import LOST, ZooKeeperSession
 from geminga_runtime.metadata.zookeeper_url import parse_url

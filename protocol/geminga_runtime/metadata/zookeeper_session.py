@@ -31,7 +31,7 @@ from geminga_runtime.metadata.api import (
 )
 from geminga_runtime.metadata.room import Room
 from geminga_runtime.metadata.session import SessionTracker
-from geminga_runtime.metadata.witness import Witness
+from geminga_runtime.metadata.witness.handle import Witness
 from geminga_runtime.metadata.zookeeper_link import Link
 from geminga_runtime.metadata.zookeeper_wire import NotSent, Request
 from geminga_runtime.observing.slow import SlowOperations

@@ -1,7 +1,7 @@
 """A witness of a process's end (decision 48): it ends the process's session with ZooKeeper.
 
-`python -m geminga_runtime.metadata.witness_process HOSTS PID`: standard input brings a line for
-each session, `ID PASSWORD TIMEOUT_S` with the password in hexadecimal, or an empty one if there is
+`python -m geminga_runtime.metadata.witness HOSTS PID`: standard input brings a line for each
+session, `ID PASSWORD TIMEOUT_S` with the password in hexadecimal, or an empty one if there is
 none any more. The system closes the other end when the process is gone, however it went. Then the
 last session is closed, so that its nodes go at once and not after its time-out.
 
@@ -29,6 +29,7 @@ def main() -> None:
 def end_session(hosts: str, session_id: int, password: bytes, timeout_s: float) -> None:
     """Close it, unless no server is reached before it has ended by itself."""
     import logging
+    import math
 
     from kazoo.client import KazooClient
     from kazoo.handlers.threading import KazooTimeoutError
@@ -44,7 +45,7 @@ def end_session(hosts: str, session_id: int, password: bytes, timeout_s: float) 
         randomize_hosts=True,
     )
     try:
-        client.start(timeout_s)
+        client.start(math.ceil(timeout_s))
         client.stop()
     except KazooTimeoutError:
         pass

@@ -48,7 +48,7 @@ class Witness:
         if not sys.executable:
             raise ValueError("the path of Python is unknown")
         # -P: not what lies in the working directory.
-        command = [sys.executable, "-P", "-m", f"{__name__}_process", self._hosts, str(os.getpid())]
+        command = [sys.executable, "-P", "-m", __package__, self._hosts, str(os.getpid())]
         # Those that a terminal or a supervisor sends to all processes: it is to see the end of this
         # one. What a thread blocks is blocked in the processes that it starts.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)

@@ -1,0 +1,1 @@
+"""A witness of a process's end: its handle, and the process that it is."""
