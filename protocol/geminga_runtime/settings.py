@@ -130,8 +130,8 @@ def _is_positive(text: str) -> bool:
 
 
 def build(config_type: type[Config], values: Origins, reader: str = "") -> Config:
-    """The configuration. Keys that no group uses are named in one warning, those among them that
-    are close to a known key in another one.
+    """The configuration. Keys that no group uses are named in one warning, with the known key that
+    one is close to.
 
     With a `reader` of `known_keys`, keys that only Apache's servers use are told apart, if their
     value isn't Apache's default. Raises ConfigError, which tells ERRORS_MAX wrong values at most;
@@ -159,9 +159,9 @@ def build(config_type: type[Config], values: Origins, reader: str = "") -> Confi
     if unused and reader:
         unused = _without_known(unused, values, reader)
     if unused:
-        _log.warning("configuration keys that are not used: %s", ", ".join(unused))
-        if near := list(_misspelt(unused, used)):
-            _log.warning("configuration keys that look misspelt: %s", ", ".join(near))
+        near = _misspelt(unused, used)
+        shown = [f"{key} (did you mean {near[key]}?)" if key in near else key for key in unused]
+        _log.warning("configuration keys that are not used: %s", ", ".join(shown))
     return config_type(**groups)
 
 
@@ -190,12 +190,14 @@ def _without_known(unused: list[str], values: Origins, reader: str) -> list[str]
     return unknown
 
 
-def _misspelt(unused: list[str], used: set[str]) -> Iterator[str]:
-    """Each unused key that is nearly a used one, with it."""
+def _misspelt(unused: list[str], used: set[str]) -> dict[str, str]:
+    """Unused keys that are nearly used ones, with these."""
     by_lower = {key.lower(): key for key in sorted(used)}
+    near = {}
     for key in unused[:_COMPARED_KEYS_MAX]:
         if found := get_close_matches(key.lower(), by_lower, 1, _LIKENESS):
-            yield f"{key} (did you mean {by_lower[found[0]]}?)"
+            near[key] = by_lower[found[0]]
+    return near
 
 
 def written(config: object) -> dict[str, str]:

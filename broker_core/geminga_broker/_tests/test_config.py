@@ -69,8 +69,9 @@ def test_a_key_that_is_nearly_a_known_one_is_asked_about(
     lines = "webServicePrt=1\nbrokerservicePort=2\nbrokerClientAuthenticationPlugin=x\nabc=1\n"
     with caplog.at_level(logging.WARNING):
         load_config(write(tmp_path, lines), {})
-    assert caplog.records[-1].getMessage() == (
-        "configuration keys that look misspelt: brokerservicePort (did you mean "
+    [record] = caplog.records
+    assert record.getMessage() == (
+        "configuration keys that are not used: abc, brokerservicePort (did you mean "
         "brokerServicePort?), webServicePrt (did you mean webServicePort?)"
     )
 

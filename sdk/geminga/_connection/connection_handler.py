@@ -159,6 +159,7 @@ class ConnectionHandler:
     async def _attach_once(self, backoff: Backoff) -> bool:
         """Retry until it is attached; returns False if it gives up."""
         refusal: GemingaError | None = None
+        lost_s = trio.current_time()
         pool = self._core.pool
         while True:
             began_s = trio.current_time()
@@ -204,6 +205,11 @@ class ConnectionHandler:
                 await self._wait(delay_s)
             else:
                 backoff.reset()
+                if refusal is not None or self._ready.is_done():
+                    # Who was told of failures is told of their end.
+                    level = logging.INFO if refusal is None else logging.WARNING
+                    after_s = trio.current_time() - lost_s
+                    logger.log(level, "%s: connected after %.1f s", self._target.topic, after_s)
                 self._ready.resolve(None)
                 return True
 

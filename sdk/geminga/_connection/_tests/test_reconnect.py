@@ -100,6 +100,33 @@ async def test_cut_at_random(seed: int, autojump_clock: MockClock) -> None:
         assert list(dict.fromkeys(seen)) == [b"%d" % n for n in range(300)]
 
 
+async def test_who_was_told_of_failures_is_told_of_their_end(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    def told() -> list[tuple[str, str]]:
+        found = [
+            (each.levelname, each.getMessage()) for each in caplog.records if "after" in each.msg
+        ]
+        caplog.clear()
+        return found
+
+    with caplog.at_level("INFO", "geminga"):
+        async with fake_broker() as broker, broker.client() as client:
+            producer = await client.create_producer("t")
+            assert told() == []
+            broker.cut()
+            await producer.send(b"x")
+            [(level, text)] = told()
+            assert level == "INFO"
+            assert text.startswith("persistent://public/default/t: connected after 0.")
+            broker.refuse_connections = 3
+            broker.cut()
+            await producer.send(b"y")
+            [(level, text)] = told()
+            assert level == "WARNING"
+            assert text.startswith("persistent://public/default/t: connected after ")
+
+
 async def test_the_broker_closes_and_tells_where_to_go(autojump_clock: MockClock) -> None:
     async with fake_broker() as broker, broker.client() as client:
         producer = await client.create_producer("t")
