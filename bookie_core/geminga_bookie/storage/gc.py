@@ -26,7 +26,7 @@ from geminga_bookie.storage.entry_logs.compaction import (
     LogDamaged,
     compact_log,
 )
-from geminga_bookie.storage.entry_logs.index_rebuild import can_rebuild
+from geminga_bookie.storage.entry_logs.index_rebuild import can_rebuild, let_go
 from geminga_bookie.storage.entry_logs.scrub import DamagedEntry, scrub_log
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
 from geminga_bookie.storage.ledger_maps import UNREADABLE, LedgerMaps
@@ -189,6 +189,7 @@ class GarbageCollector:
                     self._collect_logs, store, log_ids, sparser_than, known, deleted
                 )
             except OSError as error:  # the other directories' disks may be well
+                let_go(error)
                 failures.setdefault(store, error)
                 continue
             removed += counts[0]
@@ -223,6 +224,7 @@ class GarbageCollector:
             try:
                 held |= {record.ledger_id: store for record in store.index.ledgers()}
             except OSError as error:
+                let_go(error)  # or the index can't be opened again after a full disk
                 failures[store] = error
         return held, failures
 

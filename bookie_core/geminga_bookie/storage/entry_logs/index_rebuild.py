@@ -133,9 +133,9 @@ def give_way(disk: Disk, directory: Path, damage: IndexDamaged) -> bool:
     return False
 
 
-def let_go(damage: IndexDamaged) -> None:
-    """RocksDB stays locked as long as there is a cursor: who met the damage has one."""
-    for each in (damage, damage.__cause__):
+def let_go(error: OSError) -> None:
+    """RocksDB stays locked as long as there is a cursor: who met the error, as damage, has one."""
+    for each in (error, error.__cause__):
         traceback.clear_frames(each.__traceback__ if each else None)
 
 
