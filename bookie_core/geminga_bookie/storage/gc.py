@@ -12,7 +12,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import trio
@@ -64,6 +64,15 @@ def plan_logs(logs: Mapping[int, LogUse], threshold: float) -> tuple[list[int], 
     return removable, [log_id for _, log_id in sparse]
 
 
+@contextlib.contextmanager
+def _logged(work: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # no metadata, a failed disk, a defect: retried later
+        expected = isinstance(error, OSError | MetadataError)
+        logger.error("%s failed: %s", work, error, exc_info=not expected)
+
+
 class GarbageCollector:
     """One task. Deletes from the index under the checkpointer's lock, which excludes flushes."""
 
@@ -105,14 +114,12 @@ class GarbageCollector:
             if now - major >= self._options.major_interval_s:
                 threshold, major = self._options.major_threshold, now
                 is_major = True
-            try:
+            with _logged("garbage collection"):
                 await self._measured(live_ledgers, threshold, ledger_exists, is_major)
-                if now - scrubbed >= self._options.scrub_interval_s:
+            if now - scrubbed >= self._options.scrub_interval_s:
+                with _logged("the check of entry logs"):
                     await self._storage.workers.run(self.scrub)
                     scrubbed = now
-            except Exception as error:  # no metadata, a failed disk, a defect: retried later
-                expected = isinstance(error, OSError | MetadataError)
-                logger.error("garbage collection failed: %s", error, exc_info=not expected)
 
     async def _measured(
         self,
