@@ -8,8 +8,8 @@ that it says is in the caches of the ledger directories again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -140,19 +140,28 @@ def open_storage(
         new_indexes: set[Path] = set()
         while True:
             try:
-                return _open_parts(host, options, directories, health, on_journal_failure)
-            except IndexDamaged as error:
-                let_go(error)
-                if error.directory in new_indexes or is_marked(disk, error.directory):
-                    raise  # with a mark: neither can it be used, nor made anew
-                give_way(disk, _ledger_directory(options, error.directory), error)
-                new_indexes.add(error.directory)
+                with _giving_way(disk, options, new_indexes):
+                    return _open_parts(host, options, directories, health, on_journal_failure)
             except OSError as error:
                 if not is_full(error) or not directories.release_ballast():
                     raise
     except BaseException:
         directories.close()
         raise
+
+
+@contextmanager
+def _giving_way(disk: Disk, options: BookieOptions, new_indexes: set[Path]) -> Iterator[None]:
+    """Damage that is met within ends it without an error, to be tried again. Raises IndexDamaged,
+    OSError."""
+    try:
+        yield
+    except IndexDamaged as error:
+        let_go(error)
+        if error.directory in new_indexes or is_marked(disk, error.directory):
+            raise  # with a mark: neither can it be used, nor made anew
+        give_way(disk, _ledger_directory(options, error.directory), error)
+        new_indexes.add(error.directory)
 
 
 def _ledger_directory(options: BookieOptions, index_path: Path) -> Path:
