@@ -15,6 +15,8 @@ from geminga_bookie._tests.support import (
     FaultyDisk,
     add,
     copy_files,
+    damage_tables,
+    fill_tables,
     lac_in,
     packets,
     read_all,
@@ -123,3 +125,20 @@ async def test_recovery_goes_on_while_it_is_read_only(tmp_path: Path) -> None:
         with pytest.raises(BookieReadOnly):
             await add(port, 2, [0])
         assert await read_all(port, 1, 0, 5) == packets(1, range(6))
+
+
+@pytest.mark.slow
+async def test_an_index_gives_way_on_a_full_disk(tmp_path: Path) -> None:
+    """Of damage that is met behind the opening: the ballast was not asked for there."""
+    options = _options(tmp_path)
+    await fill_tables(options)
+    damage_tables(tmp_path / "ledgers" / "index", upto=-4000)
+    disk = FaultyDisk()
+    disk.fault = lambda _operation, path: (
+        errno.ENOSPC
+        if path.name == "index.damaged" and sum(_ballasts(tmp_path)) > 3 * _MIB // 2
+        else 0
+    )
+    async with open_bookie(options, disk=disk) as port:
+        assert await read_all(port, 399, 0, 1) == packets(399, range(2))
+    assert (tmp_path / "ledgers" / "index.damaged").exists()

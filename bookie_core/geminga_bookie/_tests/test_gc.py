@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import NoReturn, cast
 
 import pytest
 import trio
 
-from geminga_bookie._tests.support import add, ledgers, packets, read_all, read_lac, small_options
+from geminga_bookie._tests.support import (
+    add,
+    ledgers,
+    packets,
+    read_all,
+    read_lac,
+    small_options,
+    until,
+)
 from geminga_bookie.errors import DigestMismatch, NoSuchLedger
 from geminga_bookie.host import Host
 from geminga_bookie.inprocess import InProcessBookie, open_bookie, open_on_disk
 from geminga_bookie.memory import MemoryBookie
+from geminga_bookie.options import GcOptions
 from geminga_bookie.storage import ledger_maps
 from geminga_bookie.storage.gc import LogUse, plan_logs
 from geminga_bookie.storage.ledger_directory import Sealed
@@ -142,6 +152,25 @@ async def test_a_damaged_entry_stays_an_error_through_compaction(tmp_path: Path)
         with pytest.raises(DigestMismatch):
             await bookie.read(2, 3, entries_max=1, bytes_max=1)
         assert await read_all(bookie, 2, 0, 2) == packets(2, range(3))
+
+
+async def test_a_round_that_fails_holds_up_no_check_of_the_logs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As each round does while the index of one directory is damaged."""
+    async with open_bookie(small_options(tmp_path)) as port:
+        await add(port, 2, range(5))
+    (path,) = (tmp_path / "ledgers").glob("*.log")
+    path.write_bytes(path.read_bytes().replace(b"2:3|2:3|", b"2:3|2:X|"))
+
+    async def away() -> AsyncIterator[int]:
+        raise OSError("planted")
+        yield 0
+
+    options = small_options(tmp_path, gc=GcOptions(gc_interval_s=0.01, scrub_interval_s=0.0))
+    async with open_bookie(options, away):
+        await until(lambda: "entry 2:3 in" in caplog.text)
+    assert "garbage collection failed: planted" in caplog.text
 
 
 async def test_a_damaged_entry_with_a_whole_copy_is_no_loss(tmp_path: Path) -> None:

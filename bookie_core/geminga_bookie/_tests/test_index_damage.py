@@ -350,6 +350,26 @@ async def test_damage_that_is_met_before_the_end_is_told_to_the_next_start(
 
 
 @pytest.mark.slow
+async def test_a_round_that_met_damage_keeps_the_index_from_nothing(tmp_path: Path) -> None:
+    """After a full disk it could neither be written nor read any more, for its own lock."""
+    options = small_options(tmp_path)
+    await fill_tables(options)
+    async with open_bookie(options) as port:
+        bookie = cast(InProcessBookie, port)
+        index = bookie.storage.stores[0].index
+        damage_tables(index.directory, upto=-4000)
+        gc.disable()
+        try:
+            with pytest.raises(OSError, match="Corruption"):
+                await bookie.gc.collect(ledgers(*range(1, 400)))
+            index._is_broken = True
+            index.write()
+        finally:
+            gc.enable()
+        assert index.ledger(399) is not None
+
+
+@pytest.mark.slow
 async def test_a_damaged_index_holds_up_no_other_directory(tmp_path: Path) -> None:
     """Neither is anything taken of the ledgers beside it, whose index tells nothing."""
     options = three_directories(tmp_path)

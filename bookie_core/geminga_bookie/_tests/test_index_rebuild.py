@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,6 +15,7 @@ import trio
 from geminga_bookie._tests.support import (
     KEY,
     BadSector,
+    FaultyDisk,
     add,
     copy_files,
     ledgers,
@@ -96,33 +98,66 @@ async def test_a_rebuild_killed_before_any_batch_is_done_again(
             assert bookie.storage.stores[0].logs.ids() == logs
 
 
-async def test_no_rebuild_is_ordered_while_a_log_cannot_be_read(
+async def test_an_index_that_misses_a_ledger_stays_while_a_log_cannot_be_read(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """No start would succeed. Nothing is compacted meanwhile."""
+    """Starts would not succeed without it. Nothing is compacted meanwhile, also not once something
+    of the ledger is in the index again; and what only the index knows is there to the end.
+    """
     await _fill(tmp_path)
     options = small_options(tmp_path)
     disk = BadSector((tmp_path / "ledgers" / "00000001.log").stat().st_size - 1)
-    for _ in range(2):
+    mark = tmp_path / "ledgers" / "index.unsound"
+    for number in range(3):
         async with open_bookie(options, disk=disk) as port:
             bookie = cast(InProcessBookie, port)
             (store,) = bookie.storage.stores
-            store.index.delete_ledgers([1])
-            bookie.storage.table.states.clear()
+            with pytest.raises(LedgerFenced):
+                await add(bookie, 3, [0])
+            if not number:
+                record = store.index.ledger(3)
+                assert record is not None
+                store.index.write(records=[record._replace(limbo=True)])
+                store.index.delete_ledgers([1])
+                bookie.storage.table.states.clear()
             before = store.logs.ids()
-            for _ in range(2):
-                caplog.clear()
-                await bookie.gc.collect(ledgers(1, 3), threshold=0.99)
-                assert "misses ledger 1" in caplog.text
-                assert "00000001.log" in caplog.text
+            await bookie.gc.collect(ledgers(1, 3), threshold=0.99)
+            assert ("misses ledger 1" in caplog.text) == (not number), "it is said once"
+            await bookie.fence(1, KEY)
+            await bookie.checkpointer.checkpoint()
+            await bookie.gc.collect(ledgers(1, 3), threshold=0.99)
             assert set(before) <= set(store.logs.ids())
             assert store.index.is_complete()
-    async with open_bookie(options, disk=disk) as port:
-        bookie = cast(InProcessBookie, port)
-        disk.at = -1
-        await bookie.gc.collect(ledgers(1, 3), threshold=0.99)
-        assert "restart the bookie" in caplog.text
+        caplog.clear()
+        assert mark.exists()
     async with open_bookie(options) as port:
+        assert await read_all(port, 1, 0, 29) == packets(1, range(30))
+        record = cast(InProcessBookie, port).storage.stores[0].index.ledger(3)
+        assert record is not None
+        assert record.limbo
+    assert not mark.exists()
+    assert not mark.with_name("index.damaged").exists()
+
+
+async def test_an_order_to_rebuild_that_fails_is_given_again(tmp_path: Path) -> None:
+    """Meanwhile nothing is compacted, also not once something of the ledger is in the index."""
+    await _fill(tmp_path)
+    disk = FaultyDisk()
+    async with open_bookie(small_options(tmp_path), disk=disk) as port:
+        bookie = cast(InProcessBookie, port)
+        (store,) = bookie.storage.stores
+        store.index.delete_ledgers([1])
+        bookie.storage.table.states.clear()
+        before = store.logs.ids()
+        disk.fail("create", "index.unsound.tmp", errno.ENOSPC)
+        with pytest.raises(OSError, match="injected"):
+            await bookie.gc.collect(ledgers(1, 3), threshold=0.99)
+        await bookie.fence(1, KEY)
+        await bookie.checkpointer.checkpoint()
+        disk.heal()
+        await bookie.gc.collect(ledgers(1, 3), threshold=0.99)
+        assert set(before) <= set(store.logs.ids())
+    async with open_bookie(small_options(tmp_path)) as port:
         assert await read_all(port, 1, 0, 29) == packets(1, range(30))
 
 

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import trio
@@ -26,7 +26,7 @@ from geminga_bookie.storage.entry_logs.compaction import (
     LogDamaged,
     compact_log,
 )
-from geminga_bookie.storage.entry_logs.index_rebuild import can_rebuild
+from geminga_bookie.storage.entry_logs.index_rebuild import let_go, order_rebuild
 from geminga_bookie.storage.entry_logs.scrub import DamagedEntry, scrub_log
 from geminga_bookie.storage.ledger_directory import LedgerDirectory
 from geminga_bookie.storage.ledger_maps import UNREADABLE, LedgerMaps
@@ -64,6 +64,15 @@ def plan_logs(logs: Mapping[int, LogUse], threshold: float) -> tuple[list[int], 
     return removable, [log_id for _, log_id in sparse]
 
 
+@contextlib.contextmanager
+def _logged(work: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # no metadata, a failed disk, a defect: retried later
+        expected = isinstance(error, OSError | MetadataError)
+        logger.error("%s failed: %s", work, error, exc_info=not expected)
+
+
 class GarbageCollector:
     """One task. Deletes from the index under the checkpointer's lock, which excludes flushes."""
 
@@ -83,7 +92,10 @@ class GarbageCollector:
         """Ledgers in entry logs that were asked for and don't exist: ids come once only."""
         self._left = {(store, log_id) for store in storage.stores for log_id in store.undecided}
         """Logs that are not compacted before the next start."""
-        self._incomplete: set[LedgerDirectory] = set()
+        self._incomplete = {store for store in storage.stores if store.lacks_something}
+        """Where nothing is compacted."""
+        self._to_order: set[LedgerDirectory] = set()
+        """Whose index the next start isn't told yet to rebuild."""
         self._unsound: set[LedgerDirectory] = set()
         """Whose index the next start puts aside."""
         self._stopping = threading.Event()
@@ -105,14 +117,12 @@ class GarbageCollector:
             if now - major >= self._options.major_interval_s:
                 threshold, major = self._options.major_threshold, now
                 is_major = True
-            try:
+            with _logged("garbage collection"):
                 await self._measured(live_ledgers, threshold, ledger_exists, is_major)
-                if now - scrubbed >= self._options.scrub_interval_s:
+            if now - scrubbed >= self._options.scrub_interval_s:
+                with _logged("the check of entry logs"):
                     await self._storage.workers.run(self.scrub)
                     scrubbed = now
-            except Exception as error:  # no metadata, a failed disk, a defect: retried later
-                expected = isinstance(error, OSError | MetadataError)
-                logger.error("garbage collection failed: %s", error, exc_info=not expected)
 
     async def _measured(
         self,
@@ -189,6 +199,7 @@ class GarbageCollector:
                     self._collect_logs, store, log_ids, sparser_than, known, deleted
                 )
             except OSError as error:  # the other directories' disks may be well
+                let_go(error)
                 failures.setdefault(store, error)
                 continue
             removed += counts[0]
@@ -223,6 +234,7 @@ class GarbageCollector:
             try:
                 held |= {record.ledger_id: store for record in store.index.ledgers()}
             except OSError as error:
+                let_go(error)  # or the index can't be opened again after a full disk
                 failures[store] = error
         return held, failures
 
@@ -269,7 +281,7 @@ class GarbageCollector:
             logs[log_id] = LogUse(max(live, found.total), live)
             if unknown:
                 missed |= unknown.intersection(found.ids)
-        is_whole = self._check_index(store, sorted(missed))
+        self._check_index(store, sorted(missed))
         removable, sparse = plan_logs(logs, threshold)
         metrics = store.metrics
         metrics.ledgers = len(held)
@@ -287,7 +299,7 @@ class GarbageCollector:
             metrics.deleted_bytes += logs[log_id].total
             metrics.log_bytes -= logs[log_id].total
         compacted = 0
-        if not is_whole:  # compaction keeps only blocks in the index
+        if store in self._incomplete:  # compaction keeps only blocks in the index
             sparse = []
         for log_id in sparse:
             if (store, log_id) in self._left:
@@ -336,29 +348,29 @@ class GarbageCollector:
                 logger.error("%s: its index is damaged, and can't be marked: %s", mark, error)
                 continue
             self._unsound.add(store)
+            self._to_order.discard(store)
             logger.error(
                 "%s: its index is damaged, some entries can't be read, and no log is compacted; "
                 "restart the bookie to rebuild the index",
                 store.logs.directory,
             )
 
-    def _check_index(self, store: LedgerDirectory, missed: Sequence[int]) -> bool:
-        """Returns whether the index has all. If a ledger of the metadata is in a log but not in it,
-        let the next start rebuild it, logged once; not while a log can't be read."""
-        if not missed or store in self._incomplete:
-            return store not in self._incomplete
-        logs, index = store.logs.directory, store.index
-        why = f"misses ledger {missed[0]}, which the entry logs hold ({len(missed)} in all)"
-        if can_rebuild(self._storage.disk, logs, index.directory, why):
-            index.require_rebuild()  # first: what fails is tried again in the next round
+    def _check_index(self, store: LedgerDirectory, missed: Sequence[int]) -> None:
+        """If a ledger of the metadata is in a log but not in the index, let the next start rebuild
+        the index. Logged once."""
+        if missed and store not in self._incomplete:
             self._incomplete.add(store)
+            self._to_order.add(store)
             logger.error(
-                "%s: the index %s: nothing is collected of them; restart the bookie to rebuild the "
-                "index",
-                logs,
-                why,
+                "%s: the index misses ledger %s, which the entry logs hold (%d ledgers in all): "
+                "nothing is collected of them; restart the bookie to rebuild the index",
+                store.logs.directory,
+                missed[0],
+                len(missed),
             )
-        return False
+        if store in self._to_order:  # what fails is tried again in the next round
+            order_rebuild(self._storage.disk, store.index.directory)
+            self._to_order.discard(store)
 
     def scrub(self) -> list[DamagedEntry]:
         """Check every entry of every log that is complete; returns the damaged ones. Blocks."""

@@ -67,6 +67,8 @@ class LedgerDirectory:
         self.index = index
         self.undecided: set[int] = set()
         """Not compacted before the next start: perhaps the index names the worse of two."""
+        self.lacks_something = False
+        """Whether the index isn't rebuilt, though it should be: nothing is compacted."""
         self.metrics = DirectoryMetrics()
         self.ahead_entries_max = options.read_ahead_entries
         self.active = WriteCache()

@@ -8,8 +8,8 @@ that it says is in the caches of the ledger directories again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -28,14 +28,15 @@ from geminga_bookie.storage.disk import Disk, replace_file
 from geminga_bookie.storage.doubt import doubt_logs, is_in_limbo, settle_doubts
 from geminga_bookie.storage.entry_logs.compaction import finish_compactions
 from geminga_bookie.storage.entry_logs.index_rebuild import (
+    Marked,
     begin_rebuild,
-    can_rebuild,
     give_way,
+    heed_mark,
     is_marked,
     let_go,
     open_index,
-    put_aside,
     rebuild_index,
+    remove_mark,
 )
 from geminga_bookie.storage.health import Health
 from geminga_bookie.storage.journal import Journal
@@ -140,19 +141,28 @@ def open_storage(
         new_indexes: set[Path] = set()
         while True:
             try:
-                return _open_parts(host, options, directories, health, on_journal_failure)
-            except IndexDamaged as error:
-                let_go(error)
-                if error.directory in new_indexes or is_marked(disk, error.directory):
-                    raise  # with a mark: neither can it be used, nor made anew
-                give_way(disk, _ledger_directory(options, error.directory), error)
-                new_indexes.add(error.directory)
+                with _giving_way(disk, options, new_indexes):
+                    return _open_parts(host, options, directories, health, on_journal_failure)
             except OSError as error:
                 if not is_full(error) or not directories.release_ballast():
                     raise
     except BaseException:
         directories.close()
         raise
+
+
+@contextmanager
+def _giving_way(disk: Disk, options: BookieOptions, new_indexes: set[Path]) -> Iterator[None]:
+    """Damage that is met within ends it without an error, to be tried again. Raises IndexDamaged,
+    OSError."""
+    try:
+        yield
+    except IndexDamaged as error:
+        let_go(error)
+        if error.directory in new_indexes or is_marked(disk, error.directory):
+            raise  # with a mark: neither can it be used, nor made anew
+        give_way(disk, _ledger_directory(options, error.directory), error)
+        new_indexes.add(error.directory)
 
 
 def _ledger_directory(options: BookieOptions, index_path: Path) -> Path:
@@ -229,23 +239,25 @@ def _journal_options(disk: Disk, directory: Path, options: JournalOptions) -> Jo
 def open_store(
     host: Host, number: int, directory: Path, options: BookieOptions, *, is_stale: bool = False
 ) -> LedgerDirectory:
-    """Open a ledger directory; an index that is stale, damaged or isn't complete is rebuilt. A
-    damaged one stays in use while an entry log can't be read. Blocks. Raises DataDirError, OSError.
+    """Open a ledger directory; an index that is stale, damaged or isn't complete is rebuilt. One
+    that is damaged or lacks something stays in use while an entry log can't be read. Blocks. Raises
+    DataDirError, OSError.
     """
     index_path = index_directory(options, number)
     make_durable_directory(host.disk, index_path.parent)
-    is_unsound = is_marked(host.disk, index_path)
-    if is_unsound and can_rebuild(host.disk, directory, index_path):
-        put_aside(host.disk, index_path, "the bookie met damage in it while it ran")
-        is_unsound = False
+    marked = heed_mark(host.disk, directory, index_path)
+    is_unsound, is_stale = marked is Marked.DAMAGED, is_stale or marked is Marked.ORDERED
     open_it = partial(_open_store, host, number, directory, options, is_stale=is_stale)
     try:
-        return open_it(is_unsound=is_unsound)
+        store = open_it(is_unsound=is_unsound)
     except IndexDamaged as error:
         let_go(error)
         if is_unsound:
             raise
         is_unsound = not give_way(host.disk, directory, error)
+    else:
+        store.lacks_something = marked is Marked.LACKING
+        return store
     return open_it(is_unsound=is_unsound)
 
 
@@ -276,6 +288,8 @@ def _open_store(
                 rebuild_index(store.logs, index, on_damage, in_doubt=in_doubt)
             else:
                 index.write(completes=True)
+            if not is_unsound:
+                remove_mark(disk, index.directory)
         index.is_damaged |= is_unsound  # so that nothing is compacted
     except BaseException:
         store.close()

@@ -9,11 +9,13 @@ import logging
 import os
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from enum import Enum, auto
 from pathlib import Path
 
 from geminga_bookie.errors import DataDirError
 from geminga_bookie.lac import explicit_lac
-from geminga_bookie.storage.disk import Disk, replace_file
+from geminga_bookie.storage.disk import Disk, read_file, replace_file
 from geminga_bookie.storage.entry_logs.files import EntryLogs
 from geminga_bookie.storage.entry_logs.format import (
     KIND_ENTRIES,
@@ -45,6 +47,20 @@ logger = logging.getLogger(__name__)
 
 BATCH_BLOCKS_MAX = 4096
 DAMAGES_PER_LOG_MAX = 100
+ORDER = b"rebuild\n"
+"""In the mark of an index that lacks something, and isn't known to be damaged."""
+
+
+class Marked(Enum):
+    """What a start does with an index, by the mark beside it."""
+
+    NOT = auto()
+    DAMAGED = auto()
+    """It goes on with it, though it is damaged."""
+    LACKING = auto()
+    """It goes on with it, though it lacks something."""
+    ORDERED = auto()
+    """It rebuilds it."""
 
 
 def open_index(disk: Disk, stores: KeyValueStores, path: Path) -> LocationIndex:
@@ -93,7 +109,7 @@ def check_logs(logs: EntryLogs) -> None:
                 logs.check_note()
 
 
-def can_rebuild(disk: Disk, directory: Path, index_path: Path, why: str = "is damaged") -> bool:
+def can_rebuild(disk: Disk, directory: Path, index_path: Path) -> bool:
     """Whether all logs can be read; an error is logged. If not, an index that should be made anew
     had better stay: without it nothing could be read of the other logs either.
     """
@@ -102,12 +118,11 @@ def can_rebuild(disk: Disk, directory: Path, index_path: Path, why: str = "is da
         check_logs(logs)
     except (DataDirError, OSError) as error:
         logger.error(
-            "%s %s, but an entry log can't be read, so it isn't rebuilt: %s; as long as it "
-            "can be used the bookie goes on with it, and compacts nothing. Bring the log back, or "
-            "give it up (docs/OPERATIONS.md, An entry log that was set aside), and start the "
-            "bookie again",
+            "%s is damaged or lacks something, but an entry log can't be read, so it isn't "
+            "rebuilt: %s; as long as it can be used the bookie goes on with it, and compacts "
+            "nothing. Bring the log back, or give it up (docs/OPERATIONS.md, An entry log that was "
+            "set aside), and start the bookie again",
             index_path,
-            why,
             error,
         )
         return False
@@ -119,6 +134,35 @@ def can_rebuild(disk: Disk, directory: Path, index_path: Path, why: str = "is da
 def is_marked(disk: Disk, path: Path) -> bool:
     """Whether an index is known to be damaged. Raises OSError."""
     return unsound_mark(path).name in disk.names(path.parent)
+
+
+def order_rebuild(disk: Disk, path: Path) -> None:
+    """Have a start that can read all logs rebuild an index, which is in use until then. It is
+    rebuilt where it is: what no log has of a ledger stays. Durable. Raises OSError.
+    """
+    replace_file(disk, unsound_mark(path), ORDER)
+
+
+def heed_mark(disk: Disk, directory: Path, path: Path) -> Marked:
+    """Also puts a damaged index aside if all logs of `directory` can be read. Raises OSError."""
+    if not is_marked(disk, path):
+        return Marked.NOT
+    lacks_only = False
+    with suppress(OSError):  # it may say anything: the index can be made anew
+        lacks_only = read_file(disk, unsound_mark(path)) == ORDER
+    if not can_rebuild(disk, directory, path):
+        return Marked.LACKING if lacks_only else Marked.DAMAGED
+    if lacks_only:
+        return Marked.ORDERED
+    put_aside(disk, path, "the bookie met damage in it while it ran")
+    return Marked.NOT
+
+
+def remove_mark(disk: Disk, path: Path) -> None:
+    """The index is rebuilt. Durable. Raises OSError."""
+    if is_marked(disk, path):
+        disk.remove(unsound_mark(path))
+        disk.sync_directory(path.parent)
 
 
 def give_way(disk: Disk, directory: Path, damage: IndexDamaged) -> bool:
@@ -133,9 +177,9 @@ def give_way(disk: Disk, directory: Path, damage: IndexDamaged) -> bool:
     return False
 
 
-def let_go(damage: IndexDamaged) -> None:
-    """RocksDB stays locked as long as there is a cursor: who met the damage has one."""
-    for each in (damage, damage.__cause__):
+def let_go(error: OSError) -> None:
+    """RocksDB stays locked as long as there is a cursor: who met the error, as damage, has one."""
+    for each in (error, error.__cause__):
         traceback.clear_frames(each.__traceback__ if each else None)
 
 
