@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import trio
 
@@ -47,8 +48,10 @@ class Witness:
     def _start(self) -> subprocess.Popen[bytes]:
         if not sys.executable:
             raise ValueError("the path of Python is unknown")
-        # -P: not what lies in the working directory.
-        command = [sys.executable, "-P", "-m", __package__, self._hosts, str(os.getpid())]
+        # Nothing of the environment and of the working directory, and no packages: what is beside
+        # this file, with Python's own library.
+        program = str(Path(__file__).with_name("__main__.py"))
+        command = [sys.executable, "-I", "-S", program, self._hosts, str(os.getpid())]
         # Those that a terminal or a supervisor sends to all processes: it is to see the end of this
         # one. What a thread blocks is blocked in the processes that it starts.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
