@@ -255,6 +255,18 @@ async def test_a_process_outlives_its_witness(server: ZooKeeperServer) -> None:
         assert await store.exists("/mine")
 
 
+async def test_another_one_follows_one_that_has_ended(server: ZooKeeperServer) -> None:
+    async with watched(server) as (process, store):
+        (first,) = process.witnesses
+        os.kill(first, signal.SIGKILL)
+        with trio.fail_after(WAIT_S):
+            await until(lambda: len(process.witnesses) == 1 and process.witnesses != [first])
+        assert str(first) not in os.listdir("/proc"), "nothing is left of it"
+        assert await stays(store)
+        process.kill()
+        await until_gone(store)
+
+
 async def test_it_ends_with_a_session_that_is_closed(server: ZooKeeperServer) -> None:
     async with watched(server) as (process, store):
         assert len(process.witnesses) == 1
