@@ -267,6 +267,22 @@ async def test_another_one_follows_one_that_has_ended(server: ZooKeeperServer) -
         await until_gone(store)
 
 
+async def test_what_a_close_could_not_end_is_left_to_it(server: ZooKeeperServer) -> None:
+    """As no server was there."""
+    async with watched(server) as (process, store):
+        server.kill()
+        assert process.process.stdin is not None
+        process.process.stdin.write("\n")
+        process.process.stdin.flush()
+        try:
+            with trio.fail_after(WAIT_S):
+                await trio.to_thread.run_sync(process.process.wait)
+            assert len(process.witnesses) == 1
+        finally:
+            await trio.to_thread.run_sync(server.start)
+        await until_gone(store)
+
+
 async def test_it_ends_with_a_session_that_is_closed(server: ZooKeeperServer) -> None:
     async with watched(server) as (process, store):
         assert len(process.witnesses) == 1

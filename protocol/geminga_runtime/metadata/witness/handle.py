@@ -133,13 +133,16 @@ class Witness:
         except OSError:
             self._let_go()
 
-    async def aclose(self) -> None:
-        """The session has been closed: it is to end too. Closes even when cancelled."""
+    async def aclose(self, *, has_ended: bool) -> None:
+        """The session has ended, and the witness is to end too, or that is left to it. Closes even
+        when cancelled.
+        """
         with self._lock:
             self._is_closed.set()
-            self._write(b"\n")
+            if has_ended:
+                self._write(b"\n")
             process = self._let_go()
-        if process is None:
+        if process is None or not has_ended:
             return
         with trio.move_on_after(END_S, shield=True):
             await trio.to_thread.run_sync(
