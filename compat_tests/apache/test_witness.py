@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ import trio
 from kazoo.client import KazooClient
 
 from compat_tests.apache.zookeeper import ZooKeeperServer
+from geminga_runtime.metadata.witness import __main__ as witness_program
 from geminga_runtime.metadata.zookeeper import ZooKeeperMetadataStore
 
 pytestmark = pytest.mark.java
@@ -24,11 +26,17 @@ LIVES_S = 60.0
 """Time-out of sessions: no test waits for it."""
 SHORT_S = 4.0
 WAIT_S = 20.0
+ANSWER_S = 10.0
+"""Much shorter than kazoo gives each server of four."""
+PROGRAM_FILE = "geminga_runtime/metadata/witness/__main__.py"
 _numbers = itertools.count()
 
 PROGRAM = """
-import sys, trio
+import os, sys, trio
 from geminga_runtime.metadata.zookeeper import ZooKeeperMetadataStore
+
+if "OF_WITNESS" in os.environ:
+    os.environ["PYTHONPATH"] = os.environ["OF_WITNESS"]
 
 async def main():
     url, timeout_s, has_witness = sys.argv[1], float(sys.argv[2]), sys.argv[3] == "True"
@@ -87,7 +95,7 @@ def _commands() -> list[tuple[int, list[str]]]:
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             words = (folder / "cmdline").read_text().split("\0")[:-1]
-            if "geminga_runtime.metadata.witness" in words:
+            if any(word.endswith(PROGRAM_FILE) for word in words):
                 found.append((int(folder.name), words))
     return found
 
@@ -145,6 +153,46 @@ async def test_without_a_witness_they_stay(server: ZooKeeperServer) -> None:
         assert not process.witnesses
         process.kill()
         assert await stays(store)
+
+
+async def test_servers_that_do_not_answer_are_not_waited_for(server: ZooKeeperServer) -> None:
+    """Of an ensemble, whichever the witnesses ask first; six of them, as they draw lots."""
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        hosts = ",".join([f"127.0.0.1:{mute.getsockname()[1]}"] * 3 + [server.address])
+        witnesses = []
+        async with AsyncExitStack() as stack:
+            for _ in range(6):
+                process, store = await stack.enter_async_context(watched(server, has_witness=False))
+                process.kill()
+                witnesses.append((store, witness_of(hosts, process)))
+            with trio.fail_after(ANSWER_S):
+                for store, witness in witnesses:
+                    await until_gone(store)
+                    await trio.to_thread.run_sync(witness.wait)
+
+
+def witness_of(hosts: str, process: Watched) -> subprocess.Popen[bytes]:
+    """Started by hand, when the process is dead already."""
+    command = [sys.executable, str(witness_program.__file__), hosts, "0"]
+    found = subprocess.Popen(command, stdin=subprocess.PIPE)
+    assert found.stdin is not None
+    found.stdin.write(
+        b"%d %s %d\n" % (process.session_id, process.password.hex().encode(), LIVES_S)
+    )
+    found.stdin.close()
+    return found
+
+
+async def test_it_is_the_program_beside_whoever_starts_it(
+    server: ZooKeeperServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not what the environment says that its modules are."""
+    for name in ("geminga_runtime", "kazoo", "socket", "struct"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit\n")
+    monkeypatch.setenv("OF_WITNESS", str(tmp_path))
+    async with watched(server) as (process, store):
+        process.kill()
+        await until_gone(store)
 
 
 async def test_one_that_stands_still_is_not_dead(server: ZooKeeperServer) -> None:
@@ -205,6 +253,34 @@ async def test_a_process_outlives_its_witness(server: ZooKeeperServer) -> None:
         await trio.to_thread.run_sync(_end, server, first, process.password)
         await process.next_session()
         assert await store.exists("/mine")
+
+
+async def test_another_one_follows_one_that_has_ended(server: ZooKeeperServer) -> None:
+    async with watched(server) as (process, store):
+        (first,) = process.witnesses
+        os.kill(first, signal.SIGKILL)
+        with trio.fail_after(WAIT_S):
+            await until(lambda: len(process.witnesses) == 1 and process.witnesses != [first])
+        assert str(first) not in os.listdir("/proc"), "nothing is left of it"
+        assert await stays(store)
+        process.kill()
+        await until_gone(store)
+
+
+async def test_what_a_close_could_not_end_is_left_to_it(server: ZooKeeperServer) -> None:
+    """As no server was there."""
+    async with watched(server) as (process, store):
+        server.kill()
+        assert process.process.stdin is not None
+        process.process.stdin.write("\n")
+        process.process.stdin.flush()
+        try:
+            with trio.fail_after(WAIT_S):
+                await trio.to_thread.run_sync(process.process.wait)
+            assert len(process.witnesses) == 1
+        finally:
+            await trio.to_thread.run_sync(server.start)
+        await until_gone(store)
 
 
 async def test_it_ends_with_a_session_that_is_closed(server: ZooKeeperServer) -> None:

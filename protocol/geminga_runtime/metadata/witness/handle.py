@@ -12,6 +12,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from pathlib import Path
 
 import trio
 
@@ -20,6 +22,10 @@ _log = logging.getLogger(__name__)
 END_S = 1.0
 """How long a close waits for the witness to be gone."""
 
+AGAIN_S = 1.0
+"""After a witness has ended before its time another one is started; each time twice as late."""
+
+AGAIN_MAX_S = 600.0
 _STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _WITHOUT = "should this process be killed, its session with ZooKeeper ends by the time-out only"
 
@@ -30,25 +36,35 @@ class Witness:
     def __init__(self, hosts: str) -> None:
         self._hosts = hosts
         self._process: subprocess.Popen[bytes] | None = None
+        self._line = b""
+        """Of the last session."""
+        self._lock = threading.Lock()
+        """Of those two; nobody waits who has it."""
+        self._is_closed = threading.Event()
 
     async def start(self) -> None:
         """Start it. That it can't be is logged: all goes on without it."""
         try:
-            self._process = await trio.to_thread.run_sync(self._start)
-        except (OSError, ValueError) as error:
+            process = await trio.to_thread.run_sync(self._start)
+            threading.Thread(
+                target=self._replace, args=(process,), name="witness", daemon=True
+            ).start()
+        except (OSError, ValueError, RuntimeError) as error:
             _log.warning("no witness of this process's end (%s): %s", error, _WITHOUT)
             return
         _log.info(
             "process %d is the witness of this one: it ends the session with ZooKeeper should this "
             "one be killed",
-            self._process.pid,
+            process.pid,
         )
 
     def _start(self) -> subprocess.Popen[bytes]:
         if not sys.executable:
             raise ValueError("the path of Python is unknown")
-        # -P: not what lies in the working directory.
-        command = [sys.executable, "-P", "-m", __package__, self._hosts, str(os.getpid())]
+        # Nothing of the environment and of the working directory, and no packages: what is beside
+        # this file, with Python's own library.
+        program = str(Path(__file__).with_name("__main__.py"))
+        command = [sys.executable, "-I", "-S", program, self._hosts, str(os.getpid())]
         # Those that a terminal or a supervisor sends to all processes: it is to see the end of this
         # one. What a thread blocks is blocked in the processes that it starts.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
@@ -64,28 +80,69 @@ class Witness:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         assert process.stdin is not None
         os.set_blocking(process.stdin.fileno(), False)
+        with self._lock:
+            self._process = process
+            if self._is_closed.is_set():
+                self._let_go()
+            else:
+                self._write(self._line)
         return process
+
+    def _replace(self, process: subprocess.Popen[bytes]) -> None:
+        """In a thread of its own: start another one after one that has ended before its time."""
+        again_s = AGAIN_S
+        while True:
+            code = process.wait()
+            with self._lock:
+                if self._is_closed.is_set():
+                    return
+                self._let_go()
+            _log.warning(
+                "the witness of this process, %d, has ended (%d); another one in %g s: until then, "
+                "%s",
+                process.pid,
+                code,
+                again_s,
+                _WITHOUT,
+            )
+            while True:
+                if self._is_closed.wait(again_s):
+                    return
+                again_s = min(again_s * 2, AGAIN_MAX_S)
+                try:
+                    process = self._start()
+                    break
+                except OSError as error:
+                    _log.warning("no witness of this process's end (%s): %s", error, _WITHOUT)
 
     def tell(self, session_id: int, password: bytes, timeout_s: float) -> None:
         """That is the session from now on. Never blocks."""
-        self._write(b"%d %s %.3f\n" % (session_id, password.hex().encode(), timeout_s))
+        with self._lock:
+            self._line = b"%d %s %.3f\n" % (session_id, password.hex().encode(), timeout_s)
+            self._write(self._line)
 
     def _write(self, line: bytes) -> None:
-        """A line is shorter than what a pipe takes whole or not at all."""
+        """A line is shorter than what a pipe takes whole or not at all. One that can't be told of
+        this session knows an earlier one at most, and ends with that.
+        """
         if self._process is None:
             return
         assert self._process.stdin is not None
         try:
             os.write(self._process.stdin.fileno(), line)
-        except OSError as error:
-            _log.warning("the witness of this process is gone (%s): %s", error, _WITHOUT)
+        except OSError:
             self._let_go()
 
-    async def aclose(self) -> None:
-        """The session has been closed: it is to end too. Closes even when cancelled."""
-        self._write(b"\n")
-        process = self._let_go()
-        if process is None:
+    async def aclose(self, *, has_ended: bool) -> None:
+        """The session has ended, and the witness is to end too, or that is left to it. Closes even
+        when cancelled.
+        """
+        with self._lock:
+            self._is_closed.set()
+            if has_ended:
+                self._write(b"\n")
+            process = self._let_go()
+        if process is None or not has_ended:
             return
         with trio.move_on_after(END_S, shield=True):
             await trio.to_thread.run_sync(
