@@ -6,6 +6,9 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 CHECKS := check-generated check-style check-imports check-types check-house
 
+# Each worker, and each program that a test starts, would compile what it imports again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run test test-fast mutants nightly check $(CHECKS) check-collected peers docs bench soak compat spark-versions lock proto clean
 
 run: $(VENV)/run.stamp

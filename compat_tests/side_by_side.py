@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import os
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -24,6 +26,9 @@ TOGETHER = ("compat_tests/clients/", "compat_tests/spark/")
 
 FIRST = (*TOGETHER, "compat_tests/", "broker_core/", "sdk/")
 """The longest parts: they begin first."""
+
+COMPILED = Path(__file__).parent / "__pycache__"
+"""Holds the tests of this package, which are collected last, once all tests are compiled."""
 
 ALONE = "alone"
 LOCKS = "GEMINGA_TEST_LOCKS"
@@ -94,7 +99,24 @@ class Worker:
     def __init__(self, folder: Path, name: str) -> None:
         self._turn = (folder / "turn").open("w")
         self._tests = (folder / "tests").open("w")
+        self._collecting = (folder / "collecting").open("w")
         self._listed = folder / name
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection(self) -> Iterator[None]:
+        """Where no test is compiled yet, one worker does that for all. What was collected stays
+        until the end: nobody looks through it for garbage, which takes half a second each time.
+        """
+        is_new = not sys.dont_write_bytecode and not any(COMPILED.glob("test_*-pytest-*.pyc"))
+        how = fcntl.LOCK_EX if is_new else fcntl.LOCK_SH
+        gc.disable()
+        try:
+            with locked(self._collecting, how, turn=self._turn):
+                return (yield)
+        finally:
+            gc.enable()
+            gc.collect()
+            gc.freeze()
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:

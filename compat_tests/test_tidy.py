@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import re
 import subprocess
 from collections.abc import Iterator
@@ -54,7 +55,26 @@ def text_of(name: str) -> str:
 
 @cache
 def tree_of(name: str) -> ast.Module:
-    return ast.parse(text_of(name))
+    return product()[name].tree if name in product() else ast.parse(text_of(name))
+
+
+@cache
+def product() -> dict[str, counts.Module]:
+    """The files that `counts` parses, too."""
+    return {module.path: module for module in counts.modules()}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_search_for_garbage() -> Iterator[None]:
+    """Millions of nodes stay until the last test: Python would look through them time and again,
+    which takes longer than all else.
+    """
+    gc.disable()
+    yield
+    tree_of.cache_clear()
+    product.cache_clear()
+    counts.modules.cache_clear()
+    gc.enable()
 
 
 def body_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:

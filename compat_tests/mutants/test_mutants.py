@@ -85,6 +85,8 @@ def test_what_becomes_of_a_mistake(
     tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(runner, "TEST_LIMIT_S", 2)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # most of the time goes into them
+    monkeypatch.setenv("PYTEST_PLUGINS", "pytest_timeout")
     copy = Copy(tree, tmp_path / "copy")
     records = [FOUND, HANGS, MISSED, replace(FOUND, name="none", tests=("pytest.ini",))]
     outcomes = {record.name: copy.run_with(record) for record in records}

@@ -158,16 +158,16 @@ CANARIES: dict[str, Callable[[], AbstractContextManager[None]]] = {
 FOUND_BY: dict[str, int] = {
     "early-receipts": 20,
     "pending-dropped": 1,
-    "no-deduplication": 8,
+    "no-deduplication": 43,
     "acknowledges-too-much": 1,
     "rewinds-too-little": 2,
     "metadata-not-synced": 6,
     "journal-not-synced": 1,
     "journal-name-not-synced": 9,
-    "log-not-synced": 1,
-    "log-name-not-synced": 1,
+    "log-not-synced": 7,
+    "log-name-not-synced": 31,
     "index-not-synced": 16,
-    "mark-before-flush": 0,
+    "mark-before-flush": 3,
 }
 """The seeds that found them when this was written."""
 

@@ -41,21 +41,25 @@ class Case(NamedTuple):
 
     def frame(self, size: int) -> bytes:
         """A frame with a command of about, but at most, that size."""
-        overhead = len(self._command(0)) + 5 * (len(self.fields) + 1)
-        command = self._command(max(size - overhead, 0) // len(self.filling))
-        assert len(command) <= max(size, overhead)
-        return struct.pack(">II", len(command) + 4, len(command)) + command
+        overhead = len(self._head(0)) + 5 * (len(self.fields) + 1)
+        count = max(size - overhead, 0) // len(self.filling)
+        head, filled = self._head(count), self.filling * count
+        command_bytes = len(head) + len(filled)
+        assert command_bytes <= max(size, overhead)
+        return b"".join((struct.pack(">II", command_bytes + 4, command_bytes), head, filled))
 
-    def _command(self, count: int) -> bytes:
+    def _head(self, count: int) -> bytes:
+        """All of a command that stands before so many fillings, which are its end."""
         last = self.fields[-1]
-        filled = self.filling * count
-        inner = filled if last.is_repeated else _delimited(last.number, filled)
+        filled_bytes = len(self.filling) * count
+        inner = b"" if last.is_repeated else _begun(last.number, filled_bytes)
         for field in reversed(self.fields):
             message = cast(Descriptor, field.containing_type)
             if field is not last:
-                inner = _delimited(field.number, inner)
+                inner = _begun(field.number, len(inner) + filled_bytes) + inner
             inner = _others(message, field.name, self.values) + inner
-        return b"\x08" + varint(self.kind) + _delimited(self.kind, inner)
+        kind = b"\x08" + varint(self.kind)
+        return kind + _begun(self.kind, len(inner) + filled_bytes) + inner
 
 
 def cases(values: Values) -> Iterator[Case]:
@@ -116,4 +120,8 @@ def _value(field: FieldDescriptor, values: Values) -> bytes:
 
 
 def _delimited(number: int, data: bytes) -> bytes:
-    return varint(number << 3 | 2) + varint(len(data)) + data
+    return _begun(number, len(data)) + data
+
+
+def _begun(number: int, size: int) -> bytes:
+    return varint(number << 3 | 2) + varint(size)
