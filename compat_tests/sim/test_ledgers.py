@@ -10,7 +10,7 @@ import pytest
 
 from geminga_protocol._tests.rounds import IS_NIGHTLY
 
-from .ledgers import CANARIES, FOUND_BY, first_seed, run_seed
+from .ledgers import CANARIES, FOUND_BY, HIDDEN_BY, first_seed, run_seed
 
 BLOCKS = 12 if IS_NIGHTLY else 4
 SEEDS_PER_BLOCK = 10
@@ -36,7 +36,7 @@ def test_a_mistake_can_be_planted(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(CANARIES) if IS_NIGHTLY else FOUND_BY)
+@pytest.mark.parametrize("name", sorted(CANARIES.keys() - HIDDEN_BY) if IS_NIGHTLY else FOUND_BY)
 def test_a_mistake_is_found(name: str) -> None:
     """The seed that is recorded does it at once, unless the code has changed since."""
     seeds = [FOUND_BY[name]] if name in FOUND_BY else []

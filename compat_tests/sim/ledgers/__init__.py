@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..chance import Chances
-from .canary import CANARIES, FOUND_BY, first_seed
+from .canary import CANARIES, FOUND_BY, HIDDEN_BY, first_seed
 from .plan import LedgerPlan, make_plan
 from .run import run_seed
 
@@ -13,4 +13,4 @@ def plan_of(seed: int) -> LedgerPlan:
     return make_plan(seed, Chances(seed).of("ledgers"))
 
 
-__all__ = ["CANARIES", "FOUND_BY", "first_seed", "plan_of", "run_seed"]
+__all__ = ["CANARIES", "FOUND_BY", "HIDDEN_BY", "first_seed", "plan_of", "run_seed"]
