@@ -24,6 +24,7 @@ from compat_tests.processes import ServerProcess
 
 WAIT_S = 60.0
 NOT_ACQUIRED = "Failed to acquire ownership"
+IS_UNLOADED = "is being unloaded"
 Json = dict[str, object]
 
 
@@ -114,9 +115,9 @@ class Fleet:
             try:
                 answers.append(self.rest(number, "GET", path))
             except urllib.error.HTTPError as error:
-                # Apache's broker, if the other one has just taken what nobody had: clients ask
-                # again.
-                if NOT_ACQUIRED not in error.msg:
+                # Apache's broker, if the other one has just taken what nobody had, or the bundle is
+                # under way to it: clients ask again.
+                if not any(each in error.msg for each in (NOT_ACQUIRED, IS_UNLOADED)):
                     raise
                 error.close()
             return bool(answers)

@@ -349,7 +349,9 @@ class SimSession(ZooKeeperSession):
         connected: Callable[[], None],
         changed: Callable[[int, str], None],
         overflowed: Callable[[], None],
+        witness: None,
     ) -> None:
+        assert witness is None, "what ends a killed broker's session is the world's"
         super().__init__(
             connect_string,
             session_timeout_s,
