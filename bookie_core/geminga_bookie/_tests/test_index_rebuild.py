@@ -139,8 +139,13 @@ async def test_an_index_that_misses_a_ledger_stays_while_a_log_cannot_be_read(
     assert not mark.with_name("index.damaged").exists()
 
 
-async def test_an_order_to_rebuild_that_fails_is_given_again(tmp_path: Path) -> None:
-    """Meanwhile nothing is compacted, also not once something of the ledger is in the index."""
+@pytest.mark.parametrize("ends", [False, True])
+async def test_an_order_to_rebuild_that_fails_is_given_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, ends: bool
+) -> None:
+    """By the next round, or by the bookie's end. Meanwhile nothing is compacted, also not once
+    something of the ledger is in the index.
+    """
     await _fill(tmp_path)
     disk = FaultyDisk()
     async with open_bookie(small_options(tmp_path), disk=disk) as port:
@@ -150,13 +155,34 @@ async def test_an_order_to_rebuild_that_fails_is_given_again(tmp_path: Path) -> 
         bookie.storage.table.states.clear()
         before = store.logs.ids()
         disk.fail("create", "index.unsound.tmp", errno.ENOSPC)
-        with pytest.raises(OSError, match="injected"):
-            await bookie.gc.collect(ledgers(1, 3), threshold=0.99)
+        await bookie.gc.collect(ledgers(1, 3), threshold=0.99)
+        assert "the order to rebuild an index failed" in caplog.text
         await bookie.fence(1, KEY)
         await bookie.checkpointer.checkpoint()
         disk.heal()
-        await bookie.gc.collect(ledgers(1, 3), threshold=0.99)
+        if not ends:
+            await bookie.gc.collect(ledgers(1, 3), threshold=0.99)
         assert set(before) <= set(store.logs.ids())
+    async with open_bookie(small_options(tmp_path)) as port:
+        assert await read_all(port, 1, 0, 29) == packets(1, range(30))
+
+
+async def test_a_full_disk_that_takes_no_order_is_made_room_on(tmp_path: Path) -> None:
+    """Logs of deleted ledgers go, though the index that misses a ledger can't be marked."""
+    await _fill(tmp_path)
+    disk = FaultyDisk()
+    async with open_bookie(small_options(tmp_path, entry_log_bytes_max=1), disk=disk) as port:
+        bookie = cast(InProcessBookie, port)
+        (store,) = bookie.storage.stores
+        for ledger_id in (9, 10):  # in a log of its own each
+            await add(bookie, ledger_id, range(10))
+            await bookie.checkpointer.checkpoint()
+        store.index.delete_ledgers([1])
+        bookie.storage.table.states.clear()
+        disk.fail("create", "index.unsound.tmp", errno.ENOSPC)
+        report = await bookie.gc.collect(ledgers(1, 10))
+        assert report.logs_removed
+        disk.heal()
     async with open_bookie(small_options(tmp_path)) as port:
         assert await read_all(port, 1, 0, 29) == packets(1, range(30))
 

@@ -335,16 +335,21 @@ class GarbageCollector:
         return None
 
     def check_damage(self) -> None:
-        """Let the next start make anew an index that was found to be damaged. Logged once.
-        Blocks."""
+        """Let the next start make anew an index that was found to be damaged, and rebuild one that
+        was found to lack something. What fails is tried again by the next round, or at the end.
+        Logged once. Blocks."""
         for store in self._storage.stores:
+            if store in self._to_order and not store.index.is_damaged:
+                with _logged("the order to rebuild an index"):
+                    order_rebuild(self._storage.disk, store.index.directory)
+                    self._to_order.discard(store)
             if not store.index.is_damaged or store in self._unsound:
                 continue
             self._incomplete.add(store)
             mark = unsound_mark(store.index.directory)
             try:
                 replace_file(self._storage.disk, mark, b"")
-            except OSError as error:  # tried again in the next round
+            except OSError as error:
                 logger.error("%s: its index is damaged, and can't be marked: %s", mark, error)
                 continue
             self._unsound.add(store)
@@ -357,7 +362,7 @@ class GarbageCollector:
 
     def _check_index(self, store: LedgerDirectory, missed: Sequence[int]) -> None:
         """If a ledger of the metadata is in a log but not in the index, let the next start rebuild
-        the index. Logged once."""
+        the index, by `check_damage`. Logged once."""
         if missed and store not in self._incomplete:
             self._incomplete.add(store)
             self._to_order.add(store)
@@ -368,9 +373,6 @@ class GarbageCollector:
                 missed[0],
                 len(missed),
             )
-        if store in self._to_order:  # what fails is tried again in the next round
-            order_rebuild(self._storage.disk, store.index.directory)
-            self._to_order.discard(store)
 
     def scrub(self) -> list[DamagedEntry]:
         """Check every entry of every log that is complete; returns the damaged ones. Blocks."""
