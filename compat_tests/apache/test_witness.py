@@ -18,6 +18,7 @@ from kazoo.client import KazooClient
 
 from compat_tests.apache.zookeeper import ZooKeeperServer
 from geminga_runtime.metadata.witness import __main__ as witness_program
+from geminga_runtime.metadata.witness.handle import Witness
 from geminga_runtime.metadata.zookeeper import ZooKeeperMetadataStore
 
 pytestmark = pytest.mark.java
@@ -280,6 +281,16 @@ async def test_what_a_close_could_not_end_is_left_to_it(server: ZooKeeperServer)
             assert len(process.witnesses) == 1
         finally:
             await trio.to_thread.run_sync(server.start)
+        await until_gone(store)
+
+
+async def test_it_looks_whether_a_session_has_ended(server: ZooKeeperServer) -> None:
+    """Who stops in order may have lost the connection before the answer to its close."""
+    async with watched(server, has_witness=False) as (process, store):
+        witness = Witness(server.address)
+        await witness.start()
+        witness.tell(process.session_id, process.password, LIVES_S)
+        await witness.aclose(has_ended=True)
         await until_gone(store)
 
 

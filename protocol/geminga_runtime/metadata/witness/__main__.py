@@ -1,9 +1,9 @@
 """A witness of a process's end (decision 48): it ends the process's session with ZooKeeper.
 
 `__main__.py HOSTS PID`: standard input brings a line for each session, `ID PASSWORD TIMEOUT_S` with
-the password in hexadecimal, or an empty one if there is none any more. The system closes the other
-end when the process is gone, however it went. Then the last session is closed, so that its nodes go
-at once and not after its time-out.
+the password in hexadecimal. The other end is closed by the process when it has closed the session,
+as far as it knows, or by the system when it is gone, however it went. Then the last session is
+closed, so that its nodes go at once and not after its time-out.
 
 Until then it is to take next to no memory: all that it doesn't need is imported at the end. It is
 started by its file, with nothing to be found but Python's own library: what it imports then is what

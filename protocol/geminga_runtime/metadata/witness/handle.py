@@ -134,13 +134,11 @@ class Witness:
             self._let_go()
 
     async def aclose(self, *, has_ended: bool) -> None:
-        """The session has ended, and the witness is to end too, or that is left to it. Closes even
-        when cancelled.
+        """Let the witness see to it that the session has ended, and end. It is waited for if the
+        session has, as far as is known: then it takes a moment. Closes even when cancelled.
         """
         with self._lock:
             self._is_closed.set()
-            if has_ended:
-                self._write(b"\n")
             process = self._let_go()
         if process is None or not has_ended:
             return
