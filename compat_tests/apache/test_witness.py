@@ -34,6 +34,7 @@ _numbers = itertools.count()
 
 PROGRAM = """
 import os, sys, trio
+from geminga_runtime.metadata.api import MetadataError
 from geminga_runtime.metadata.zookeeper import ZooKeeperMetadataStore
 
 if "OF_WITNESS" in os.environ:
@@ -46,7 +47,11 @@ async def main():
     )
     while True:
         epoch = store.session.epoch
-        await store.put("/mine", b"", epoch=epoch)
+        try:
+            await store.put("/mine", b"", epoch=epoch)
+        except MetadataError:  # another session has begun meanwhile
+            await trio.sleep(0.05)
+            continue
         link = store._calls._link
         print(link.session_id, link.password.hex(), flush=True)
         async with trio.open_nursery() as nursery:

@@ -17,7 +17,7 @@ import sys
 ATTEMPT_S = 1.0
 """How long a server may take for an answer at first, while others may be there; later longer."""
 
-ATTEMPT_MAX_S = 16.0
+ATTEMPT_MAX_S = 4.0
 AGAIN_S = 0.05
 """After all servers were tried at first; later longer, too."""
 
