@@ -273,22 +273,6 @@ async def test_another_one_follows_one_that_has_ended(server: ZooKeeperServer) -
         await until_gone(store)
 
 
-async def test_what_a_close_could_not_end_is_left_to_it(server: ZooKeeperServer) -> None:
-    """As no server was there."""
-    async with watched(server) as (process, store):
-        server.kill()
-        assert process.process.stdin is not None
-        process.process.stdin.write("\n")
-        process.process.stdin.flush()
-        try:
-            with trio.fail_after(WAIT_S):
-                await trio.to_thread.run_sync(process.process.wait)
-            assert len(process.witnesses) == 1
-        finally:
-            await trio.to_thread.run_sync(server.start)
-        await until_gone(store)
-
-
 async def test_it_looks_whether_a_session_has_ended(server: ZooKeeperServer) -> None:
     """Who stops in order may have lost the connection before the answer to its close."""
     async with watched(server, has_witness=False) as (process, store):
