@@ -34,7 +34,7 @@ _numbers = itertools.count()
 
 PROGRAM = """
 import os, sys, trio
-from geminga_runtime.metadata.api import MetadataError
+from geminga_runtime.metadata.api import MetadataError, SessionPhase
 from geminga_runtime.metadata.zookeeper import ZooKeeperMetadataStore
 
 if "OF_WITNESS" in os.environ:
@@ -50,6 +50,8 @@ async def main():
         try:
             await store.put("/mine", b"", epoch=epoch)
         except MetadataError:  # another session has begun meanwhile
+            if store.session.phase is SessionPhase.CLOSED:
+                return
             await trio.sleep(0.05)
             continue
         link = store._calls._link
@@ -273,6 +275,22 @@ async def test_another_one_follows_one_that_has_ended(server: ZooKeeperServer) -
         await until_gone(store)
 
 
+async def test_what_a_close_could_not_end_is_left_to_it(server: ZooKeeperServer) -> None:
+    """As no server was there."""
+    async with watched(server) as (process, store):
+        server.kill()
+        assert process.process.stdin is not None
+        process.process.stdin.write("\n")
+        process.process.stdin.flush()
+        try:
+            with trio.fail_after(WAIT_S):
+                await trio.to_thread.run_sync(process.process.wait, abandon_on_cancel=True)
+            assert len(process.witnesses) == 1
+        finally:
+            await trio.to_thread.run_sync(server.start)
+        await until_gone(store)
+
+
 async def test_it_looks_whether_a_session_has_ended(server: ZooKeeperServer) -> None:
     """Who stops in order may have lost the connection before the answer to its close."""
     async with watched(server, has_witness=False) as (process, store):
@@ -290,6 +308,6 @@ async def test_it_ends_with_a_session_that_is_closed(server: ZooKeeperServer) ->
         process.process.stdin.write("\n")
         process.process.stdin.flush()
         with trio.fail_after(WAIT_S):
-            await trio.to_thread.run_sync(process.process.wait)
+            await trio.to_thread.run_sync(process.process.wait, abandon_on_cancel=True)
         assert not process.witnesses, "the close waits for it"
         assert not await store.exists("/mine")
