@@ -12,7 +12,7 @@ from geminga_protocol._tests.rounds import IS_NIGHTLY
 
 from .brokers import CANARIES, FOUND_BY, HIDDEN_BY, first_seed, run_seed
 
-BLOCKS = 20 if IS_NIGHTLY else 3
+BLOCKS = 20 if IS_NIGHTLY else 4
 SEEDS_PER_BLOCK = 10
 
 

@@ -8,16 +8,15 @@ import sys
 
 import pytest
 
-from geminga_protocol._tests.rounds import IS_NIGHTLY
+from geminga_protocol._tests.rounds import IS_NIGHTLY, rounds
 
 from .ledgers import CANARIES, FOUND_BY, HIDDEN_BY, first_seed, run_seed
 
-BLOCKS = 12 if IS_NIGHTLY else 4
 SEEDS_PER_BLOCK = 10
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(BLOCKS))
+@pytest.mark.parametrize("block", range(rounds(12)))
 def test_nothing_confirmed_is_lost_or_changed(block: int) -> None:
     first = block * SEEDS_PER_BLOCK
     failed = {

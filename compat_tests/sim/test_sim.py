@@ -13,7 +13,7 @@ from geminga_protocol._tests.rounds import IS_NIGHTLY
 from .canary import CANARIES, FOUND_BY, first_seed
 from .run import run_seed
 
-BLOCKS = 20 if IS_NIGHTLY else 4
+BLOCKS = 20 if IS_NIGHTLY else 6
 SEEDS_PER_BLOCK = 10
 CANARY_SEEDS = 40
 """Within so many seeds each break is found."""
