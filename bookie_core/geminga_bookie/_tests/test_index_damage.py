@@ -9,9 +9,6 @@ from typing import NoReturn, cast
 
 import pytest
 
-from geminga_bookie._tests.sim_disk import SimDisk
-from geminga_bookie._tests.sim_nodes import Loss
-from geminga_bookie._tests.sim_stores import SimStores
 from geminga_bookie._tests.support import (
     KEY,
     BadSector,
@@ -28,9 +25,8 @@ from geminga_bookie._tests.support import (
 from geminga_bookie.errors import DataDirError, LedgerFenced, NoSuchLedger, StorageFailed
 from geminga_bookie.host import Host
 from geminga_bookie.inprocess import InProcessBookie, open_bookie, open_on_disk
-from geminga_bookie.storage.disk import replace_file
 from geminga_bookie.storage.entry_logs.format import TRAILER_BYTES, TRAILER_MAGIC
-from geminga_bookie.storage.entry_logs.index_rebuild import put_aside
+from geminga_bookie.storage.entry_logs.index_rebuild import ORDER
 from geminga_bookie.storage.key_value import RocksStores
 from geminga_bookie.storage.location_index import IndexFailed, Location, LocationIndex
 
@@ -182,14 +178,17 @@ async def test_a_logs_end_that_cannot_be_read_keeps_the_index_too(tmp_path: Path
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("lacks", [False, True])
 async def test_damage_that_a_start_meets_keeps_the_index_while_a_log_cannot_be_read(
-    tmp_path: Path,
+    tmp_path: Path, lacks: bool
 ) -> None:
-    """No start is told of it before: there is no mark."""
+    """No start is told of it before: there is no mark, or one of an index that lacks something."""
     options = small_options(tmp_path)
     await fill_tables(options)
     index = tmp_path / "ledgers" / "index"
     damage_tables(index, upto=-4000)
+    if lacks:
+        index.with_name("index.unsound").write_bytes(ORDER)
     for host in (Host(BadSector(20000)), Host(BadSector(20000)), Host()):
         gc.collect()  # cursors of errors keep it locked, in this process
         is_kept = type(host.disk) is BadSector
@@ -312,19 +311,6 @@ async def test_an_index_that_the_disk_does_not_give_stays(tmp_path: Path) -> Non
     async with open_bookie(options) as port:
         assert await read_all(port, 1, 0, 1) == packets(1, range(2))
     assert not (tmp_path / "ledgers" / "index.damaged").exists()
-
-
-def test_the_marks_removal_is_durable() -> None:
-    """Else a loss of power brings it back, and the next start puts a sound index aside."""
-    directory = Path("/ledgers")
-    disk = SimDisk(0)
-    disk.make_directory(directory)
-    disk.sync_directory(directory.parent)
-    SimStores(disk).open(directory / "index")
-    replace_file(disk, directory / "index.unsound", b"")
-    put_aside(disk, directory / "index", "a test")
-    disk.root.lose(Loss(0.0, 0.0), disk.chance)
-    assert disk.names(directory) == ["index.damaged"]
 
 
 @pytest.mark.slow

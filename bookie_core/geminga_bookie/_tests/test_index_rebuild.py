@@ -12,6 +12,9 @@ from typing import cast
 import pytest
 import trio
 
+from geminga_bookie._tests.sim_disk import SimDisk
+from geminga_bookie._tests.sim_nodes import Loss
+from geminga_bookie._tests.sim_stores import SimStores
 from geminga_bookie._tests.support import (
     KEY,
     BadSector,
@@ -28,7 +31,9 @@ from geminga_bookie.errors import DataDirError, LedgerFenced, UnauthorizedAccess
 from geminga_bookie.inprocess import InProcessBookie, open_bookie
 from geminga_bookie.offline import OfflineBookie
 from geminga_bookie.port import BookiePort
+from geminga_bookie.storage.disk import DiskFile, OsDisk, replace_file
 from geminga_bookie.storage.entry_logs import index_rebuild
+from geminga_bookie.storage.entry_logs.index_rebuild import order_rebuild, put_aside
 from geminga_bookie.storage.location_index import LedgerRecord, Location, LocationIndex
 
 LEDGERS = (1, 2, 3)
@@ -254,3 +259,38 @@ async def test_a_log_with_unreadable_blocks_is_kept(tmp_path: Path) -> None:
         assert path.exists()
         await bookie.gc.collect(ledgers())
         assert not path.exists(), "with no ledger left there is nothing to keep"
+
+
+def test_the_marks_removal_is_durable() -> None:
+    """Else a loss of power brings it back, and the next start puts a sound index aside."""
+    directory = Path("/ledgers")
+    disk = SimDisk(0)
+    disk.make_directory(directory)
+    disk.sync_directory(directory.parent)
+    SimStores(disk).open(directory / "index")
+    replace_file(disk, directory / "index.unsound", b"")
+    put_aside(disk, directory / "index", "a test")
+    disk.root.lose(Loss(0.0, 0.0), disk.chance)
+    assert disk.names(directory) == ["index.damaged"]
+
+
+async def test_a_mark_that_cannot_be_read_is_not_guessed(tmp_path: Path) -> None:
+    """Put aside would be what no log has: here that a ledger is fenced."""
+    await _fill(tmp_path)
+    options = small_options(tmp_path)
+
+    class Unread(OsDisk):
+        def open(
+            self, path: Path, *, create: bool = False, writable: bool = True, direct: bool = False
+        ) -> DiskFile:
+            if path.name == "index.unsound":
+                raise OSError(errno.EIO, "Input/output error", str(path))
+            return super().open(path, create=create, writable=writable, direct=direct)
+
+    order_rebuild(OsDisk(), tmp_path / "ledgers" / "index")
+    with pytest.raises(DataDirError, match=r"index\.unsound"):
+        async with open_bookie(options, disk=Unread()):
+            raise AssertionError("it can't begin")
+    async with open_bookie(options) as port:
+        await _check(port)
+    assert not any(each.suffix for each in (tmp_path / "ledgers").glob("index*"))

@@ -63,8 +63,9 @@ class IndexDamaged(IndexFailed):
 
 
 def unsound_mark(directory: Path) -> Path:
-    """The file that has the next start put the index of that directory aside. A mark within would
-    not do: it may take no writes, and a rebuild in place leaves tables that it needn't read.
+    """The file that has the next start put the index of that directory aside, or rebuild it if that
+    is all that it says. A mark within would not do: a damaged index may take no writes, and a
+    rebuild in place leaves tables that it needn't read.
     """
     return directory.with_name(f"{directory.name}.unsound")
 

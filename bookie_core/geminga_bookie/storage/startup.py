@@ -32,7 +32,6 @@ from geminga_bookie.storage.entry_logs.index_rebuild import (
     begin_rebuild,
     give_way,
     heed_mark,
-    is_marked,
     let_go,
     open_index,
     rebuild_index,
@@ -159,8 +158,8 @@ def _giving_way(disk: Disk, options: BookieOptions, new_indexes: set[Path]) -> I
         yield
     except IndexDamaged as error:
         let_go(error)
-        if error.directory in new_indexes or is_marked(disk, error.directory):
-            raise  # with a mark: neither can it be used, nor made anew
+        if error.directory in new_indexes:
+            raise  # neither can it be used, nor made anew
         give_way(disk, _ledger_directory(options, error.directory), error)
         new_indexes.add(error.directory)
 

@@ -9,7 +9,6 @@ import logging
 import os
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from enum import Enum, auto
 from pathlib import Path
 
@@ -132,7 +131,7 @@ def can_rebuild(disk: Disk, directory: Path, index_path: Path) -> bool:
 
 
 def is_marked(disk: Disk, path: Path) -> bool:
-    """Whether an index is known to be damaged. Raises OSError."""
+    """Whether an index is known to be damaged, or to lack something. Raises OSError."""
     return unsound_mark(path).name in disk.names(path.parent)
 
 
@@ -144,12 +143,13 @@ def order_rebuild(disk: Disk, path: Path) -> None:
 
 
 def heed_mark(disk: Disk, directory: Path, path: Path) -> Marked:
-    """Also puts a damaged index aside if all logs of `directory` can be read. Raises OSError."""
+    """Also puts a damaged index aside if all logs of `directory` can be read. Raises OSError: what
+    a mark says that can't be read isn't guessed, for an index that only lacks something has what
+    no log has.
+    """
     if not is_marked(disk, path):
         return Marked.NOT
-    lacks_only = False
-    with suppress(OSError):  # it may say anything: the index can be made anew
-        lacks_only = read_file(disk, unsound_mark(path)) == ORDER
+    lacks_only = read_file(disk, unsound_mark(path)) == ORDER
     if not can_rebuild(disk, directory, path):
         return Marked.LACKING if lacks_only else Marked.DAMAGED
     if lacks_only:
