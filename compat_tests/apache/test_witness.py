@@ -297,7 +297,7 @@ async def test_it_looks_whether_a_session_has_ended(server: ZooKeeperServer) -> 
         witness = Witness(server.address)
         await witness.start()
         witness.tell(process.session_id, process.password, LIVES_S)
-        await witness.aclose(has_ended=True)
+        await witness.aclose()
         await until_gone(store)
 
 

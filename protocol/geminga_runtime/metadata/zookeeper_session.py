@@ -111,26 +111,21 @@ class ZooKeeperSession:
 
     async def aclose(self) -> None:
         """Close the session, after earlier requests. Closes even when cancelled."""
-        has_ended = False
-        was_connected = self.tracker.session.phase is SessionPhase.CONNECTED
         self.tracker.close()
         with trio.move_on_after(CLOSE_S, shield=True):
             # Not the threads that everybody shares: all of them may be busy.
-            is_stopped = await trio.to_thread.run_sync(
+            await trio.to_thread.run_sync(
                 self._stop, abandon_on_cancel=True, limiter=trio.CapacityLimiter(1)
             )
-            has_ended = is_stopped and was_connected
         self._abort(self._connection)
         if self._witness is not None:
-            await self._witness.aclose(has_ended=has_ended)
+            await self._witness.aclose()
 
-    def _stop(self) -> bool:
+    def _stop(self) -> None:
         try:
             self._link.stop()
         except Exception:  # kazoo's own; the session ends by its time-out
             _log.warning("the session with ZooKeeper was not closed", exc_info=True)
-            return False
-        return True
 
     # From the link.
 

@@ -58,7 +58,7 @@ def end_session(hosts: str, session_id: int, password: bytes, timeout_s: float) 
             address = host.strip("[]"), int(port)
             if is_closed_by(address, attempt_s, session_id, password, timeout_s):
                 return
-        time.sleep(again_s)
+        time.sleep(again_s)  # no server is there: all that this process is for is to ask again
         attempt_s, again_s = min(attempt_s * 2, ATTEMPT_MAX_S), min(again_s * 2, AGAIN_MAX_S)
 
 

@@ -50,6 +50,8 @@ class Witness:
                 target=self._replace, args=(process,), name="witness", daemon=True
             ).start()
         except (OSError, ValueError, RuntimeError) as error:
+            with self._lock:
+                self._let_go()  # no thread could be started that looks after it
             _log.warning("no witness of this process's end (%s): %s", error, _WITHOUT)
             return
         _log.info(
@@ -133,14 +135,14 @@ class Witness:
         except OSError:
             self._let_go()
 
-    async def aclose(self, *, has_ended: bool) -> None:
-        """Let the witness see to it that the session has ended, and end. It is waited for if the
-        session has, as far as is known: then it takes a moment. Closes even when cancelled.
+    async def aclose(self) -> None:
+        """Let the witness see to it that the session has ended, and end: a moment, if a server
+        answers. Closes even when cancelled.
         """
         with self._lock:
             self._is_closed.set()
             process = self._let_go()
-        if process is None or not has_ended:
+        if process is None:
             return
         with trio.move_on_after(END_S, shield=True):
             await trio.to_thread.run_sync(
