@@ -31,6 +31,7 @@ SETTINGS = {
     "loadBalancerReportUpdateMinIntervalMillis": "1000",
     "loadBalancerReportUpdateThresholdPercentage": "1",
     "statsUpdateFrequencyInSecs": "1",
+    "statsUpdateInitialDelayInSecs": "1",
 }
 OURS, APACHES = 0, 1
 DERIVED = {"maxResourceUsage"}

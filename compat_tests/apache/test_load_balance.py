@@ -25,9 +25,14 @@ TOPICS = [f"persistent://{NAMESPACE}/t{number}" for number in range(24)]
 SETTINGS = {
     "metadataStoreSessionTimeoutMillis": "5000",
     "zooKeeperSessionTimeoutMillis": "5000",
+    "managedLedgerDefaultEnsembleSize": "2",
+    "managedLedgerDefaultWriteQuorum": "2",
+    "managedLedgerDefaultAckQuorum": "2",
     "loadBalancerReportUpdateMinIntervalMillis": "1000",
     "loadBalancerReportUpdateThresholdPercentage": "0",
     "loadBalancerEnabled": "true",
+    "statsUpdateFrequencyInSecs": "1",
+    "statsUpdateInitialDelayInSecs": "1",
     # How busy the machine is doesn't matter here.
     "loadBalancerCPUResourceWeight": "0",
     "loadBalancerBandwidthInResourceWeight": "0",
@@ -40,7 +45,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     folder = tmp_path_factory.mktemp("balance")
     with (
         skipped_without(APACHE),
-        running_cluster(folder, 3) as cluster,
+        running_cluster(folder, 2, ours=2) as cluster,
         fleet_of(cluster, 2, SETTINGS) as found,
     ):
         yield found
