@@ -23,6 +23,10 @@ from geminga_protocol.payload import split
 WAIT_S = 60.0
 LAST_S = 10.0
 """For the message that is under way at the end."""
+PAUSE_S = 0.004
+"""Between a receipt and the next message: the faults are the tests' matter, and a message without a
+pause takes both cores for as long as a session lives.
+"""
 _topics = count()
 
 Place = tuple[int, int]
@@ -69,6 +73,7 @@ class Publisher:
             with self._moved:
                 self.receipts[number] = sent.ledger_id(), sent.entry_id()
                 self._moved.notify_all()
+            self._stop.wait(PAUSE_S)
 
     @property
     def ledger_id(self) -> int:

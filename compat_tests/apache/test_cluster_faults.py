@@ -23,6 +23,7 @@ from kazoo.client import KazooClient
 
 from compat_tests.apache.cluster import Cluster, running_cluster
 from compat_tests.apache.our_bookie import OurBookie
+from compat_tests.apache.receipts import PAUSE_S
 from compat_tests.missing import ZOOKEEPER, skipped_without
 from compat_tests.processes import (
     ROOT,
@@ -84,6 +85,7 @@ class Writer:
             with self._moved:
                 self.receipts.append(number)
                 self._moved.notify_all()
+            self._stop.wait(PAUSE_S)
 
     def wait_more(self, messages: int = 50) -> None:
         """Until so many more have their receipts."""
