@@ -57,20 +57,31 @@ def allowed(
 
     A broker without a report isn't known to serve any (applyNamespacePolicies).
     """
+    return rules.isolation.allowed(namespace_of(bundle), _serving(bundle, brokers, load))
+
+
+def _serving(bundle: str, brokers: Iterable[str], load: LoadData) -> list[str]:
     known = load.brokers
     if bundle in load.non_persistent:
-        serving = [
+        return [
             each
             for each in brokers
             if (broker := known.get(each)) and broker.report.non_persistent_topics_enabled
         ]
-    else:
-        serving = [
-            each
-            for each in brokers
-            if (broker := known.get(each)) and broker.report.persistent_topics_enabled
-        ]
-    return rules.isolation.allowed(namespace_of(bundle), serving)
+    return [
+        each
+        for each in brokers
+        if (broker := known.get(each)) and broker.report.persistent_topics_enabled
+    ]
+
+
+def why_nobody(bundle: str, brokers: Sequence[str], load: LoadData, rules: Rules) -> str:
+    """In words, for the log: why `allowed` leaves none of these brokers."""
+    serving = _serving(bundle, brokers, load)
+    if not serving:
+        kind = "non-persistent" if bundle in load.non_persistent else "persistent"
+        return f"none of {len(brokers)} registered brokers reports that it serves {kind} topics"
+    return rules.isolation.why_nobody(namespace_of(bundle), serving)
 
 
 def below_topics(brokers: Sequence[str], load: LoadData, topics_max: int) -> list[str]:

@@ -120,6 +120,23 @@ class IsolationPolicies:
             broker for broker in brokers if broker in chosen or policy.is_secondary(host_of(broker))
         ]
 
+    def why_nobody(self, namespace: str, brokers: Sequence[str]) -> str:
+        """In words, for the log: why `allowed` leaves none of these brokers."""
+        names = (name for name, policy in self.policies.items() if policy.covers(namespace))
+        name = next(names, None)
+        if name is None:
+            return (
+                f"each of {len(brokers)} brokers is a primary one of an isolation policy, and no "
+                "policy covers this namespace: name it in a policy, or leave a broker to nobody"
+            )
+        policy = self.policies[name]
+        wanted = [*policy.primary, *(policy.secondary if policy.fails_over(0) else ())]
+        return (
+            f"isolation policy {shown(name)} of its namespace wants a host that matches "
+            f"{shown(str(wanted))}, which none of {len(brokers)} brokers has: change the policy's "
+            "brokers, or start one of them"
+        )
+
 
 def host_of(broker_id: str) -> str:
     """The host of `host:port`."""

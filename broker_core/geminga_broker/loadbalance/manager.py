@@ -20,6 +20,7 @@ from geminga_broker.cluster.addresses import Addresses
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.config import BrokerConfig
 from geminga_broker.loadbalance.bundle_calls import BundleCalls, Peers
+from geminga_broker.loadbalance.candidates import why_nobody
 from geminga_broker.loadbalance.collect import BundleStatsCollector
 from geminga_broker.loadbalance.load_data import LoadData
 from geminga_broker.loadbalance.report import LoadReporter
@@ -186,7 +187,12 @@ class LoadManager:
         self._strategy.rules = await self._rules.current(
             () if alone else (bundle.namespace,), with_domains=self.config.failure_domains
         )
-        return self._strategy.choose(name, active, trio.current_time())
+        chosen = self._strategy.choose(name, active, trio.current_time())
+        if chosen is None:
+            rules = self._strategy.rules
+            reason = why_nobody(name, active, self.load, rules)
+            _log.warning("bundle=%s no broker may own it: %s", name, reason)
+        return chosen
 
     async def _refresh(self, active: list[str]) -> None:
         """Know the load of the active brokers."""

@@ -42,7 +42,8 @@ class Placement(Protocol):
         """Whether only the leader decides."""
 
     async def choose(self, bundle: BundleId) -> str | None:
-        """The id of the broker that shall own it, None if there is none. Raises MetadataError."""
+        """The id of the broker that shall own it; None if there is none, and why is logged. Raises
+        MetadataError."""
 
     def has_non_persistent(self, bundle: BundleId) -> None:
         """A non-persistent topic of the bundle was asked for: from now on only brokers that serve
@@ -131,8 +132,7 @@ class OwnerFinder:
     async def _search(self, bundle: BundleId, authoritative: bool) -> Located | None:
         chosen, final = await self._candidate(bundle, authoritative)
         if chosen is None:
-            _log.warning("bundle=%s there is no broker that could own it", bundle)
-            return None
+            return None  # who chooses has said why
         if chosen == self._ownership.addresses.broker_id:
             return _of_owner(bundle, await self._acquire(bundle))
         record = await self._brokers.record(chosen)

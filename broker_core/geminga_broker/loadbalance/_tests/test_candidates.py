@@ -9,7 +9,11 @@ from hypothesis import strategies as st
 from geminga_broker.loadbalance import candidates
 from geminga_broker.loadbalance._tests.samples import bundle, load_of, report, stats
 from geminga_broker.loadbalance.candidates import Rules, parse_version
-from geminga_broker.loadbalance.isolation import IsolationPolicies, NamespaceIsolationData
+from geminga_broker.loadbalance.isolation import (
+    AutoFailoverPolicyData,
+    IsolationPolicies,
+    NamespaceIsolationData,
+)
 from geminga_broker.loadbalance.load_data import LoadData
 from geminga_broker.loadbalance.settings import MODULAR, SIMPLE
 
@@ -33,6 +37,32 @@ def test_isolation_counts_brokers_that_serve_this_kind_of_topics() -> None:
     load = load_of({A: report(persistent=False), B: report(), C: report()})
     assert candidates.allowed(X, [A, B, C], load, rules) == [B]
     assert candidates.allowed(bundle("t/m"), [A, B, C], load, rules) == [C]
+
+
+def test_the_log_says_why_nobody_may_have_a_bundle() -> None:
+    policy = NamespaceIsolationData(
+        namespaces=["t/n"], primary=["x.*"], secondary=["y"], auto_failover_policy=None
+    )
+    rules = Rules(IsolationPolicies({"alone": policy}))
+    load = load_of({A: report(), B: report(persistent=False)})
+
+    def why(of: str) -> str:
+        assert candidates.allowed(of, [A, B], load, rules) == []
+        return candidates.why_nobody(of, [A, B], load, rules)
+
+    told = why(X)
+    assert "isolation policy alone" in told
+    assert "['x.*'], which none of 1 brokers has" in told
+    policy.auto_failover_policy = AutoFailoverPolicyData(parameters={"min_limit": "1"})
+    rules = Rules(IsolationPolicies({"alone": policy}))
+    assert "['x.*', 'y'], which" in why(X)
+    rules = Rules(IsolationPolicies({"all": NamespaceIsolationData(["t/n"], ["a", "b"])}))
+    assert "no policy covers this namespace" in why(bundle("t/m"))
+    load = load_of({A: report(persistent=False)})
+    assert why(X) == "none of 2 registered brokers reports that it serves persistent topics"
+    load = load_of({A: report(non_persistent=False)})
+    load.has_non_persistent(X)
+    assert "serves non-persistent topics" in why(X)
 
 
 def test_brokers_with_many_topics_are_left_out() -> None:

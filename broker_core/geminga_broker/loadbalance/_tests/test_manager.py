@@ -78,7 +78,9 @@ async def test_choices_for_a_broker_that_died_are_open_again(autojump_clock: Moc
         assert chosen == {"a:8080", "b:8080"}
 
 
-async def test_isolation_policies_are_followed_as_they_change(autojump_clock: MockClock) -> None:
+async def test_isolation_policies_are_followed_as_they_change(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
     async with playing(["a", "b", "c"]) as cluster:
         leader = cluster.brokers["a:8080"]
         path = "/admin/clusters/standalone/namespaceIsolationPolicies"
@@ -92,6 +94,7 @@ async def test_isolation_policies_are_followed_as_they_change(autojump_clock: Mo
         policy["primary"] = ["nobody"]
         await cluster.store.put(path, json.dumps({"p": policy}).encode())
         assert await leader.manager.choose(BundleId.parse(names[2])) is None
+        assert f"bundle={names[2]} no broker may own it: isolation policy p of" in caplog.text
 
 
 async def test_namespaces_of_an_anti_affinity_group_go_apart(autojump_clock: MockClock) -> None:
