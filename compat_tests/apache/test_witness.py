@@ -98,6 +98,11 @@ class Watched:
         self.process.wait()
 
 
+def witness_pids() -> list[int]:
+    """Of this process."""
+    return [pid for pid, words in _commands() if str(os.getpid()) == words[-1]]
+
+
 def _commands() -> list[tuple[int, list[str]]]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
@@ -298,6 +303,28 @@ async def test_it_looks_whether_a_session_has_ended(server: ZooKeeperServer) -> 
         await witness.start()
         witness.tell(process.session_id, process.password, LIVES_S)
         await witness.aclose()
+        await until_gone(store)
+
+
+async def test_the_log_names_the_next_one_and_what_a_close_leaves_to_it(
+    server: ZooKeeperServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with watched(server, has_witness=False) as (process, store):
+        witness = Witness(server.address)
+        await witness.start()
+        (first,) = witness_pids()
+        os.kill(first, signal.SIGKILL)
+        with trio.fail_after(WAIT_S):
+            await until(lambda: witness_pids() not in ([], [first]))
+            (second,) = witness_pids()
+            await until(lambda: f"process {second} is this one's witness now" in caplog.text)
+        witness.tell(process.session_id, process.password, LIVES_S)
+        server.pause()
+        try:
+            await witness.aclose()
+        finally:
+            server.resume()
+        assert f"process {second}, this one's witness, goes on asking" in caplog.text
         await until_gone(store)
 
 

@@ -19,6 +19,8 @@ from compat_tests.bench.profile import Profile
 
 NOTES_MARK = "<!-- What stands below this line is kept by make bench. -->"
 _HEADINGS = ("work", "unit", "Geminga", "Apache", "ratio", "target", "held", "run")
+_NOTHING = ("",) * (len(_HEADINGS) - 1)
+"""Beside the title of a row."""
 
 
 def show(outcomes: Sequence[Outcome], kinds: Sequence[str]) -> None:
@@ -100,6 +102,7 @@ def run_mark(run: str, runs: Sequence[str]) -> str:
 
 def _lines(outcomes: Sequence[Outcome], runs: Sequence[str]) -> Iterator[tuple[str, ...]]:
     for outcome in outcomes:
+        yield (f"**{outcome.row.title}** (`{outcome.row.name}`)", *_NOTHING)
         for measure in outcome.row.measures:
             ours, theirs = (outcome.figure(kind, measure.key) for kind in (GEMINGA, APACHE))
             held = measure.held(ours, theirs)
@@ -120,7 +123,7 @@ def _missed(outcomes: Sequence[Outcome]) -> Iterator[str]:
         for measure in outcome.row.measures:
             ours, theirs = (outcome.figure(kind, measure.key) for kind in (GEMINGA, APACHE))
             if measure.held(ours, theirs) is False and ours is not None:
-                yield f"- {measure.title}: {_miss(measure, ours, theirs)}"
+                yield f"- `{outcome.row.name}`: {measure.title}: {_miss(measure, ours, theirs)}"
 
 
 def _miss(measure: Measure, ours: float, theirs: float | None) -> str:

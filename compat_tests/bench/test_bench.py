@@ -130,7 +130,7 @@ def test_written_document_keeps_the_notes(tmp_path: Path) -> None:
     report.write(path, [first], [profile.Profile("Publish", 10, {"a": 0.5}, {"b": 0.9})])
     text = path.read_text()
     assert "| publishes | msg/s | 80 000 | 30 000 | 2.67× | ≥ 1.5×, aim 2× | yes |  |" in text
-    assert "- latency: 9.00 ms, 0.90× Apache's; target ≤ 0.7×" in text
+    assert "- `row`: latency: 9.00 ms, 0.90× Apache's; target ≤ 0.7×" in text
     assert "| `a` | 50.0% | `b` | 90.0% |" in text
     path.write_text(text + "By hand.\n")
     report.write(path, [outcome(rate=(1.0, 1.0))], [])

@@ -220,8 +220,8 @@ class Producer(Block, Generic[S]):
 
     async def aclose(self) -> None:
         """Flush, and leave the topic. Idempotent; pending messages that can't be sent fail with
-        AlreadyClosedError. A warning in the log has the number of failed messages; their receipts
-        have the errors.
+        AlreadyClosedError. A warning in the log has the number of messages that failed, now or
+        before; their receipts have the errors.
         """
         if self._core.is_forked:
             return
@@ -237,7 +237,7 @@ class Producer(Block, Generic[S]):
             self._partitions.closed()
             failed = sum(part.counts.failed for part in self._parts)
             if failed and was_open:
-                logger.warning("%s: closed; %d messages were not sent", self._topic, failed)
+                logger.warning("%s: closed; %d messages got no receipt", self._topic, failed)
 
 
 def partitions_of(producer: Producer[Any]) -> Partitions:

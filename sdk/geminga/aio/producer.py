@@ -126,7 +126,7 @@ class Producer(AsyncBlock, Generic[S]):
 
     async def aclose(self) -> None:
         """Flush, and leave the topic. Idempotent; pending messages that can't be sent fail with
-        AlreadyClosedError. A warning in the log has the number of failed messages; their receipts
-        have the errors.
+        AlreadyClosedError. A warning in the log has the number of messages that failed, now or
+        before; their receipts have the errors.
         """
         await self._sender.close()

@@ -63,9 +63,9 @@ class Witness:
     def _start(self) -> subprocess.Popen[bytes]:
         if not sys.executable:
             raise ValueError("the path of Python is unknown")
-        # Nothing of the environment and of the working directory, and no packages: what is beside
-        # this file, with Python's own library.
-        program = str(Path(__file__).with_name("__main__.py"))
+        # Nothing of Python's variables and of the working directory, and no packages: what is
+        # beside this file, with Python's own library.
+        program = str(Path(__file__).resolve().with_name("__main__.py"))
         command = [sys.executable, "-I", "-S", program, self._hosts, str(os.getpid())]
         # Those that a terminal or a supervisor sends to all processes: it is to see the end of this
         # one. What a thread blocks is blocked in the processes that it starts.
@@ -76,6 +76,7 @@ class Witness:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
+                cwd="/",  # it may outlive this process, whose folder may be unmounted then
                 start_new_session=True,
             )
         finally:
@@ -113,9 +114,11 @@ class Witness:
                 again_s = min(again_s * 2, AGAIN_MAX_S)
                 try:
                     process = self._start()
-                    break
-                except OSError as error:
+                except (OSError, ValueError, RuntimeError) as error:
                     _log.warning("no witness of this process's end (%s): %s", error, _WITHOUT)
+                else:
+                    _log.warning("process %d is this one's witness now", process.pid)
+                    break
 
     def tell(self, session_id: int, password: bytes, timeout_s: float) -> None:
         """That is the session from now on. Never blocks."""
@@ -147,6 +150,12 @@ class Witness:
         with trio.move_on_after(END_S, shield=True):
             await trio.to_thread.run_sync(
                 process.wait, abandon_on_cancel=True, limiter=trio.CapacityLimiter(1)
+            )
+        if process.poll() is None:
+            _log.warning(
+                "whether the session with ZooKeeper has ended isn't known yet: process %d, this "
+                "one's witness, goes on asking, until the session's time-out at most",
+                process.pid,
             )
 
     def _let_go(self) -> subprocess.Popen[bytes] | None:

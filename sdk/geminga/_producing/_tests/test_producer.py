@@ -366,7 +366,7 @@ async def test_a_block_with_failed_messages_warns(
             for _ in range(3):
                 await producer.submit(b"x")
             await trio.sleep(2)
-        assert "t: closed; 3 messages were not sent" in caplog.text
+        assert "t: closed; 3 messages got no receipt" in caplog.text
         caplog.clear()
         await producer.aclose()
         assert not caplog.records
