@@ -8,11 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from geminga_bookie._tests.sim_disk import SimDisk
+from geminga_bookie._tests.sim_nodes import Loss
 from geminga_bookie._tests.support import add, small_options
 from geminga_bookie.errors import DataDirError
 from geminga_bookie.inprocess import open_bookie
 from geminga_bookie.options import BookieOptions
-from geminga_bookie.storage.data_dirs import COOKIE_NAME, Cookie, DataDirs, check_metadata_cookie
+from geminga_bookie.storage.data_dirs import (
+    COOKIE_NAME,
+    Cookie,
+    DataDirs,
+    check_metadata_cookie,
+    roles,
+)
 from geminga_bookie.storage.disk import OsDisk
 from geminga_runtime.metadata.api import StoreUnavailable
 from geminga_runtime.metadata.memory import MemoryMetadataStore
@@ -37,6 +45,19 @@ def test_directories_can_be_moved(tmp_path: Path) -> None:
     first = opened(small_options(tmp_path / "a"))
     shutil.move(tmp_path / "a", tmp_path / "b")
     assert opened(small_options(tmp_path / "b")).instance_id == first.instance_id
+
+
+def test_no_name_is_relied_on_that_a_loss_of_power_would_take() -> None:
+    """A bookie that was killed may have left some in the system's memory only."""
+    disk, options = SimDisk(0), small_options(Path("/data/bookie"))
+    DataDirs(disk, options).close()
+    folders = [directory for _, directory in roles(options)]
+    for directory in folders:
+        disk.open(directory / "left", create=True).close()
+    disk.start_after_kill()
+    DataDirs(disk, options).close()
+    disk.start_after_power_loss(Loss(0.0, 0.0))
+    assert [directory for directory in folders if "left" not in disk.names(directory)] == []
 
 
 def test_another_bookie_is_refused(tmp_path: Path) -> None:
