@@ -175,6 +175,7 @@ def test_readme_tells_what_a_command_needs() -> None:
 
 
 @pytest.mark.parametrize(("name", "kind", "code"), blocks(), ids=[b[0] for b in blocks()])
+@pytest.mark.slow
 def test_example(
     name: str, kind: str, code: str, standalone: ServerProcess, tmp_path: Path
 ) -> None:
@@ -207,6 +208,7 @@ GUIDES = [
 
 
 @pytest.mark.parametrize("guide", GUIDES)
+@pytest.mark.slow
 def test_guide(guide: list[Step], tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -329,6 +331,7 @@ def named_in(path: str) -> dict[str, set[str]]:
     }
 
 
+@pytest.mark.slow
 def test_named_tests_exist() -> None:
     """Each row of the SDK's specification, and each test that is said to prove one."""
     rows = re.findall(r"^\| (SDK-\d\d) \|.*\| (.*) \| (.*) \|$", SDK.read_text(), re.MULTILINE)

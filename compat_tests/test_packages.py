@@ -40,6 +40,7 @@ def wheel_of(packages: Path) -> Path:
     return wheel
 
 
+@pytest.mark.slow
 def test_what_pypi_asks(packages: Path) -> None:
     files = [str(path) for path in sorted(packages.iterdir())]
     assert len(files) == 2
@@ -66,6 +67,7 @@ def test_what_is_in_the_wheel(packages: Path) -> None:
     assert expected <= set(names), "files of the packages that the wheel leaves out"
 
 
+@pytest.mark.slow
 def test_the_source_package_builds_the_same_wheel(packages: Path, tmp_path: Path) -> None:
     (source,) = packages.glob("*.tar.gz")
     with tarfile.open(source) as archive:

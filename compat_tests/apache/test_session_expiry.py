@@ -274,6 +274,7 @@ async def in_memory() -> AsyncIterator[tuple[ExpiringStore, MetadataStore]]:
 
 @pytest.mark.parametrize("when", When)
 @pytest.mark.parametrize("life", LIVES)
+@pytest.mark.slow
 async def test_at_each_write(
     autojump_clock: MockClock,
     life: Callable[[ExpiringStore, MetadataStore], Awaitable[None]],

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from compat_tests.bench import spark_rows
 from compat_tests.bench.rows import ROWS
@@ -96,6 +97,7 @@ def test_ages_leave_the_first_seconds_out() -> None:
     assert (found["micro_batches"], found["reached_per_s"]) == (3, 75)
 
 
+@pytest.mark.slow
 def test_processor_time_and_memory_by_kind(tmp_path: Path) -> None:
     java = tmp_path / "java"
     java.symlink_to(os.path.realpath(sys.executable))

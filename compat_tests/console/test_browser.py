@@ -70,6 +70,7 @@ def log_in(browser: Browser, servers: Secured, role: str = "admin") -> None:
     browser.wait(lambda: browser.path != "/console/login" and browser.one("footer"))
 
 
+@pytest.mark.slow
 def test_from_the_login_to_an_action(browser: Browser, servers: Secured) -> None:
     browser.open(f"{servers.broker.web_url}{TOPICS}/orders")
     assert browser.path == "/console/login"
@@ -102,6 +103,7 @@ def test_from_the_login_to_an_action(browser: Browser, servers: Secured) -> None
     assert browser.path == "/console/login"
 
 
+@pytest.mark.slow
 def test_names_and_payloads_do_nothing(browser: Browser, servers: Secured) -> None:
     browser.open(f"{servers.broker.web_url}/console/login")
     log_in(browser, servers)
@@ -120,6 +122,7 @@ def test_names_and_payloads_do_nothing(browser: Browser, servers: Secured) -> No
     assert browser.text.count(PAYLOAD) == 3
 
 
+@pytest.mark.slow
 def test_every_page_fits_on_a_phone(browser: Browser, servers: Secured) -> None:
     browser.size(*PHONE)
     browser.open(f"{servers.broker.web_url}/console/login")
@@ -162,6 +165,7 @@ def another_site(servers: Secured) -> Iterator[int]:
         thread.join()
 
 
+@pytest.mark.slow
 def test_another_sites_page_can_do_nothing(
     browser: Browser, servers: Secured, another_site: int
 ) -> None:
@@ -176,6 +180,7 @@ def test_another_sites_page_can_do_nothing(
     assert backlog(servers, "clicks") == 3
 
 
+@pytest.mark.slow
 def test_through_the_proxy_with_tls(browser: Browser, servers: Secured) -> None:
     browser.open(servers.proxy.web_url_tls)
     assert browser.path == "/console/login"
@@ -192,6 +197,7 @@ def test_through_the_proxy_with_tls(browser: Browser, servers: Secured) -> None:
     assert browser.every("pre")[0].text == "by the proxy"
 
 
+@pytest.mark.slow
 def test_what_a_role_may_not_see(browser: Browser, servers: Secured, tmp_path: Path) -> None:
     browser.open(f"{servers.proxy.web_url}{TOPICS}/clicks")
     log_in(browser, servers, "mallory")

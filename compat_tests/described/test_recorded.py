@@ -111,6 +111,7 @@ def _names_unknown(names: frozenset[str], schema: Object) -> str | None:
     return None if [] in unknown else f"not described: {unknown}"
 
 
+@pytest.mark.slow
 def test_recorded_answers_fit_their_schemas(document: Object) -> None:
     components = closed(document)
     answers = list(recorded(document))
@@ -120,6 +121,7 @@ def test_recorded_answers_fit_their_schemas(document: Object) -> None:
     assert len({each.told.partition("?")[0] for each in answers if each.expected != EMPTY}) >= 100
 
 
+@pytest.mark.slow
 def test_a_wrong_schema_is_found(document: Object) -> None:
     """So the test above would fail if one were wrong."""
     components = closed(document)

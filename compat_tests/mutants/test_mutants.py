@@ -29,6 +29,7 @@ FOUND = replace(RECORD, name="found", after="return 3 * x")
 HANGS = replace(RECORD, name="hangs", after="return 0 * x")
 
 
+@pytest.mark.slow
 def test_every_record_fits_the_tree() -> None:
     """One that does not: the code it changes, or the test that found it, has been changed. Change
     the record so that it makes the same mistake, then `make mutants ARGS="--only NAME"`.

@@ -70,6 +70,7 @@ async def _levels(at: World, policy: Policy, base: JSON) -> None:
 
 
 @pytest.mark.parametrize("policy", PROBED, ids=lambda policy: policy.name)
+@pytest.mark.slow
 async def test_a_policy_holds_while_it_is_set(
     policy: Policy, autojump_clock: trio.testing.MockClock, filters: None
 ) -> None:
@@ -81,6 +82,7 @@ async def test_a_policy_holds_while_it_is_set(
 @pytest.mark.parametrize(
     "policy", [each for each in PROBED if EFFECTS[each.name].keys], ids=lambda policy: policy.name
 )
+@pytest.mark.slow
 async def test_a_policy_holds_before_the_broker_s_setting(
     policy: Policy, autojump_clock: trio.testing.MockClock, filters: None
 ) -> None:

@@ -62,6 +62,7 @@ def held(topics: list[Topic]) -> list[tuple[TopicPolicies, TopicOptions]]:
     return [(topic.policies, topic.options) for topic in topics]
 
 
+@pytest.mark.slow
 async def test_every_broker_takes_every_policy(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -106,6 +106,7 @@ async def test_a_quota_that_holds_producers_loses_nothing(
         assert isinstance(await link.produce(), int)
 
 
+@pytest.mark.slow
 async def test_a_quota_that_evicts_leaves_the_newest(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

@@ -117,6 +117,7 @@ def test_the_picture_has_all_panels() -> None:
     assert "a &lt; b" in picture
 
 
+@pytest.mark.slow
 def test_a_short_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

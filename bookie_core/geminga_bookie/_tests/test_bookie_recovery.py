@@ -126,6 +126,7 @@ async def test_a_replay_larger_than_the_write_cache(tmp_path: Path) -> None:
         assert await read_all(bookie, 1, 0, 499) == packets(1, range(500), 2000)
 
 
+@pytest.mark.slow
 async def test_crash_at_every_step_of_checkpoint_and_compaction(tmp_path: Path) -> None:
     """Every disk operation of two checkpoints, a collection and a compaction is a moment to crash
     at."""

@@ -200,6 +200,7 @@ async def test_damage_that_a_start_meets_keeps_the_index_while_a_log_cannot_be_r
         assert index.with_name("index.damaged").exists() != is_kept
 
 
+@pytest.mark.slow
 async def test_an_index_that_cannot_be_opened_waits_for_all_logs(tmp_path: Path) -> None:
     """A disk that gives them again later has lost nothing."""
     options = small_options(tmp_path)

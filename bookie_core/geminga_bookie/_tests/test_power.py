@@ -107,6 +107,7 @@ def test_a_crash_that_tears_pages(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(rounds(40)))
+@pytest.mark.slow
 def test_crashes_follow_one_another(seed: int) -> None:
     """Also in the middle of recovery."""
     run(partial(lives, seed), seed)

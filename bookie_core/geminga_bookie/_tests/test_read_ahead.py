@@ -72,6 +72,7 @@ class Readers:
     ("count", "more", "load_kib"),
     [(1, 1.4, 2000), (4, 1.4, 2000), (8, 1.2, 1200), (16, 1.1, 700), (64, 1.1, 120)],
 )
+@pytest.mark.slow
 def test_ledgers_caught_up_on_at_once_are_loaded_once(
     count: int, more: float, load_kib: int
 ) -> None:
@@ -98,6 +99,7 @@ def test_a_window_grows_again_when_readers_end() -> None:
     assert ReadCache(0).window_bytes_max() == WINDOW_BYTES_MIN
 
 
+@pytest.mark.slow
 def test_many_ledgers_of_which_little_was_read_are_evicted_at_once() -> None:
     """The loop must not be held: a look at all of them for each eviction took minutes here."""
     cache = ReadCache(CACHE_BYTES)

@@ -78,6 +78,7 @@ async def test_what_is_refused(path: str, reason: str) -> None:
         assert reply.json == {"reason": "Can't delete non-dynamic configuration"}
 
 
+@pytest.mark.slow
 async def test_what_is_not_valid_in_the_store_counts_as_not_set() -> None:
     """Apache's broker writes it without a look."""
     async with cluster_of(1) as cluster:

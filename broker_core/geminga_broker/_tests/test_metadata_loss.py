@@ -214,6 +214,7 @@ async def test_metadata_that_are_no_database(
         assert [each async for each in client.ledgers()] == [LEDGERS]
 
 
+@pytest.mark.slow
 async def test_damage_within_the_file(tmp_path: Path) -> None:
     """What stands on other pages is saved, and the ids of what doesn't are not used again."""
     data_dir = tmp_path / "data"
@@ -254,6 +255,7 @@ async def test_the_counter_of_ids_is_lost(tmp_path: Path) -> None:
         assert await make_ledger(client) == 10
 
 
+@pytest.mark.slow
 async def test_a_bookie_of_before_is_refused(tmp_path: Path) -> None:
     """If it was started since: the metadata know of a newer journal than it has."""
     data_dir = tmp_path / "data"

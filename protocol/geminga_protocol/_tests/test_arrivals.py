@@ -131,6 +131,7 @@ def streams(draw: st.DrawFn) -> list[bytes]:
 
 
 @given(streams())
+@pytest.mark.slow
 def test_both_read_the_same(pieces: list[bytes]) -> None:
     assert read(ArrivalReader(), pieces) == read(FrameReader(), pieces)
 

@@ -86,6 +86,7 @@ def test_wrong_text_in_a_large_command_is_found() -> None:
 
 
 @pytest.mark.alone
+@pytest.mark.slow
 def test_a_list_as_long_as_a_frame_costs_little() -> None:
     stream = producer(b"", 350_000)
     limits = LIMITS._replace(bytes_max=5 << 20, bytes_by_kind={})

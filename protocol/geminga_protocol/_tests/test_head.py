@@ -58,6 +58,7 @@ def test_all_other_fields_are_those_of_the_whole(whole: MessageMetadata) -> None
 
 
 @pytest.mark.parametrize("field", UNREAD)
+@pytest.mark.slow
 def test_however_many_there_are_they_cost_little(field: str) -> None:
     """Read, they take 7 to 40 times as long, which holds up all others."""
     whole = MessageMetadata(producer_name="p", sequence_id=1, publish_time=2, partition_key="k")

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gc
 
+import pytest
+
 from geminga_runtime.process import YOUNG_OBJECTS, freeze_after_start
 
 
+@pytest.mark.slow
 def test_freezes_existing_objects() -> None:
     before = gc.get_threshold()
     try:

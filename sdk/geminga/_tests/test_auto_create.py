@@ -50,6 +50,7 @@ def test_no_topic_is_made(client: geminga.blocking.Client, url: geminga.testing.
 
 
 @pytest.mark.parametrize("kind", ["reader", "consumer"])
+@pytest.mark.slow
 def test_a_deleted_topic_stays_deleted(
     client: geminga.blocking.Client, url: geminga.testing.BrokerUrl, kind: str
 ) -> None:

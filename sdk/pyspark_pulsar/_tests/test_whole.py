@@ -130,6 +130,7 @@ def published(world: World, query: Query, topic: str) -> list[Sent]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.slow
 def test_losses_are_reported(
     seed: int,
     url: geminga.testing.BrokerUrl,
@@ -195,6 +196,7 @@ def compare(found: list[Sent], wanted: list[Sent], about: str) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.slow
 def test_a_batch_has_all_messages_between_its_ends(
     seed: int, url: geminga.testing.BrokerUrl, client: geminga.blocking.Client
 ) -> None:

@@ -203,6 +203,7 @@ def test_each_row_is_written_once(
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.slow
 def test_no_row_is_lost_when_the_topic_grows_between_attempts(
     seed: int,
     url: geminga.testing.BrokerUrl,

@@ -243,6 +243,7 @@ MISTAKES: list[Callable[[pytest.MonkeyPatch], None]] = [
 
 
 @pytest.mark.parametrize("plant", MISTAKES, ids=lambda each: each.__name__)
+@pytest.mark.slow
 async def test_mistakes_are_found(
     autojump_clock: object, plant: Callable[[pytest.MonkeyPatch], None]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -70,6 +71,7 @@ def by_parsing(stream: bytes) -> list[object]:
 
 
 @given(st.lists(RUN, max_size=4))
+@pytest.mark.slow
 def test_adds(runs: list[tuple[int, int, int, int, bytes, bool, int, int, int]]) -> None:
     stream = stream_of(runs)
     buffer, bounds = FrameCutter(1 << 30).feed(stream)

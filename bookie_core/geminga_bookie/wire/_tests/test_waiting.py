@@ -122,6 +122,7 @@ async def test_unknown_ledgers_are_answered_at_once(bookie: SlowBookie) -> None:
         assert EOK not in {answer.status for answer in answers}
 
 
+@pytest.mark.slow
 async def test_the_loop_is_not_held(bookie: SlowBookie) -> None:
     """Thousands come, are woken, and go: no turn of the scheduler does much."""
     shared = Shared(bookie, waiting_bytes_max=20_000 * WAIT_BYTES)

@@ -137,6 +137,7 @@ async def test_hash_positions() -> None:
         ]
 
 
+@pytest.mark.slow
 async def test_the_leader_remembers_where_an_apache_brokers_bundle_goes() -> None:
     """Its owner has no way to hand it over, and would send a call with a destination back."""
     async with cluster_of(3) as cluster:

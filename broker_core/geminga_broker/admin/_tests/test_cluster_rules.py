@@ -224,6 +224,7 @@ class TestBrokers:
             assert (await second.ask("GET", f"{BROKERS}/health")).status == 503
             assert len(first.service.ownership.owned()) == 2
 
+    @pytest.mark.slow
     async def test_a_broker_that_gives_its_bundles_up_gets_none(self) -> None:
         async with cluster_of() as cluster, trio.open_nursery() as nursery:
             first, second = cluster

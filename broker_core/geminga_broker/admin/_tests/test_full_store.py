@@ -31,6 +31,7 @@ TENANT = {"allowedClusters": ["standalone"]}
         ("PUT", f"{TOPIC}/subscription/s", None),
     ],
 )
+@pytest.mark.slow
 async def test_the_reason_is_told(
     method: str,
     path: str,

@@ -156,6 +156,7 @@ NOBODY = "originalPrincipal [null] and clientAppId [fn]"
          f"{NOBODY} about operation [LIST_NAMESPACES] on tenant [t]"),
     ],
 )  # fmt: skip
+@pytest.mark.slow
 async def test_refusals_are_worded_as_by_apache(
     call_: str, status: int, kind: str, text: str
 ) -> None:

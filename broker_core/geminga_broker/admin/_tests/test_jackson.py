@@ -112,6 +112,7 @@ JSON = st.recursive(
 
 
 @given(JSON, st.sampled_from([int, bool, str, Outer, list[Outer], dict[str, int], int | None]))
+@pytest.mark.slow
 def test_any_body_binds_or_raises_unbindable(value: object, kind: object) -> None:
     import json
 
@@ -155,6 +156,7 @@ def test_what_stands_within_texts_does_not_count() -> None:
         lambda inner: st.lists(inner) | st.dictionaries(st.text('\\",[{a'), inner),
     )
 )
+@pytest.mark.slow
 def test_members_are_counted_as_decoding_finds_them(value: object) -> None:
     def count(part: object) -> int:
         if not isinstance(part, list | dict):

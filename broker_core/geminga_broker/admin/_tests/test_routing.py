@@ -148,6 +148,7 @@ async def test_lookups_are_redirected_as_the_binary_ones() -> None:
 
 
 @pytest.mark.parametrize("bundle", ["x", "0x0_", "a_b", "0x00000000_0x40000001", "1_2"])
+@pytest.mark.slow
 async def test_bundles_that_are_none(bundle: str) -> None:
     async with cluster_of(1) as cluster:
         reply = await cluster[0].ask("PUT", f"/admin/v2/namespaces/public/default/{bundle}/unload")

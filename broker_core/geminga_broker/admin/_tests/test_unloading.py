@@ -67,6 +67,7 @@ def _pausing(method: Any, chance: Random) -> Any:
 
 @pytest.mark.parametrize("parts", [0, 3])
 @pytest.mark.parametrize("unloads", [0, 8, 16])
+@pytest.mark.slow
 async def test_many_at_once(unloads: int, parts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """One deletes it, the others are told that it isn't there (Apache's broker answers 500 to some,
     with "Topic is already fenced"), and unloads are done or come too late.

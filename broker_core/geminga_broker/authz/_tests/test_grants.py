@@ -44,6 +44,7 @@ def expected(given_: dict[str, list[str]], role: str, action: str, *, wildcards:
     st.sampled_from(ACTIONS),
     st.booleans(),
 )
+@pytest.mark.slow
 def test_grants(
     namespace: dict[str, list[str]],
     topics: dict[str, dict[str, list[str]]],

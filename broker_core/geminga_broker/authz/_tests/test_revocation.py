@@ -304,6 +304,7 @@ async def test_names_with_an_encoded_slash_are_refused(path: str) -> None:
         "/admin/v2/namespaces/acme/app/topics;/metrics/",
     ],
 )
+@pytest.mark.slow
 async def test_no_spelling_of_a_path_avoids_its_rule(method: str, path: str) -> None:
     async with secured() as broker:
         await broker.service.topics.get(TopicName.parse(TOPIC), create=True)

@@ -304,6 +304,7 @@ async def test_two_brokers_take_over_at_once() -> None:
 
 
 @pytest.mark.parametrize("trouble", Trouble)
+@pytest.mark.slow
 async def test_a_takeover_that_is_interrupted_is_finished(
     trouble: Trouble, autojump_clock: trio.testing.MockClock
 ) -> None:

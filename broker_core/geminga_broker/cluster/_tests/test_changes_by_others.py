@@ -179,6 +179,7 @@ async def test_a_grant_revoked_while_changes_are_missed_is_noticed(
             await writer.expect(Type.CLOSE_PRODUCER)
 
 
+@pytest.mark.slow
 async def test_policies_set_while_changes_are_missed_reach_loaded_topics(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

@@ -321,6 +321,7 @@ async def killed_deletion(trouble: Trouble, at: int) -> int:
 
 
 @pytest.mark.parametrize("trouble", Trouble)
+@pytest.mark.slow
 async def test_what_belongs_to_a_topic_goes_with_it(
     trouble: Trouble, autojump_clock: MockClock
 ) -> None:

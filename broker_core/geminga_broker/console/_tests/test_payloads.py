@@ -191,6 +191,7 @@ _SCHEMAS = st.recursive(
 
 
 @given(st.binary(max_size=60), _SCHEMAS)
+@pytest.mark.slow
 def test_no_bytes_and_no_schema_are_an_exception(data: bytes, schema: object) -> None:
     found = shown(data, "AVRO", json.dumps(schema))
     assert len(found.text) <= SHOWN_BYTES_MAX

@@ -69,6 +69,7 @@ def codes(findings: list[Finding]) -> list[tuple[str, str]]:
         ("EntryLost: entry 5:7: there is no other copy", "topics skip -n 1"),
     ],
 )
+@pytest.mark.slow
 async def test_reads_that_fail(world: World, text: str, advice: str) -> None:
     topic, connection = await topic_with(world, permits=0)
     subscription = topic.subscription("sub")
@@ -90,6 +91,7 @@ async def test_reads_that_fail(world: World, text: str, advice: str) -> None:
     assert connection.entries() == [0, 1, 2]
 
 
+@pytest.mark.slow
 async def test_a_read_that_takes_long(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     topic, _ = await topic_with(world, permits=0)
     subscription = topic.subscription("sub")

@@ -309,6 +309,7 @@ CASES: tuple[tuple[Cause, str, str, str, dict[str, object]], ...] = (
     CASES,
     ids=[f"{cause.__name__}-{code}" for cause, code, *_ in CASES],
 )
+@pytest.mark.slow
 async def test_a_cause_is_told(
     cause: Cause, code: str, level: str, words: str, settings: dict[str, object]
 ) -> None:

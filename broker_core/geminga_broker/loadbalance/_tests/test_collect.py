@@ -78,6 +78,7 @@ async def test_bundles_without_topics_are_told_and_topics_without_bundle_are_not
 
 
 @pytest.mark.alone
+@pytest.mark.slow
 async def test_many_topics_dont_hold_up_the_loop(world: World) -> None:
     """In CPU time: what else the machine does must not fail the test."""
     topics: dict[str, Topic] = {}

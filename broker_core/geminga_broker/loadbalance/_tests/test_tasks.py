@@ -379,6 +379,7 @@ async def test_averages_of_a_broker_that_died_are_removed_soon(autojump_clock: M
         assert list(await cluster.store.children(BROKER_AVERAGE_PATH)) == ["a:8080", "b:8080"]
 
 
+@pytest.mark.slow
 async def test_a_store_that_is_away_stops_nothing_for_good(autojump_clock: MockClock) -> None:
     async with playing(["a", "b"], SLOW) as cluster:
         leader, broker = cluster.brokers["a:8080"], cluster.brokers["b:8080"]

@@ -90,6 +90,7 @@ def test_unwritten_entries_are_dropped_from_the_cache() -> None:
         max_size=30,
     )
 )
+@pytest.mark.slow
 def test_eviction_is_from_the_front_and_bounded(steps: list[tuple[str, int]]) -> None:
     owner = EntryCache(40 * SIZE)
     cache, other = owner.new_log(), owner.new_log()

@@ -27,6 +27,7 @@ Operation = Callable[[Broker], Awaitable[None]]
 
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.slow
 async def test_the_old_owner_stands_still_in_its_operation(
     operation: Operation, late: bool, autojump_clock: MockClock
 ) -> None:
@@ -54,6 +55,7 @@ async def test_the_old_owner_stands_still_in_its_operation(
 
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.slow
 async def test_the_new_owner_stands_still_while_it_loads(
     operation: Operation, late: bool, autojump_clock: MockClock
 ) -> None:

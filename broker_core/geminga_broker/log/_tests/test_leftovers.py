@@ -135,6 +135,7 @@ async def writes_of_a_life() -> int:
 
 
 @pytest.mark.parametrize("trouble", Trouble)
+@pytest.mark.slow
 async def test_trouble_at_each_write(trouble: Trouble, autojump_clock: MockClock) -> None:
     writes = await writes_of_a_life()
     assert writes > 60

@@ -167,6 +167,7 @@ async def test_a_ledger_without_valid_metadata_stays(caplog: pytest.LogCaptureFi
     assert "ledger 7 has no valid metadata, and stays" in caplog.text
 
 
+@pytest.mark.slow
 async def test_failed_trims_are_tried_less_and_less_often(autojump_clock: MockClock) -> None:
     world = World()
     tried: list[float] = []

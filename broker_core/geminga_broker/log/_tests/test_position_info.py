@@ -68,6 +68,7 @@ def same(first: AckState, second: AckState) -> bool:
 
 
 @given(st.sets(st.sampled_from(EVERY)), st.sets(st.sampled_from(EVERY)))
+@pytest.mark.slow
 def test_states_survive(acked: set[Position], partly: set[Position]) -> None:
     state = AckState(chain_of(SIZES), pos(3, -1))
     state.ack(Ack(position) for position in sorted(acked))

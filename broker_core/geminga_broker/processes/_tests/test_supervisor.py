@@ -107,6 +107,7 @@ def is_alive(pid: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 async def test_a_broker_that_dies_is_started_again_at_its_ports(
     plan: Plan, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -125,6 +126,7 @@ async def test_a_broker_that_dies_is_started_again_at_its_ports(
     assert caplog.text.count("ended with code -9: started again in 0.0") == 3
 
 
+@pytest.mark.slow
 async def test_it_is_told_to_stop_and_waited_for(plan: Plan, tmp_path: Path) -> None:
     left = tmp_path / "left"
     rest = f"serve(); said = hear(); time.sleep(0.3); open({str(left)!r}, 'w').write(repr(said))"
@@ -136,6 +138,7 @@ async def test_it_is_told_to_stop_and_waited_for(plan: Plan, tmp_path: Path) -> 
     assert left.read_text() == "Stop()"
 
 
+@pytest.mark.slow
 async def test_one_that_does_not_stop_is_killed(
     plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,6 +69,7 @@ PAIRS = {
 
 @pytest.mark.alone
 @pytest.mark.parametrize("what", PAIRS)
+@pytest.mark.slow
 def test_no_comparison_is_slow(what: str) -> None:
     old, new = PAIRS[what]
     assert max(len(old.data), len(new.data)) < SCHEMA_BYTES_MAX
@@ -97,6 +98,7 @@ def test_a_small_one_takes_little() -> None:
     assert cpu_s(compare, 0.5) < 0.5
 
 
+@pytest.mark.slow
 def test_large_schemas_can_be_compatible() -> None:
     check_latest(*PAIRS["fields"], FULL)
 

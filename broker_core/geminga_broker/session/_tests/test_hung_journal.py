@@ -19,6 +19,7 @@ READ_BYTES_MAX = 256 << 10
 """Of one connection, before it is looked at again whether more may be read."""
 
 
+@pytest.mark.slow
 async def test_small_entries_that_wait_take_bounded_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

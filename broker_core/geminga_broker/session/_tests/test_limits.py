@@ -319,6 +319,7 @@ def is_large(view: memoryview) -> bool:
         return False
 
 
+@pytest.mark.slow
 async def test_an_idle_client_s_last_message_is_not_kept() -> None:
     gc.collect()
     others = large_views()  # of earlier tests in this process

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from geminga_broker.cluster.catalog import TopicCatalog, compile_pattern
 from geminga_broker.cluster.namespaces import Namespaces
 from geminga_broker.config import TopicConfig
@@ -12,6 +14,7 @@ from geminga_runtime.metadata.memory import MemoryMetadataStore
 NAMES = [f"persistent://public/default/{'a' * 50}-topic-{number}" for number in range(50_000)]
 
 
+@pytest.mark.slow
 async def test_a_pattern_over_many_topics_is_matched_beside_the_loop() -> None:
     pattern = compile_pattern("public/default/a+-topic-.*7")
     assert pattern is not None

@@ -135,6 +135,7 @@ def interleaved(rng: Random) -> list[Chunk | None]:
 
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
+@pytest.mark.slow
 def test_every_message_is_complete_at_one_consumer(seed: int) -> None:
     rng = Random(seed)
     group = Group(interleaved(rng), rng)

@@ -185,6 +185,7 @@ async def test_a_restart_passes_tracked_and_acknowledged_entries_in_turn(
 
 
 @pytest.mark.parametrize("kind", [SubType.Shared, SubType.Key_Shared])
+@pytest.mark.slow
 async def test_the_wall_clock_may_be_adjusted(autojump_clock: MockClock, kind: int) -> None:
     """Forward: entries that are due then come within about a second. Backward: none comes early."""
     async with life(Storage()) as broker:

@@ -54,6 +54,7 @@ async def life(world: World, *, crash: bool, expire: bool = True) -> AsyncIterat
 
 @pytest.mark.parametrize("crash", [False, True])
 @pytest.mark.parametrize("consumed", [False, True])
+@pytest.mark.slow
 async def test_a_restart_does_not_count_as_use(
     autojump_clock: MockClock, crash: bool, consumed: bool
 ) -> None:
@@ -80,6 +81,7 @@ async def test_a_restart_does_not_count_as_use(
 
 
 @pytest.mark.parametrize("expire", [False, True])
+@pytest.mark.slow
 async def test_a_used_subscription_is_not_idle_after_a_crash(
     autojump_clock: MockClock, expire: bool
 ) -> None:

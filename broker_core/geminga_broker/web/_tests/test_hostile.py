@@ -135,6 +135,7 @@ async def test_a_closed_connection_does_not_wait_for_its_idle_time(
             await until_none(count)
 
 
+@pytest.mark.slow
 async def test_the_rest_of_a_body_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "REST_BYTES_MAX", 1000)
     count = ConnectionCount(10)
@@ -150,6 +151,7 @@ async def test_the_rest_of_a_body_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
         await stream.aclose()
 
 
+@pytest.mark.slow
 async def test_the_rest_of_a_body_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "IDLE_S", 0.5)
     count = ConnectionCount(10)
@@ -216,6 +218,7 @@ async def test_a_client_that_does_not_read_is_closed(monkeypatch: pytest.MonkeyP
         assert trio.current_time() - began_s > 2.0
 
 
+@pytest.mark.slow
 async def test_the_server_stops_though_a_client_reads_nothing() -> None:
     stopped = trio.current_time()
     async with served(ConnectionCount(10)) as port:
@@ -227,6 +230,7 @@ async def test_the_server_stops_though_a_client_reads_nothing() -> None:
     await stream.aclose()
 
 
+@pytest.mark.slow
 async def test_a_slow_body_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest, "BODY_S", 0.5)
     count = ConnectionCount(10)

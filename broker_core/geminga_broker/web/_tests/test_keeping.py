@@ -89,6 +89,7 @@ async def test_what_comes_behind_the_last_request(
         assert answer.count(b"HTTP/1.1") == 1
 
 
+@pytest.mark.slow
 async def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settings, "IDLE_S", 0.25)
     async with served() as port, await trio.open_tcp_stream("127.0.0.1", port) as stream:
@@ -103,6 +104,7 @@ async def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> 
             assert await silent.receive_some() == b"", "without a request it stays for ever"
 
 
+@pytest.mark.slow
 async def test_a_request_that_comes_with_the_end_of_the_idle_time_is_answered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

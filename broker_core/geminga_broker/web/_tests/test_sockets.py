@@ -199,6 +199,7 @@ async def test_clients_are_told_that_the_server_stops() -> None:
     assert told.found == [1001]
 
 
+@pytest.mark.slow
 async def test_a_client_is_asked_whether_it_is_there() -> None:
     async with opened(Told(), WebSocketSettings(ping_interval_s=1)) as stream:
         assert await stream.receive_some() == b"\x89\x00"
@@ -247,6 +248,7 @@ async def test_a_subprotocol_is_agreed_upon() -> None:
         (b"/", b"Sec-WebSocket-Version: 13\r\n", b"426"),
     ],
 )
+@pytest.mark.slow
 async def test_refusals(path: bytes, lacks: bytes, status: bytes) -> None:
     async with served(Told(), WebSocketSettings()) as port:
         sent = ASK.replace(b"GET / ", b"GET " + path + b" ").replace(lacks, b"")

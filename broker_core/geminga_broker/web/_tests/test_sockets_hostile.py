@@ -121,6 +121,7 @@ def longest_turn() -> Iterator[list[float]]:
         trio.lowlevel.remove_instrument(turns)
 
 
+@pytest.mark.slow
 async def test_compression_is_not_agreed_upon() -> None:
     """A few kilobytes could hold a hundred thousand times as much."""
     async with opened() as (stream, answer):
@@ -135,6 +136,7 @@ async def test_compression_is_not_agreed_upon() -> None:
         assert told == 1002  # a protocol error
 
 
+@pytest.mark.slow
 async def test_frames_of_a_few_bytes_do_not_hold_up_the_others() -> None:
     """Sixteen thousand come with one read."""
     took_s: list[float] = []
@@ -149,6 +151,7 @@ async def test_frames_of_a_few_bytes_do_not_hold_up_the_others() -> None:
     assert min(took_s) < 0.006  # many clients may do so
 
 
+@pytest.mark.slow
 async def test_frames_of_a_few_bytes_behind_a_large_one_do_not_hold_up_the_others() -> None:
     """Where frames are large, more bytes are handled in a turn."""
     took_s: list[float] = []

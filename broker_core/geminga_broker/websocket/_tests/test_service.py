@@ -114,6 +114,7 @@ def text_of(message: dict[str, str]) -> str:
     return base64.b64decode(message["payload"]).decode()
 
 
+@pytest.mark.slow
 async def test_messages_go_around() -> None:
     async with service() as open_:
         consumer = await open_(f"consumer/{TOPIC}/s", "subscriptionType=Shared")
@@ -133,6 +134,7 @@ async def test_messages_go_around() -> None:
         assert await consumer.hear() == {"endOfTopic": False}
 
 
+@pytest.mark.slow
 async def test_a_consumer_gets_no_more_than_its_budget() -> None:
     async with service() as open_:
         query = "receiverQueueSize=2&subscriptionType=Shared&negativeAckRedeliveryDelay=50"

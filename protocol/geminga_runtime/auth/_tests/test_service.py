@@ -122,6 +122,7 @@ async def test_passwords(scheme: object) -> None:
         assert await refused(service, "basic", bad) == "invalid_credentials"
 
 
+@pytest.mark.slow
 async def test_a_first_login_does_not_wait_behind_others_wrong_passwords() -> None:
     scheme = bcrypt.using(rounds=7)
     lines = [f"{name}:{scheme.hash(name)}\n" for name in ("ann", "bob", "eve")]

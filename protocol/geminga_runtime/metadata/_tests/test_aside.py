@@ -51,6 +51,7 @@ async def saved_nodes(file: Path) -> Nodes:
         await store.aclose()
 
 
+@pytest.mark.slow
 async def test_the_pages_hold_what_sqlite_reads(file: Path) -> None:
     """All of it and nothing else, with what the log has; values of many pages too."""
     for seed in range(rounds(12)):
@@ -134,6 +135,7 @@ async def test_the_pages_of_a_long_value_that_go_in_a_circle(file: Path) -> None
     assert found.rows.keys() == {("", ""), ("/", "n")}
 
 
+@pytest.mark.slow
 async def test_any_damage_of_a_proven_file_saves_nothing_wrong(file: Path) -> None:
     """Whatever is changed, in however many places."""
     nodes = await filled(file)
@@ -155,6 +157,7 @@ async def test_any_damage_of_a_proven_file_saves_nothing_wrong(file: Path) -> No
         assert all(value == nodes[path] for path, value in found.items()), seed
 
 
+@pytest.mark.slow
 async def test_without_sums_any_damage_is_survived(file: Path) -> None:
     """Then a changed byte may be within a value; all paths are ones of before, or look like it."""
     await filled(file)
@@ -294,6 +297,7 @@ def killed_at(file: Path, step: int) -> bool:
     return done.returncode == -9
 
 
+@pytest.mark.slow
 async def test_kill_between_the_steps(file: Path) -> None:
     """Nothing of before is gone, a start is refused until it is repeated, and then all is there."""
     nodes = await filled(file)

@@ -104,6 +104,7 @@ async def lives(
             old_life(file, draw, nodes)
 
 
+@pytest.mark.slow
 async def test_no_false_alarm(file: Path) -> None:
     """After any ends of lives, also of an older version in between."""
     proven = 0
@@ -137,6 +138,7 @@ def damage(draw: random.Random, data: bytes) -> bytes:
     return data[:at] + draw.randbytes(size) + data[at + size :]
 
 
+@pytest.mark.slow
 async def test_a_changed_file_is_refused_or_nothing_is_lost(file: Path) -> None:
     """What the log has is read from there. A refused start changes nothing."""
     refused = 0

@@ -23,6 +23,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "metadata.sqlite"
 
 
+@pytest.mark.slow
 async def test_a_kill_between_the_steps(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Behind the copying of the log, before and behind the writing of the sums."""
     images: list[tuple[dict[str, bytes], int]] = []

@@ -196,6 +196,7 @@ class _Slots:
         self.line = line
 
 
+@pytest.mark.slow
 async def test_long_containers_and_waiting_bytes_are_named() -> None:
     slots = _Slots(deque(range(123_456)))
     slots.__class__.__module__ = "geminga_x"
@@ -217,6 +218,7 @@ class _Registry:
         self.slots = _Slots(deque())
 
 
+@pytest.mark.slow
 async def test_registries_that_were_frozen_are_named() -> None:
     _Registry.__module__ = _Slots.__module__ = "geminga_x"
     registry = _Registry()
@@ -235,6 +237,7 @@ async def test_registries_that_were_frozen_are_named() -> None:
     assert "  23456 in deque of geminga_x._Slots" in text
 
 
+@pytest.mark.slow
 async def test_what_was_frozen_is_not_kept_alive() -> None:
     _Registry.__module__ = "geminga_x"
     registry = _Registry()
@@ -245,6 +248,7 @@ async def test_what_was_frozen_is_not_kept_alive() -> None:
     await heap.format_heap()
 
 
+@pytest.mark.slow
 async def test_objects_that_raise_errors_when_they_are_asked() -> None:
     """E.g. a proxy in an instance of ours, whose target is gone."""
 
@@ -273,6 +277,7 @@ def test_dicts_that_threads_change_meanwhile() -> None:
     assert seen == 10
 
 
+@pytest.mark.slow
 async def test_other_tasks_run_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heap, "TURN_OBJECTS", 1000)
     turns = 0

@@ -37,6 +37,7 @@ async def test_a_client_that_says_nothing_is_dropped(monkeypatch: pytest.MonkeyP
         await until(lambda: running.service.metrics.active_connections == 1)
 
 
+@pytest.mark.slow
 async def test_a_turn_takes_no_more_than_some_hundred_commands(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

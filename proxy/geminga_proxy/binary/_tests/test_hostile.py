@@ -140,6 +140,7 @@ def _rss_peak_bytes() -> int:
 
 
 @pytest.mark.alone
+@pytest.mark.slow
 async def test_large_requests_are_refused_and_bounded() -> None:
     """A broker that never answers, and requests as large as frames may be."""
     silent: list[trio.SocketStream] = []
@@ -208,6 +209,7 @@ async def _is_refused(wire: Wire, request: bytes, budget: RequestBudget) -> bool
     return refused
 
 
+@pytest.mark.slow
 async def test_a_large_request_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_module, "KEEP_ALIVE_S", 0.5)
     async with brokers() as (broker,), proxied(broker) as running:
@@ -227,6 +229,7 @@ async def test_a_large_request_that_never_ends_is_ended(monkeypatch: pytest.Monk
         await until(lambda: running.service.budget.held.bytes == 0)
 
 
+@pytest.mark.slow
 async def test_answers_that_a_client_does_not_read_stop_the_broker() -> None:
     names = [f"persistent://public/default/{'n' * 200}{number}" for number in range(5000)]
     sent = 0

@@ -199,6 +199,7 @@ async def test_a_command_out_of_turn_ends_the_connection(frames: list[bytes]) ->
         await until(lambda: not running.service.metrics.active_connections)
 
 
+@pytest.mark.slow
 async def test_a_slow_reader_stops_the_sender() -> None:
     async with brokers() as (broker,), proxied(broker) as running:
         wire = await open_tunnel(running, broker)

@@ -191,6 +191,7 @@ def test_any_chunking_gives_the_same_events(
     st.sampled_from([b"\r\n", b"\n", b"\r", b" ", b"GET / HTTP/1.1\r\n", b"Host: p\r\n", b"0",
                      b"Content-Length: 2\r\n", b"Transfer-Encoding: chunked\r\n", b"2\r\nab\r\n"]),
     st.binary(max_size=5)), max_size=25))  # fmt: skip
+@pytest.mark.slow
 def test_random_bytes_raise_bad_request_only(pieces: list[bytes]) -> None:
     try:
         read([piece for piece in pieces if piece])

@@ -108,6 +108,7 @@ async def test_a_bad_chunk_beside_an_early_answer() -> None:
 
 @pytest.mark.parametrize("rest", [True, False])
 @pytest.mark.parametrize("target", [b"/early", b"/metrics/../x"])
+@pytest.mark.slow
 async def test_an_answer_before_the_bodys_end_says_that_the_connection_ends(
     target: bytes, rest: bool
 ) -> None:

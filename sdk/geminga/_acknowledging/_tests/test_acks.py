@@ -49,6 +49,7 @@ class Broker:
 
 @pytest.mark.parametrize("run_ids_min", [1, 2, 1000])
 @given(steps=STEPS, batch_index_ack=st.booleans())
+@pytest.mark.slow
 def test_the_broker_learns_what_it_may_and_no_more(
     run_ids_min: int, steps: list[tuple[str, int, int]], batch_index_ack: bool
 ) -> None:

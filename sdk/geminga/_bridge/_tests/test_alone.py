@@ -24,6 +24,7 @@ def test_connect_can_be_awaited(face: Face, url: str, topic: str) -> None:
     face.run(script)
 
 
+@pytest.mark.slow
 def test_a_client_that_is_left_open_stops_no_program(url: str, topic: str) -> None:
     async def program() -> None:
         client = geminga.Client(url)

@@ -63,6 +63,7 @@ def blocking_name(name: str) -> str:
     return RENAMED.get(name, name)
 
 
+@pytest.mark.slow
 def test_generated_files_are_fresh() -> None:
     for folder in Path(__file__).resolve().parents:
         tool = folder / "tools" / "faces.py"

@@ -79,6 +79,7 @@ def test_child_gets_an_error_and_may_make_its_own(url: str, topic: str) -> None:
         consumer.acknowledge(first)
 
 
+@pytest.mark.slow
 def test_forks_while_everything_runs(url: str, topic: str) -> None:
     """Regardless of the locks held at that moment."""
     with gb.connect(url) as client:
@@ -109,6 +110,7 @@ def _produce(url: str, topic: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.slow
 def test_multiprocessing(url: str, topic: str, method: str) -> None:
     context = multiprocessing.get_context(method)
     with gb.connect(url) as client, client.subscribe(topic, "s") as consumer:
@@ -226,6 +228,7 @@ print("closed", flush=True)
         "client.create_producer(sys.argv[2], access_mode=gb.ProducerAccessMode.WAIT_FOR_EXCLUSIVE)",
     ],
 )
+@pytest.mark.slow
 def test_ctrl_c(url: str, topic: str, wait: str) -> None:
     with gb.connect(url) as client:
         exclusive = gb.ProducerAccessMode.EXCLUSIVE

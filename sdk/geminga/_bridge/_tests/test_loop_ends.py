@@ -43,6 +43,7 @@ WAYS = [by_a_function, by_a_task]
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.slow
 def test_all_that_wait_get_an_error(
     url: BrokerUrl, topic: str, way: Callable[[Portal], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,10 +103,12 @@ def run(url: BrokerUrl, topic: str, program: str) -> None:
 
 @pytest.mark.parametrize("send", ["send", "submit", "send_nowait"])
 @pytest.mark.parametrize("place", PLACES)
+@pytest.mark.slow
 def test_sending(url: BrokerUrl, topic: str, place: str, send: str) -> None:
     run(url, topic, SEND.format(pending=1000, setup=PLACES[place], count=2, send=send))
 
 
+@pytest.mark.slow
 def test_sending_while_a_send_waits_for_room(url: BrokerUrl, topic: str) -> None:
     setup = (
         'before(ThreadSession, "call", lambda _, asked, **named: asked == p._sender.wait_for_room)'
@@ -169,6 +171,7 @@ with gb.connect(url) as client:
 
 
 @pytest.mark.parametrize("place", ['ThreadHost, "worker"', 'ThreadEvent, "wait"'])
+@pytest.mark.slow
 def test_closing_a_consumer_with_a_listener(url: BrokerUrl, topic: str, place: str) -> None:
     run(
         url,

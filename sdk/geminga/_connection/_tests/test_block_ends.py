@@ -79,6 +79,7 @@ async def test_a_reader_whose_seek_fails_is_closed(autojump_clock: MockClock) ->
         assert not any(each.consumers for each in broker.topic("t").subscriptions.values())
 
 
+@pytest.mark.slow
 async def test_a_client_left_open_warns() -> None:
     def leave_open() -> None:
         geminga.Client("pulsar://localhost:1")

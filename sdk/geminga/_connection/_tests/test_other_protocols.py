@@ -43,6 +43,7 @@ async def test_http_at_the_port_of_pulsar_s_protocol_fails_at_once() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["http", "pulsar+ssl"])
+@pytest.mark.slow
 async def test_a_server_that_closes_is_tried_again(scheme: str) -> None:
     connections = 0
 
@@ -71,6 +72,7 @@ async def test_tls_at_a_port_without_it_fails_at_once() -> None:
     assert "it speaks Pulsar's protocol without TLS" in str(caught.value)
 
 
+@pytest.mark.slow
 async def test_no_credentials_are_sent_without_tls() -> None:
     received = b""
 

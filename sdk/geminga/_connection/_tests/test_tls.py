@@ -89,6 +89,7 @@ async def refused(url: str, match: str, **options: object) -> None:
     assert not caught.value.retryable
 
 
+@pytest.mark.slow
 async def test_who_is_not_trusted(authority: Authority, tmp_path: Path) -> None:
     other = Authority(tmp_path / "other", "Other CA")
     mine = {"tls_trust_certs_file_path": str(authority.certificate)}

@@ -124,6 +124,7 @@ def sized(entry_id: int, sizes: list[int], indexes: list[int] | None) -> Entry:
         max_size=20,
     ),
 )
+@pytest.mark.slow
 def test_what_is_taken_is_what_would_be_one_by_one(
     batches: list[tuple[list[int], list[int] | None]], steps: list[tuple[str, int, float]]
 ) -> None:

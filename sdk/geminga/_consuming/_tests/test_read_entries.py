@@ -121,6 +121,7 @@ def test_as_one_by_one(
 
 @given(entries(chunked_max=0), st.data())
 @settings(max_examples=60, deadline=None)
+@pytest.mark.slow
 def test_after_seeks(made: list[bytes], data: st.DataObject) -> None:
     """Received messages are dropped, also within a batch; those after the position arrive."""
 

@@ -112,6 +112,7 @@ def without(modules: list[str], *arguments: str) -> subprocess.CompletedProcess[
         ("sql", "pyspark", "spark"),
     ],
 )
+@pytest.mark.slow
 def test_a_missing_extra_is_one_sentence(command: str, missing: str, extra: str) -> None:
     more = {
         "proxy": [
@@ -143,6 +144,7 @@ def _lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("  ")]
 
 
+@pytest.mark.slow
 def test_testing_without_the_extra_is_one_sentence() -> None:
     code = (
         "import sys; sys.modules['starlette'] = None\n"

@@ -36,6 +36,7 @@ def completed(words: str) -> set[str]:
     return {line.partition(",")[2].partition("\t")[0] for line in done.stdout.splitlines()}
 
 
+@pytest.mark.slow
 def test_what_is_offered() -> None:
     assert {"admin", "client"} <= completed("geminga ")
     assert completed("geminga admin topi") == {"topics", "topicPolicies"}

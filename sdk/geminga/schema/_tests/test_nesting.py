@@ -57,6 +57,7 @@ nodes = st.recursive(
 
 
 @given(nodes)
+@pytest.mark.slow
 def test_what_fastavro_writes_is_walked_to_its_end(node: dict[str, object]) -> None:
     buffer = io.BytesIO()
     fastavro.schemaless_writer(buffer, fastavro.parse_schema(LIST), node)

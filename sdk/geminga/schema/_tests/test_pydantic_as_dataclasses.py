@@ -7,6 +7,7 @@ import decimal
 import uuid
 from typing import Annotated, Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
@@ -71,6 +72,7 @@ def as_model(value: plain.Everything) -> Everything:
 
 
 @given(EVERYTHING)
+@pytest.mark.slow
 def test_there_and_back(value: plain.Everything) -> None:
     model = as_model(value)
     data = AVRO.encode(model)

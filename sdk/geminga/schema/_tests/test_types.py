@@ -115,6 +115,7 @@ AVRO = schema.Avro(Everything)
 
 
 @given(EVERYTHING)
+@pytest.mark.slow
 def test_avro_there_and_back(value: Everything) -> None:
     data = AVRO.encode(value)
     assert AVRO.decode(data) == value
@@ -124,6 +125,7 @@ def test_avro_there_and_back(value: Everything) -> None:
 
 
 @given(st.builds(Point, LONGS, st.floats(allow_nan=False), st.none() | st.text(), st.lists(LEAVES)))
+@pytest.mark.slow
 def test_structs_there_and_back(value: Point) -> None:
     typed: schema.Schema[Point] = schema.Avro(Point)
     assert typed.decode(typed.encode(value)) == value
@@ -140,6 +142,7 @@ def test_structs_there_and_back(value: Point) -> None:
         st.builds(Node, LONGS), lambda n: st.builds(Node, LONGS, n, st.lists(n)), max_leaves=8
     )
 )
+@pytest.mark.slow
 def test_types_within_themselves(value: Node) -> None:
     for typed in (schema.Avro(Node), schema.Json(Node)):
         assert typed.decode(typed.encode(value)) == value

@@ -45,6 +45,7 @@ def test_second_broker_is_ready_at_once() -> None:
     assert min(took_s[1:]) < 0.5
 
 
+@pytest.mark.slow
 def test_brokers_beside_each_other_know_nothing_of_each_other() -> None:
     with broker() as first, broker() as second:
         assert first != second

@@ -87,6 +87,7 @@ entries = st.lists(
 
 @settings(deadline=None)
 @given(entries)
+@pytest.mark.slow
 def test_ids_equal_the_messages_ids(
     shapes: list[tuple[int, int, list[int] | None, bool]],
 ) -> None:

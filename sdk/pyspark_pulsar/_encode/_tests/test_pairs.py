@@ -52,6 +52,7 @@ def read_again(frame: Frame, found: Any) -> list[tuple[Any, Any]]:
 
 @ENCODINGS
 @pytest.mark.parametrize("kind", ["auto", "json"])
+@pytest.mark.slow
 def test_round_trip(encoding: str, kind: str) -> None:
     @settings(max_examples=60, deadline=None)
     @given(st.data(), HALVES, HALVES)

@@ -82,6 +82,7 @@ def test_short_names_and_the_parents_of_partitions(broker: Broker) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_times(broker: Broker, kept: tuple[str, list[Position]]) -> None:
     topic, at = kept
     with broker.client.create_reader(topic, geminga.EARLIEST) as reader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -42,6 +43,7 @@ def _holds(part: TopicRange, place: Position) -> bool:
 
 @settings(deadline=None)
 @given(layouts(), st.data())
+@pytest.mark.slow
 def test_parts_cover_the_range_once_and_in_order(
     spans: list[LedgerSpan], data: st.DataObject
 ) -> None:
@@ -64,6 +66,7 @@ def test_parts_cover_the_range_once_and_in_order(
 
 @settings(deadline=None)
 @given(layouts(), st.integers(1, 30), st.data())
+@pytest.mark.slow
 def test_parts_by_ids_cover_the_range_too(
     spans: list[LedgerSpan], count: int, data: st.DataObject
 ) -> None:
@@ -80,6 +83,7 @@ def test_parts_by_ids_cover_the_range_too(
 
 @settings(deadline=None)
 @given(layouts(), st.integers(1, 30), st.lists(st.booleans(), min_size=6, max_size=6))
+@pytest.mark.slow
 def test_parts_begin_at_existing_entries(
     spans: list[LedgerSpan], count: int, sure: list[bool]
 ) -> None:
@@ -106,6 +110,7 @@ def test_parts_by_ids_are_even_in_one_ledger() -> None:
 
 @settings(deadline=None)
 @given(layouts(), st.integers(1, 100))
+@pytest.mark.slow
 def test_parts_are_even_by_entries(spans: list[LedgerSpan], count: int) -> None:
     entries = _entries(spans)
     whole = TopicRange(TOPIC, -1, entries[0], entries[-1])

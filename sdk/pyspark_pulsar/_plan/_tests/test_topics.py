@@ -119,6 +119,7 @@ def test_topics_without_messages(broker: Broker) -> None:
     assert layout(broker.client, topic, broker.options(topic), BEGIN, Position(0, 0)) == []
 
 
+@pytest.mark.slow
 def test_places_of_times(broker: Broker) -> None:
     topic = broker.topic()
     broker.publish(topic, [b"%d" % n for n in range(12)])

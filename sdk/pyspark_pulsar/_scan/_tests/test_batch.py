@@ -57,6 +57,7 @@ def test_default_schema(broker: Broker, readings: str) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 5, 40])
+@pytest.mark.slow
 def test_parts_read_everything_once(broker: Broker, readings: str, count: int) -> None:
     rows, parts = read(source(broker, readings, minPartitions=str(count)))
     assert degrees(rows) == list(range(100))
@@ -64,6 +65,7 @@ def test_parts_read_everything_once(broker: Broker, readings: str, count: int) -
     assert {row["__partition"] for row in rows} == {0, 1}
 
 
+@pytest.mark.slow
 def test_few_entries_are_one_part_by_default(broker: Broker, readings: str) -> None:
     _, parts = read(source(broker, readings))
     assert len(parts) == 2

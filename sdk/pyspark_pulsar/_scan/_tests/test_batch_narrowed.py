@@ -33,6 +33,7 @@ FILTERS: list[tuple[list[Filter], int]] = [
 
 
 @pytest.mark.parametrize(("filters", "topics"), FILTERS)
+@pytest.mark.slow
 def test_filters_keep_matching_messages(
     broker: Broker, readings: str, filters: list[Filter], topics: int
 ) -> None:
@@ -47,6 +48,7 @@ def test_filters_keep_matching_messages(
             assert row in rows
 
 
+@pytest.mark.slow
 def test_ids_are_read_one_by_one(broker: Broker, readings: str) -> None:
     every, _ = read(source(broker, readings))
     ids = (str(every[10]["__messageId"]), str(every[70]["__messageId"]))
@@ -56,6 +58,7 @@ def test_ids_are_read_one_by_one(broker: Broker, readings: str) -> None:
     assert (ids[0], every[10]["__topic"]) in found
 
 
+@pytest.mark.slow
 def test_times_narrow_only_if_the_slack_is_known(broker: Broker) -> None:
     topic = broker.topic()
     broker.publish(topic, [b"%d" % n for n in range(30)])

@@ -94,6 +94,7 @@ def places(found: list[dict[str, Any]]) -> list[Position]:
 
 
 @pytest.mark.parametrize("batch", [1, 7])
+@pytest.mark.slow
 def test_all_cuts_give_every_message_once(
     url: str, client: geminga.blocking.Client, batch: int
 ) -> None:

@@ -63,6 +63,7 @@ def test_a_topic_recreated_between_two_batches(broker: Broker, fails: bool) -> N
         assert query.rest() == [b"new"]
 
 
+@pytest.mark.slow
 def test_trimming_of_read_messages_is_no_loss(thrifty: Broker) -> None:
     """Ledgers end and go while the query has read all; the anchor's last one stays."""
     topic = thrifty.topic("trimmed")

@@ -25,6 +25,7 @@ def broker() -> Iterator[Broker]:
         yield found
 
 
+@pytest.mark.slow
 def test_a_query_continues_from_its_checkpoint(broker: Broker) -> None:
     topic = broker.topic("on")
     options = broker.options(topic)
@@ -71,6 +72,7 @@ def test_a_named_subscription_and_none_at_all(broker: Broker) -> None:
     assert broker.cursors(other) == {}
 
 
+@pytest.mark.slow
 def test_starting_places(broker: Broker) -> None:
     topic = broker.topic("start")
     at = broker.send(topic, *numbers(0, 12))
@@ -91,6 +93,7 @@ def test_starting_places(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("name", [None, "mine"])
+@pytest.mark.slow
 def test_a_first_batch_that_was_not_committed_begins_where_it_began(
     broker: Broker, name: str | None
 ) -> None:

@@ -96,6 +96,7 @@ def test_a_restarted_query_finds_its_mark_again(
     assert marks(url, "again") == {"mark": f"{at[0].ledger_id}:3"}
 
 
+@pytest.mark.slow
 def test_a_subscription_in_use_is_refused(
     client: geminga.blocking.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,6 +108,7 @@ def test_a_subscription_in_use_is_refused(
         RetentionSubscription(client, "mark").hold([full("busy")])
 
 
+@pytest.mark.slow
 def test_a_leaving_consumer_is_waited_for(client: geminga.blocking.Client) -> None:
     consumer = client.subscribe("soon", "mark")
     leaving = threading.Timer(0.4, consumer.close)

@@ -145,6 +145,7 @@ def test_one_partition_is_deleted(
 
 @pytest.mark.parametrize("fails", [True, False])
 @pytest.mark.parametrize("anchor", ["true", "false"])
+@pytest.mark.slow
 def test_a_partition_deleted_during_a_query(broker: Broker, fails: bool, anchor: str) -> None:
     topic = broker.topic("under", partitions=2)
     broker.send(topic, *numbers(0, 40))

@@ -30,6 +30,7 @@ def again(query: Query, broker: Broker, topic: str, **more: str) -> Query:
 @pytest.mark.parametrize("fails", [True, False])
 @pytest.mark.parametrize("anchor", ["true", "false"])
 @pytest.mark.parametrize("limited", [False, True])
+@pytest.mark.slow
 def test_a_recreated_cluster(
     fails: bool, anchor: str, limited: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -74,6 +75,7 @@ def test_a_topic_recreated_during_a_query(broker: Broker) -> None:
         query.latest()
 
 
+@pytest.mark.slow
 def test_a_mark_is_in_the_ledger_of_the_offset(broker: Broker) -> None:
     topic = broker.topic("moves")
     at = broker.send(topic, *numbers(0, 3))

@@ -77,6 +77,7 @@ def test_a_differing_row_in_a_batch_is_reported(client: Client, url: str) -> Non
         task(client, url, "value string", who("q"), topic=topic).run([other])
 
 
+@pytest.mark.slow
 def test_each_partition_is_compared(client: Client, url: geminga.testing.BrokerUrl) -> None:
     topic = partitioned(url, 3)
     given = {"topic": topic, "pulsar.producer.batchingMaxMessages": "7"}
@@ -175,6 +176,7 @@ def test_trimmed_messages_are_a_warning(
     assert numbers(client, topic) == list(range(10))
 
 
+@pytest.mark.slow
 def test_earlier_messages_are_found_however_old(client: Client, url: str) -> None:
     """The clock is moved instead of waiting."""
     topic = fresh()

@@ -130,6 +130,7 @@ def test_keys_go_where_the_sdk_sends_them(client: Client, url: geminga.testing.B
 
 
 @pytest.mark.parametrize("batching", ["true", "false"])
+@pytest.mark.slow
 def test_a_second_attempt_writes_the_rest(
     client: Client, url: geminga.testing.BrokerUrl, batching: str
 ) -> None:
@@ -231,6 +232,7 @@ def test_an_attempt_waits_for_the_end_of_the_one_before(
     assert numbers(client, topic) == list(range(5))
 
 
+@pytest.mark.slow
 def test_producers_are_closed_when_there_are_many(
     client: Client, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

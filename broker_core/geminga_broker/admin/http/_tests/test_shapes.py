@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route, Router
@@ -28,6 +29,7 @@ def first(router: Router, path: str, method: str) -> tuple[object, object]:
     return whole, partial
 
 
+@pytest.mark.slow
 async def test_the_same_route_is_found_as_by_trying_all() -> None:
     async with open_broker() as broker:
         routes = routes_of(broker.service)

@@ -79,6 +79,7 @@ def steps(heirs: str) -> Iterator[int]:
 
 @pytest.mark.parametrize("heirs", EACH_HEIRS)
 @pytest.mark.parametrize("forced", [False, True])
+@pytest.mark.slow
 async def test_a_deletion_of_a_namespace_that_is_killed_is_finished(
     forced: bool, heirs: str, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -101,6 +102,7 @@ async def test_a_deletion_of_a_namespace_that_is_killed_is_finished(
 
 @pytest.mark.parametrize("heirs", EACH_HEIRS)
 @pytest.mark.parametrize("forced", [False, True])
+@pytest.mark.slow
 async def test_a_deletion_of_a_partitioned_topic_that_is_killed_is_finished(
     forced: bool, heirs: str, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -135,6 +135,7 @@ async def test_what_is_not_built_is_refused_by_name() -> None:
         ({"persistence": {"managedLedgerMaxMarkDeleteRate": "-Infinity"}}, 400),
     ],
 )
+@pytest.mark.slow
 async def test_a_new_namespace_has_what_it_could_be_given_later(
     body: JsonObject, status: int
 ) -> None:

@@ -61,6 +61,7 @@ def _last(reference: dict[str, str]) -> str:
     return reference["$ref"].rpartition("/")[2]
 
 
+@pytest.mark.slow
 async def test_an_operation_says_what_its_handler_does() -> None:
     found = await described()
     post = found["paths"][TOPIC + "/retention"]["post"]
@@ -80,6 +81,7 @@ async def test_an_operation_says_what_its_handler_does() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 async def test_every_answer_in_json_has_a_schema() -> None:
     found = await described()
     without, empty = [], 0
@@ -113,6 +115,7 @@ async def test_schemas_have_the_form_that_generators_read() -> None:
     assert ranges["items"]["items"] == {"type": "integer"}
 
 
+@pytest.mark.slow
 async def test_empty_answers_and_bare_texts_are_described() -> None:
     found = await described()
     namespace = found["paths"]["/admin/v2/namespaces/{tenant}/{namespace}/retention"]["get"]
@@ -125,6 +128,7 @@ async def test_empty_answers_and_bare_texts_are_described() -> None:
     assert (schema["type"], schema["contentMediaType"]) == ("string", "text/plain")
 
 
+@pytest.mark.slow
 async def test_parts_have_apaches_names() -> None:
     for name, begins in PARTS.items():
         paths = (await described(name))["paths"]
@@ -143,6 +147,7 @@ async def test_every_authenticated_role_may_read_it() -> None:
     assert statuses == [401, 200]
 
 
+@pytest.mark.slow
 async def test_it_is_made_once_and_not_at_start(monkeypatch: pytest.MonkeyPatch) -> None:
     made = 0
     document = documents.document

@@ -133,6 +133,7 @@ async def _longest_pause(at: Admin, body: object) -> float:
 
 
 @pytest.mark.alone
+@pytest.mark.slow
 async def test_many_messages_let_others_run() -> None:
     async with admin() as at:
         await at.done("PUT", D + "/t")
@@ -146,6 +147,7 @@ async def test_many_messages_let_others_run() -> None:
 
 
 @pytest.mark.alone
+@pytest.mark.slow
 async def test_other_tasks_have_their_turns() -> None:
     data = base64.b64encode(b'{"type":"array","items":"int"}').decode()
     schema = json.dumps({"name": "n", "type": "AVRO", "schema": data, "properties": {}})

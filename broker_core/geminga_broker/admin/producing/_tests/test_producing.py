@@ -148,6 +148,7 @@ async def test_partitions_take_turns() -> None:
         (_body("a", schemaVersion=9), 500),
     ],
 )
+@pytest.mark.slow
 async def test_requests_that_are_refused(body: object, status: int) -> None:
     async with admin() as at:
         await at.done("PUT", D + "/t")

@@ -55,6 +55,7 @@ async def test_requests_at_once_share_the_rate() -> None:
         assert topic.publishes_limited
 
 
+@pytest.mark.slow
 async def test_a_request_waits_for_the_rate_and_is_stored_then() -> None:
     async with admin() as at:
         topic = await _limited(at, "t", 20)

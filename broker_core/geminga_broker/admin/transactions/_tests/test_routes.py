@@ -31,6 +31,7 @@ async def test_there_are_none(method: str, path: str) -> None:
         assert await at.ask(method, BASE + path) == OFF
 
 
+@pytest.mark.slow
 async def test_coordinators_cannot_become_more() -> None:
     async with admin() as at:
         path = BASE + "/transactionCoordinator/replicas"

@@ -16,6 +16,7 @@ JSON = st.recursive(
 
 
 @given(JSON)
+@pytest.mark.slow
 def test_it_is_json(value: object) -> None:
     assert json.loads(pretty(value)) == value
 

@@ -190,6 +190,7 @@ def test_what_speaks_no_http() -> None:
     assert (result.exit_code, "no HTTP/1.1 answer" in result.stderr) == (1, True)
 
 
+@pytest.mark.slow
 def test_no_answer_in_time() -> None:
     with socket.create_server((HOST, 0)) as listener:
         url = f"http://{HOST}:{listener.getsockname()[1]}"

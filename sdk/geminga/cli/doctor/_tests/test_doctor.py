@@ -217,6 +217,7 @@ def test_topics_and_subscriptions_that_are_not_there(
     assert "fail: persistent://public/default/missing: " in result.output
 
 
+@pytest.mark.slow
 def test_a_server_that_is_not_there() -> None:
     where = ["--admin-url", "http://127.0.0.1:9", "-u", "pulsar://127.0.0.1:9"]
     result = CliRunner().invoke(doctor, where)
@@ -251,6 +252,7 @@ async def test_what_the_client_takes_to_load_is_not_the_servers_time(
     assert line.sentence.endswith(" answers in 20 ms.")
 
 
+@pytest.mark.slow
 def test_a_server_that_is_silent() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
@@ -262,6 +264,7 @@ def test_a_server_that_is_silent() -> None:
     assert time.monotonic() - began_s < 15
 
 
+@pytest.mark.slow
 def test_a_silent_web_service_is_asked_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.settimeout(5)
