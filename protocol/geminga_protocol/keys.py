@@ -1,6 +1,7 @@
 """Hashes, equal to Java's to the bit (spec PR-15).
 
 routing            java_string_hash, murmur3_32     MessageRouter: JavaStringHash, Murmur3_32Hash
+                   boost_hash                       the C++ client's BoostHash
 bundles            bundle_hash                      NamespaceBundleFactory
 Key_Shared         sticky_key, key_slot             Commands.resolveStickyKey,
 StickyKeyConsumerSelector
@@ -25,6 +26,9 @@ NONE_KEY = b"NONE_KEY"
 
 _POSITIVE = 0x7FFF_FFFF
 _U32 = 0xFFFF_FFFF
+_U64 = 0xFFFF_FFFF_FFFF_FFFF
+_BOOST_Q = 0x9E37_79B9_7F4A_7C15
+_BOOST_K = 0xDF44_2D22_CE48_59B9
 
 
 def java_string_hash(key: str) -> int:
@@ -36,6 +40,39 @@ def java_string_hash(key: str) -> int:
     for at in range(0, len(units), 2):
         value = value * 31 + (units[at] << 8 | units[at + 1]) & _U32
     return value & _POSITIVE
+
+
+def boost_hash(data: bytes) -> int:
+    """boost::hash of a string since Boost 1.81, on 64 bits, without the sign bit of its lower half;
+    the C++ and Python clients' default for routing by key.
+    """
+    size = len(data)
+    word = _multiplied(_BOOST_Q, _BOOST_K)
+    value = word ^ size
+    whole = size & ~7
+    for at in range(0, whole, 8):
+        word = word + _BOOST_Q & _U64
+        value ^= _multiplied(int.from_bytes(data[at : at + 8], "little") + word, _BOOST_K)
+    word = word + _BOOST_Q & _U64
+    value ^= _multiplied(_boost_rest(data[whole:]) + word, _BOOST_K)
+    return _multiplied(value + word, _BOOST_K) & _POSITIVE
+
+
+def _boost_rest(rest: bytes) -> int:
+    """The last bytes, fewer than eight, as Boost reads them."""
+    size = len(rest)
+    if size >= 4:
+        end = int.from_bytes(rest[-4:], "little") << (size - 4) * 8
+        return end | int.from_bytes(rest[:4], "little")
+    if not size:
+        return 0
+    middle, last = (size - 1) & 2, size >> 1
+    return rest[middle] << middle * 8 | rest[last] << last * 8 | rest[0]
+
+
+def _multiplied(one: int, other: int) -> int:
+    product = (one & _U64) * other
+    return product & _U64 ^ product >> 64
 
 
 def plain_murmur3_32(data: Buffer) -> int:

@@ -271,11 +271,12 @@ class Client(Block):
         topic: str,
         *,
         schema: Schema[R] | None = None,
+        subscription_name: str | None = None,
         **options: Unpack[ConsumerCryptoKeywords],
     ) -> TableView[R]:
         """A view of the latest value of each key of a topic; returns when all present messages are
-        read. Of a compacted persistent topic it reads the compacted messages. See
-        `ConsumerCryptoOptions`.
+        read. Of a compacted persistent topic it reads the compacted messages. `subscription_name`
+        is that of its reader. See `ConsumerCryptoOptions`.
 
         Raises what `subscribe` does.
         """
@@ -285,6 +286,7 @@ class Client(Block):
             topic,
             EARLIEST_ID,
             schema=schema,
+            subscription_name=subscription_name,
             read_compacted=compacted,
             crypto_key_reader=made.crypto_key_reader,
             crypto_failure_action=made.crypto_failure_action,

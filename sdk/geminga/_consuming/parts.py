@@ -128,7 +128,12 @@ class ConsumerParts:
             )
         if len(self.each) == 1:
             return self.each[0]
-        found = [part for part in self.each if part.partition == message_id.partition]
+        topic = getattr(message_id, "topic", "")  # an id of a program that knows it
+        found = [
+            part
+            for part in self.each
+            if (part.topic == topic if topic else part.partition == message_id.partition)
+        ]
         if len(found) != 1:
             raise InvalidArgumentError(
                 f"message: {message_id!r} has no topic: pass the message itself"

@@ -41,10 +41,13 @@ class BatchingType(enum.Enum):
 
 
 class HashingScheme(enum.Enum):
-    """Hash of a key for its partition (HashingScheme); clients of a topic must agree."""
+    """Hash of a key for its partition (HashingScheme); clients of a topic must agree. BOOST_HASH is
+    the default of the official C++ and Python clients.
+    """
 
     JAVA_STRING_HASH = "java-string-hash"
     MURMUR3_32 = "murmur3-32"
+    BOOST_HASH = "boost-hash"
 
 
 @dataclass(frozen=True, slots=True)

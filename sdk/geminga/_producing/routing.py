@@ -8,16 +8,21 @@ import random
 from collections.abc import Callable
 
 from geminga.options import HashingScheme, ProducerOptions, RoutingMode
-from geminga_protocol.keys import java_string_hash, murmur3_32
+from geminga_protocol.keys import boost_hash, java_string_hash, murmur3_32
 
 
 def _murmur_of_text(key: str) -> int:
     return murmur3_32(key.encode())
 
 
+def _boost_of_text(key: str) -> int:
+    return boost_hash(key.encode())
+
+
 HASHES: dict[HashingScheme, Callable[[str], int]] = {
     HashingScheme.JAVA_STRING_HASH: java_string_hash,
     HashingScheme.MURMUR3_32: _murmur_of_text,
+    HashingScheme.BOOST_HASH: _boost_of_text,
 }
 
 

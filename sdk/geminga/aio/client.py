@@ -139,18 +139,21 @@ class Client(AsyncBlock):
         topic: str,
         *,
         schema: Schema[R] | None = None,
+        subscription_name: str | None = None,
         **options: Unpack[ConsumerCryptoKeywords],
     ) -> TableView[R]:
         """A view of the latest value of each key of a topic; returns when all present messages are
-        read. Of a compacted persistent topic it reads the compacted messages. See
-        `ConsumerCryptoOptions`.
+        read. Of a compacted persistent topic it reads the compacted messages. `subscription_name`
+        is that of its reader. See `ConsumerCryptoOptions`.
 
         Raises what `subscribe` does.
         """
         return TableView(
             self._session,
             await self._session.call(
-                lambda: self._session.client.create_table_view(topic, schema=schema, **options)
+                lambda: self._session.client.create_table_view(
+                    topic, schema=schema, subscription_name=subscription_name, **options
+                )
             ),
         )
 

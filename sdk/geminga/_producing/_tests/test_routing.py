@@ -39,6 +39,21 @@ def test_keys_go_where_the_java_client_sends_them() -> None:
     assert router(10).by_key("polygenelubricants") == 0
 
 
+def test_keys_go_where_the_cpp_client_sends_them() -> None:
+    """Partitions of a topic with 1000, as pulsar-client 3.13 chose them: the hash is Boost's."""
+    chosen = {
+        "a": 748,
+        "ab": 382,
+        "abc": 565,
+        "key-0": 226,
+        "hello world": 204,
+        "x" * 40: 691,
+        "a rather long key which has seventy-two characters, or so it was planned": 712,
+    }
+    by_boost = router(1000, hashing_scheme=HashingScheme.BOOST_HASH)
+    assert {key: by_boost.by_key(key) for key in chosen} == chosen
+
+
 def test_growing() -> None:
     for options, expected in (({}, 7), ({"round_robin_partitions_max": 6}, 6),
                               ({"routing_mode": RoutingMode.SINGLE_PARTITION}, 1)):  # fmt: skip

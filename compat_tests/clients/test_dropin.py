@@ -1,0 +1,152 @@
+"""`geminga.pulsar` in the place of the official client's `pulsar`: the same programs say the same
+(spec SDK-45).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pulsar
+import pytest
+
+import geminga.pulsar
+import geminga.pulsar.exceptions
+import geminga.pulsar.schema
+from compat_tests.clients import dropin_more, dropin_programs
+from compat_tests.clients.conftest import WAIT_MS, Peer
+from compat_tests.clients.dropin_world import World
+from compat_tests.clients.test_encryption import keys as keys
+
+Program = Callable[[World], None]
+
+
+def programs() -> Iterator[Any]:
+    for module in (dropin_programs, dropin_more):
+        for name, program in vars(module).items():
+            if inspect.isfunction(program) and program.__module__ == module.__name__:
+                yield pytest.param(program, id=name)
+
+
+def said(module: ModuleType, program: Program, peer: Peer, keys: Path) -> list[object]:
+    world = World(module, peer.server, keys)
+    try:
+        program(world)
+    finally:
+        world.client.close()
+    return world.said
+
+
+@pytest.mark.parametrize("program", list(programs()))
+def test_same_program_says_the_same(program: Program, peer: Peer, keys: Path) -> None:
+    official = said(pulsar, program, peer, keys)
+    assert official, "a program that says nothing proves nothing"
+    assert said(geminga.pulsar, program, peer, keys) == official
+
+
+def test_what_one_writes_the_other_reads(peer: Peer) -> None:
+    topic = peer.topic("crosswise")
+    own = geminga.pulsar.Client(peer.server.service_url)
+    clients = {pulsar: peer.client, geminga.pulsar: own}
+    for writing, reading in ((pulsar, geminga.pulsar), (geminga.pulsar, pulsar)):
+        producer = clients[writing].create_producer(topic, batching_enabled=True)
+        sent: list[Any] = []
+        for number in range(10):
+            producer.send_async(b"%d" % number, lambda _, place, sent=sent: sent.append(place))
+        producer.flush()
+        ids = [reading.MessageId.deserialize(place.serialize()) for place in sent]
+        assert [place.serialize() for place in ids] == [place.serialize() for place in sent]
+        assert [str(place) for place in ids] == [str(place) for place in sent]
+        reader = clients[reading].create_reader(topic, ids[4])
+        message = reader.read_next(WAIT_MS)
+        assert message.data() == b"5"
+        assert message.message_id().serialize() == sent[5].serialize()
+        reader.close()
+        producer.close()
+    own.close()
+
+
+def test_batch_of_bytes(peer: Peer) -> None:
+    """A batch's payload, as other sources of entries have it, is split into its messages."""
+    payload = b"".join(
+        len(head).to_bytes(4, "big") + head + body
+        for head, body in ((b"\x18\x01", b"a"), (b"\x12\x01k\x18\x02", b"bc"))
+    )
+    for module in (pulsar, geminga.pulsar):
+        batch = module.MessageBatch().with_message_id(module.MessageId(-1, 5, 6, -1))
+        messages = batch.parse_from(payload, 2)
+        assert [message.data() for message in messages] == [b"a", b"bc"]
+        assert [message.partition_key() for message in messages] == ["", "k"]
+        assert [str(message.message_id()) for message in messages] == ["(5,6,-1,0)", "(5,6,-1,1)"]
+
+
+LEFT_OUT = {
+    "Context": "functions run in Apache's workers, which bring the official client",
+    "Function": "functions",
+    "IdentitySerDe": "functions",
+    "PickleSerDe": "functions",
+    "SerDe": "functions",
+    "functions": "functions",
+    "Callable": "of the module typing",
+    "List": "of the module typing",
+    "Optional": "of the module typing",
+    "Tuple": "of the module typing",
+    "Union": "of the module typing",
+    "logging": "a module of Python",
+    "re": "a module of Python",
+    "timedelta": "of the module datetime",
+}
+MODULES = {
+    pulsar: geminga.pulsar,
+    pulsar.exceptions: geminga.pulsar.exceptions,
+    pulsar.schema: geminga.pulsar.schema,
+}
+
+
+def public(owner: object) -> dict[str, Any]:
+    return {name: value for name, value in vars(owner).items() if name[0] != "_"}
+
+
+def told(function: Any) -> list[tuple[str, str]]:
+    """Names and defaults of a function's parameters."""
+    return [
+        (each.name, str(each.default)) for each in inspect.signature(function).parameters.values()
+    ]
+
+
+@pytest.mark.parametrize("official", MODULES, ids=lambda module: module.__name__)
+def test_every_name_is_there(official: ModuleType) -> None:
+    ours = MODULES[official]
+    submodules = {"definition", "schema_avro", "schema_protobuf", "tableview"}
+    missing = {
+        name
+        for name, value in public(official).items()
+        if not hasattr(ours, name) and not (inspect.ismodule(value) and name in submodules)
+    }
+    assert missing - LEFT_OUT.keys() == set()
+    assert {name for name in LEFT_OUT if hasattr(geminga.pulsar, name)} == set()
+
+
+@pytest.mark.parametrize("official", MODULES, ids=lambda module: module.__name__)
+def test_every_signature_is_the_same(official: ModuleType) -> None:
+    compared = 0
+    for name, value in public(official).items():
+        if not inspect.isclass(value) or name in LEFT_OUT or hasattr(value, "__members__"):
+            continue
+        ours = getattr(MODULES[official], name)
+        for member, theirs in {**public(value), "__init__": value.__init__}.items():
+            if member not in public(ours) and member != "__init__":
+                assert hasattr(ours, member), f"{name}.{member}"
+            if not inspect.isfunction(theirs) or (name, member) in OTHER_SIGNATURES:
+                continue
+            assert told(getattr(ours, member)) == told(theirs), f"{name}.{member}"
+            compared += 1
+    assert compared or official is pulsar.exceptions
+
+
+OTHER_SIGNATURES = {
+    ("EncryptionKey", "__init__"): "made by the client",
+}

@@ -1,0 +1,34 @@
+"""Checks of arguments' types, with the official client's error: ValueError."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+Kinds = Mapping[str, tuple[type, bool]]
+"""By name of an argument: its type, and whether it may be None."""
+
+
+def check_type(kind: type, value: object, name: str) -> None:
+    """Raises ValueError unless it is of that type."""
+    if not isinstance(value, kind):
+        raise ValueError(f"{name} must be of type {kind.__name__}, not {type(value).__name__}")
+
+
+def check_type_or_none(kind: type, value: object, name: str) -> None:
+    """`check_type`, None allowed."""
+    if value is not None:
+        check_type(kind, value, name)
+
+
+def check_all(kinds: Kinds, given: Mapping[str, object]) -> None:
+    """Check each argument in `kinds`, in that order. Raises ValueError."""
+    for name, (kind, may_be_none) in kinds.items():
+        if given[name] is not None or not may_be_none:
+            check_type(kind, given[name], name)
+
+
+def check_texts(given: Mapping[object, object] | None, name: str) -> None:
+    """Raises TypeError unless keys and values are texts."""
+    for key, value in (given or {}).items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise TypeError(f"{name} must be texts, not {key!r}: {value!r}")
