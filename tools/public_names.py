@@ -25,7 +25,8 @@ CHANGELOG = ROOT / "CHANGELOG.md"
 FACES = (
     *("geminga", "geminga.aio", "geminga.blocking", "geminga.schema", "geminga.testing"),
     *("geminga.admin", "geminga.aio.admin", "geminga.blocking.admin", "geminga.otel"),
-    *("geminga.pulsar", "geminga.pulsar.exceptions", "geminga.pulsar.schema"),
+    *("geminga.pulsar", "geminga.pulsar.asyncio", "geminga.pulsar.exceptions"),
+    "geminga.pulsar.schema",
 )
 MADE_BY_THE_CLIENT = {
     *("Client", "Consumer", "Message", "Producer", "Reader", "Receipt"),

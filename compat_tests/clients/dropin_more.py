@@ -165,6 +165,23 @@ def listeners(world: World) -> None:
     world.error(rest.resume_message_listener)
 
 
+def paused_listener(world: World) -> None:
+    """A paused listener does not hold up the end."""
+    topic = world.topic()
+    client = world.new_client()
+    heard: list[bytes] = []
+    consumer = client.subscribe(
+        topic, "sub", message_listener=lambda _, message: heard.append(message.data())
+    )
+    consumer.pause_message_listener()
+    client.create_producer(topic).send(b"waits")
+    time.sleep(0.2)
+    client.close()
+    world.say(heard)
+    again = world.client.subscribe(topic, "sub")
+    world.say(again.receive(WAIT_MS).data())
+
+
 def one_listener_thread(world: World) -> None:
     """With one thread for listeners, those of two consumers take turns."""
     topics = [world.topic(letter) for letter in "ab"]
@@ -196,6 +213,7 @@ def table_view(world: World) -> None:
     producer.send("3", partition_key="a")
     view = client.create_table_view(topic, "its-name", schema)
     world.say(len(view), view.get("a"), view.get("b"), view.get("c"), str(view))
+    world.say(world.subscriptions(topic))
     seen: list[tuple[str, str]] = []
     view.for_each(lambda key, value: seen.append((key, value)))
     world.say(sorted(seen))

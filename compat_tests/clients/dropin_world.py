@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import urllib.request
 import uuid
@@ -50,6 +51,13 @@ class World:
         )
         urllib.request.urlopen(request, timeout=60).close()
         return topic
+
+    def subscriptions(self, topic: str) -> list[str]:
+        """The subscriptions of a topic, by the admin interface."""
+        path = topic.replace("://", "/")
+        url = f"{self.server.web_url}/admin/v2/{path}/stats"
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            return sorted(json.load(answer)["subscriptions"])
 
     def error(self, call: Callable[[], object]) -> None:
         """Say which error a call raises, or that it raises none."""

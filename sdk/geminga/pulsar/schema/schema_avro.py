@@ -62,9 +62,11 @@ class AvroSchema(Schema):
 
     def _writer_of(self, msg: Received) -> dict[str, Any] | None:
         place = _place_of(msg)
-        if place is None or self._client is None:
+        if place is None:
             return None
         if place not in self._writers:
+            if self._client is None:
+                return None
             self._learn(place, self._client.get_schema(*place))
         return self._writers[place]
 
