@@ -19,7 +19,7 @@ import geminga.pulsar
 import geminga.pulsar.asyncio
 import geminga.pulsar.exceptions
 import geminga.pulsar.schema
-from compat_tests.clients import dropin_async, dropin_more, dropin_programs
+from compat_tests.clients import dropin_async, dropin_errors, dropin_more, dropin_programs
 from compat_tests.clients.conftest import WAIT_MS, Peer
 from compat_tests.clients.dropin_world import World
 from compat_tests.clients.test_encryption import keys as keys
@@ -28,7 +28,7 @@ Program = Callable[[World], None]
 
 
 def programs() -> Iterator[Any]:
-    for module in (dropin_programs, dropin_more):
+    for module in (dropin_programs, dropin_more, dropin_errors):
         for name, program in vars(module).items():
             if inspect.isfunction(program) and program.__module__ == module.__name__:
                 yield pytest.param(program, id=name)

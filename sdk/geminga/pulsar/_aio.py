@@ -248,6 +248,7 @@ class Reader:
 
 
 def check_open(is_closed: bool) -> None:
+    """Raises PulsarException if it is closed."""
     if is_closed:
         raise PulsarException(Result.AlreadyClosed)
 
