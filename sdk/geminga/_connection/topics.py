@@ -59,10 +59,11 @@ class Topics:
         return await self._ask_for_partitions(topic, auto_create=False)
 
     async def _ask_for_partitions(self, topic: TopicName, *, auto_create: bool) -> int:
-        lookup = self._core.lookup
+        core = self._core
         try:
-            return await self._core.with_retries(
-                lambda: lookup.partitions_of(str(topic), auto_create=auto_create)
+            # A failover may change the lookup between two tries.
+            return await core.with_retries(
+                lambda: core.lookup.partitions_of(str(topic), auto_create=auto_create)
             )
         except GemingaError as error:
             raise error.of_topic(str(topic)) from error.__cause__
@@ -103,8 +104,8 @@ class Topics:
     ) -> Listed:
         """The topics whose whole names match, each with the names in the broker's list."""
         self._check_open()
-        lookup = self._core.lookup
-        names, filtered = await self._core.with_retries(lambda: lookup.topics_of(pattern, mode))
+        core = self._core
+        names, filtered = await core.with_retries(lambda: core.lookup.topics_of(pattern, mode))
         return listed_matching(pattern, names, flags=flags, filtered=filtered)
 
     async def names_matching(self, pattern: Pattern[str], mode: RegexSubscriptionMode) -> list[str]:

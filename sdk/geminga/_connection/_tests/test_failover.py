@@ -100,6 +100,24 @@ async def test_there_and_back(autojump_clock: MockClock) -> None:
             assert producer.pending_messages == 0
 
 
+async def test_calls_that_wait_go_to_the_other_cluster(autojump_clock: MockClock) -> None:
+    """What begins before the failover is asked of the cluster in use at each try."""
+    async with fake_broker() as there:
+
+        async def connector(host: str, port: int, deadline: float) -> FramedStream:
+            if host == "a":
+                await trio.lowlevel.checkpoint()
+                raise ConnectFailed("a is down")
+            return await there.connector(host, port, deadline)
+
+        policy = AutoClusterFailover(["pulsar://b"], failover_delay_s=2, check_interval_s=1)
+        options = ClientOptions(failover=policy, max_backoff_s=1)
+        async with open_client(parse("pulsar://a"), options, connector) as client:
+            producer = await client.create_producer("t")
+            await producer.send(b"there")
+        assert counts(there) == (1,)
+
+
 def counts(*brokers: FakeBroker) -> tuple[int, ...]:
     return tuple(len(broker.topic("t").entries) for broker in brokers)
 
