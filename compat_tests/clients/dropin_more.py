@@ -24,7 +24,7 @@ def strings_and_json(world: World) -> None:
 
     class Order(schema.Record):
         number = schema.Integer()
-        price = schema.Double(default=1.5, required_default=True)
+        price = schema.Double(default=1.5, required=True, required_default=True)
         color = Color
         inner = Inner()
         many = schema.Array(Inner())

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -21,8 +22,11 @@ import geminga.pulsar.exceptions
 import geminga.pulsar.schema
 from compat_tests.clients import dropin_async, dropin_errors, dropin_more, dropin_programs
 from compat_tests.clients.conftest import WAIT_MS, Peer
-from compat_tests.clients.dropin_world import World
+from compat_tests.clients.dropin_world import World, until
 from compat_tests.clients.test_encryption import keys as keys
+from compat_tests.processes import ServerProcess
+from geminga import errors
+from geminga.pulsar._errors import official_error, result_of
 
 Program = Callable[[World], None]
 
@@ -99,6 +103,119 @@ def test_batch_of_bytes(peer: Peer) -> None:
         assert [message.data() for message in messages] == [b"a", b"bc"]
         assert [message.partition_key() for message in messages] == ["", "k"]
         assert [str(message.message_id()) for message in messages] == ["(5,6,-1,0)", "(5,6,-1,1)"]
+
+
+def test_what_is_refused_says_what_to_do(standalone: ServerProcess) -> None:
+    ours = geminga.pulsar
+    client = ours.Client(standalone.service_url)
+    reader = ours.CryptoKeyReader("none.pem", "none.pem")
+
+    class Provider(ours.ServiceInfoProvider):
+        def initial_service_info(self) -> ours.ServiceInfo:
+            return ours.ServiceInfo(standalone.service_url)
+
+        def initialize(self, on_service_info_update: object) -> None:
+            pass
+
+    refused: list[tuple[type[Exception], str, Callable[[], object]]] = [
+        (ours.OperationNotSupported, "use Auth", lambda: ours.AuthenticationAthenz("{}")),
+        (ours.OperationNotSupported, "AutoClusterFailover", lambda: ours.Client(Provider())),
+        (ours.InvalidConfiguration, "token", lambda: ours.Authentication("some.so", "a")),
+        (ours.OperationNotSupported, "needs a topic", lambda: client.subscribe([], "s")),
+        (
+            ours.InvalidConfiguration,
+            "needs a message_router",
+            lambda: client.create_producer(
+                "t", message_routing_mode=ours.PartitionsRoutingMode.CustomPartition
+            ),
+        ),
+        (
+            ours.InvalidConfiguration,
+            "crypto_key_reader",
+            lambda: client.create_producer("t", encryption_key="k"),
+        ),
+        (
+            ours.CryptoError,
+            "can't be read",
+            lambda: client.create_producer("t", encryption_key="k", crypto_key_reader=reader),
+        ),
+    ]
+    for kind, told, call in refused:
+        with pytest.raises(kind, match=told):
+            call()
+    client.close()
+
+
+def test_failover(standalone: ServerProcess) -> None:
+    ours = geminga.pulsar
+    clusters = [ours.ServiceInfo("pulsar://127.0.0.1:1"), ours.ServiceInfo(standalone.service_url)]
+    client = ours.Client(ours.AutoClusterFailover(clusters[0], clusters[1:], check_interval_ms=100))
+    assert client.create_producer("dropin-failover").send(b"there").entry_id() >= 0
+    assert client.get_service_info().service_url == standalone.service_url
+    client.close()
+
+
+def test_callbacks_send_but_do_not_wait(standalone: ServerProcess) -> None:
+    ours = geminga.pulsar
+    client = ours.Client(standalone.service_url)
+    producer = client.create_producer("dropin-callbacks")
+    told: list[object] = []
+
+    def again(result: object, _: object) -> None:
+        told.append(result)
+        if len(told) < 5:
+            producer.send_async(b"more", again)
+
+    def waits(result: object, _: object) -> None:
+        try:
+            producer.send(b"never")
+        except ours.OperationNotSupported as error:
+            told.append(str(error))
+
+    producer.send_async(b"first", again)
+    until(lambda: len(told) == 5)
+    assert set(told) == {ours.Result.Ok}
+    producer.send_async(b"", waits)
+    until(lambda: len(told) == 6)
+    assert "must not wait" in str(told[5])
+    client.close()
+
+
+def test_a_logger_gets_the_log() -> None:
+    ours = geminga.pulsar
+    heard: list[str] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            heard.append(record.getMessage())
+
+    logger = logging.getLogger("the-program")
+    logger.addHandler(Handler())
+    client = ours.Client("pulsar://127.0.0.1:1", operation_timeout_seconds=1, logger=logger)
+    with pytest.raises(ours.ConnectError):
+        client.create_producer("t")
+    client.close()
+    assert any("trying again" in line for line in heard)
+    before = len(heard)
+    logging.getLogger("geminga").warning("after the close")
+    assert len(heard) == before
+
+
+def test_every_error_is_one_of_theirs() -> None:
+    kinds = [
+        kind
+        for kind in vars(errors).values()
+        if inspect.isclass(kind) and issubclass(kind, errors.GemingaError)
+    ]
+    assert len(kinds) > 40
+    for kind in kinds:
+        made = official_error(kind("why"))
+        assert isinstance(made, geminga.pulsar.PulsarException)
+        assert type(made).__name__ == result_of(kind("why")).name
+        assert "why" in str(made)
+    results = {each.name for each in geminga.pulsar.Result} - {"Ok"}
+    names = set(geminga.pulsar.exceptions.__all__) - {"PulsarException"}
+    assert results == names
 
 
 LEFT_OUT = {
