@@ -21,7 +21,7 @@ def full_queue(world: World) -> None:
         producer.send_async(b"x", lambda result, sent: results.append((result, str(sent))))
     until(lambda: len(results) == 200)
     full = [each for each in results if each[0] == world.pulsar.Result.ProducerQueueIsFull]
-    world.say(set(full), len(full) > 100, {str(result) for result, _ in results})
+    world.say(set(full), bool(full), {str(result) for result, _ in results})
     producer = world.client.create_producer(world.topic())
     big = bytes(6 * 1024 * 1024)
     world.error(lambda: producer.send(big))

@@ -159,8 +159,8 @@ class Consumer:
     async def unsubscribe(self) -> None:
         """Delete the subscription, and close this consumer."""
         check_open(self._is_closed)
-        self._is_closed = True
         await self._consumer.unsubscribe()
+        self._is_closed = True
 
     @officially_async
     async def seek(self, messageid: MessageId | int) -> None:

@@ -51,10 +51,12 @@ class Consumer:
 
     @officially
     def unsubscribe(self) -> None:
-        """Delete the subscription, and close this consumer."""
+        """Delete the subscription, and close this consumer. If it fails, it can be called again."""
         self._check_open()
-        self._end()
+        if self._lane is not None:
+            self._lane.end()
         self._consumer.unsubscribe()
+        self._end()
 
     @officially
     def receive(self, timeout_millis: int | None = None) -> Message:
