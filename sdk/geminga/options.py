@@ -113,7 +113,8 @@ class ProducerOptions(ProducerCryptoOptions):
     above the broker's limit, or above `chunk_max_message_size_bytes`, is sent as several entries
     (PIP-37). With `lazy_start_partitioned_producers` the first message of a partition connects to
     it (not for exclusive access). New partitions are found within
-    `auto_update_partitions_interval_s`.
+    `auto_update_partitions_interval_s`. `initial_sequence_id` is that of the last message before:
+    the first one has the next (Java's `initialSequenceId`); -1 begins with 0.
     """
 
     producer_name: str | None = None
@@ -148,7 +149,7 @@ class ProducerOptions(ProducerCryptoOptions):
         positive(self, "auto_update_partitions_interval_s")
         whole(self, "max_pending_messages", "batching_max_messages", "batching_max_bytes", least=1)
         if self.initial_sequence_id is not None:
-            whole(self, "initial_sequence_id")
+            whole(self, "initial_sequence_id", least=-1)
         for name in ("chunk_max_message_size_bytes", "round_robin_partitions_max"):
             if getattr(self, name) is not None:
                 whole(self, name, least=1)

@@ -47,9 +47,11 @@ class Outbox(Window):
         """The batch that accepts messages."""
         self.unsent: list[Outgoing] = []
         """Frames sealed since `take_unsent`, in order."""
-        self.next_sequence_id = options.initial_sequence_id or 0
-        self.last_sequence_id = self.next_sequence_id - 1
+        self.last_sequence_id = -1
         self._is_numbered = options.initial_sequence_id is not None
+        if options.initial_sequence_id is not None:  # of the last message before (ProducerImpl)
+            self.last_sequence_id = options.initial_sequence_id
+        self.next_sequence_id = self.last_sequence_id + 1
         self._repeats_up_to = sys.maxsize if self._is_numbered else -1
         """Sequence ids that the broker may have already."""
         self.is_held = True

@@ -59,7 +59,7 @@ CREATE: list[tuple[str, object]] = [
     ("topic", "a/b"),
     ("producer_name", ""),
     ("producer_name", 5),
-    ("initial_sequence_id", -1),
+    ("initial_sequence_id", -2),
     ("initial_sequence_id", 0.5),
     ("send_timeout_s", -1),
     ("send_timeout_s", None),

@@ -37,7 +37,7 @@ def test_keywords_are_the_fields(made: type, keywords: type) -> None:
         (options.ClientOptions, "memory_limit_bytes", "much"),
         (options.ProducerOptions, "max_pending_messages", 0),
         (options.ProducerOptions, "batching_max_messages", True),
-        (options.ProducerOptions, "initial_sequence_id", -1),
+        (options.ProducerOptions, "initial_sequence_id", -2),
         (options.ProducerOptions, "compression_type", 1),
         (options.ProducerOptions, "properties", {"a": 1}),
         (options.ProducerOptions, "no_such", 1),

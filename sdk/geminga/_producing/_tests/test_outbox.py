@@ -164,10 +164,12 @@ def test_sequence_ids() -> None:
     desk.box.begin(50)
     desk.add(1)
     assert [each[0] for each in desk.sent()] == [22]
-    chosen = Desk(held=True, initial_sequence_id=5, batching_enabled=False)
-    chosen.box.begin(7)
-    chosen.add(1)
-    assert [each[0] for each in chosen.sent()] == [5]
+    for last in (5, -1):
+        chosen = Desk(held=True, initial_sequence_id=last, batching_enabled=False)
+        assert chosen.box.last_sequence_id == last
+        chosen.box.begin(7)
+        chosen.add(1)
+        assert [each[0] for each in chosen.sent()] == [last + 1], "as Java's initialSequenceId"
 
 
 def test_what_is_added_before_the_producer_is_known() -> None:
@@ -258,7 +260,7 @@ def test_what_may_be_there_already_goes_alone() -> None:
 
 
 def test_numbered_from_where_the_broker_has_them() -> None:
-    desk = Desk(held=True, initial_sequence_id=3)
+    desk = Desk(held=True, initial_sequence_id=2)
     desk.add(1)
     desk.box.begin(5)
     desk.add(1, 1, 1, 1)
@@ -275,7 +277,7 @@ def test_no_message_is_dropped_with_a_duplicate(
     stored: int, late: bool, wanted: list[int | None]
 ) -> None:
     """A broker that checks batches by their lowest sequence id stores each new one."""
-    desk = Desk(held=True, batching_max_messages=5, initial_sequence_id=0)
+    desk = Desk(held=True, batching_max_messages=5, initial_sequence_id=-1)
     if not late:
         desk.box.begin(stored)
     ids: list[int] = []
