@@ -145,9 +145,14 @@ class Portal:
         # A defect in one must not end every client of the process.
         run_posts(self._posts, "a call of the background loop failed")
 
+    @property
+    def is_own_thread(self) -> bool:
+        """Whether this is the loop's thread, in which callbacks run."""
+        return get_ident() == self._thread_id
+
     def check_may_wait(self) -> None:
         """Raises InvalidStateError in the loop's thread, which would wait for itself."""
-        if get_ident() == self._thread_id:
+        if self.is_own_thread:
             raise InvalidStateError(
                 "a callback runs in the client's own thread: it must not wait there"
             )

@@ -195,7 +195,7 @@ class ThreadSender(Sender):
             self._since_turn = 0
             if len(self._queue) < QUEUED_MAX:
                 self.session.host.turn()
-            else:
+            elif not self.session.portal.is_own_thread:
                 # Otherwise the loop would get the interpreter's lock after 5 ms only, and the
                 # broker would be idle meanwhile.
                 waiter = self.session.host.waiter()

@@ -193,8 +193,8 @@ class Consumer(AsyncBlock, Generic[V_co]):
         none, and the consumer receives from the others, until it is closed or this is called again.
         If cancelled, the consumer is closed; the subscription may be deleted or not.
         """
-        await self._receiver.stop_listening()
         await self._receiver.call(lambda: self._inner.unsubscribe(force=force))
+        await self._receiver.stop_listening()  # not before: the listener goes on if that fails
 
     def statistics(self) -> ConsumerStatistics:
         """The consumer's counters."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
 from functools import wraps
@@ -11,6 +13,7 @@ import geminga.aio
 import geminga.client
 from geminga.errors import GemingaError
 from geminga.pulsar import exceptions
+from geminga.pulsar._checks import closing_of
 from geminga.pulsar._consumer import place_of
 from geminga.pulsar._enums import (
     ConsumerType,
@@ -22,6 +25,8 @@ from geminga.pulsar._message import Message, target
 from geminga.pulsar._outgoing import outgoing
 from geminga.pulsar.schema.schema import Schema
 from geminga.pulsar.schema.schema_avro import AvroSchema
+
+logger = logging.getLogger("geminga")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -83,8 +88,10 @@ class Producer:
         """Send a value, and wait until it is stored. Raises PulsarException, and TypeError or
         ValueError for wrong arguments.
         """
-        data, number, described = outgoing(self._schema, content, locals())
-        return MessageId._of(await self._producer.send(data, sequence_id=number, **described))
+        data, _, described = outgoing(self._schema, content, locals())
+        # Here a number 0 counts.
+        sent = await self._producer.send(data, sequence_id=sequence_id, **described)
+        return MessageId._of(sent)
 
     @officially_async
     async def flush(self) -> None:
@@ -96,8 +103,8 @@ class Producer:
     async def close(self) -> None:
         """Flush, and leave the topic. Raises PulsarException the second time."""
         check_open(self._is_closed)
-        self._is_closed = True
-        await self._producer.aclose()
+        with closing_of(self):
+            await self._producer.aclose()
 
     def topic(self) -> str:
         """Full name of the topic, without partition."""
@@ -127,12 +134,17 @@ class Consumer:
         self._consumer: geminga.aio.Consumer[Any] = consumer
         self._schema = schema
         self._is_closed = False
+        self._kept: deque[Message] = deque()
+        """Of calls that were cancelled when they had taken a message."""
 
     @officially_async
     async def receive(self) -> Message:
         """The next message."""
-        message = Message._made(await self._consumer.receive(), self._schema, self._consumer)
-        await _learn_writer(self._client, self._schema, message)
+        if self._kept:
+            message = self._kept.popleft()
+        else:
+            message = Message._made(await self._consumer.receive(), self._schema, self._consumer)
+        await _learn_writer(self._client, self._schema, message, self._kept)
         return message
 
     @officially_async
@@ -168,13 +180,14 @@ class Consumer:
         place = place_of(messageid)
         check_open(self._is_closed)
         await self._consumer.seek(place)
+        self._kept.clear()
 
     @officially_async
     async def close(self) -> None:
         """Leave the subscription. Raises PulsarException the second time."""
         check_open(self._is_closed)
-        self._is_closed = True
-        await self._consumer.aclose()
+        with closing_of(self):
+            await self._consumer.aclose()
 
     @officially_async
     async def get_last_message_id(self) -> MessageId:
@@ -211,18 +224,23 @@ class Reader:
         self._reader: geminga.aio.Reader[Any] = reader
         self._schema = schema
         self._is_closed = False
+        self._kept: deque[Message] = deque()
+        """Of calls that were cancelled when they had taken a message."""
 
     @officially_async
     async def read_next(self) -> Message:
         """The next message."""
-        message = Message._made(await self._reader.read_next(), self._schema, None)
-        await _learn_writer(self._client, self._schema, message)
+        if self._kept:
+            message = self._kept.popleft()
+        else:
+            message = Message._made(await self._reader.read_next(), self._schema, None)
+        await _learn_writer(self._client, self._schema, message, self._kept)
         return message
 
     @officially_async
     async def has_message_available(self) -> bool:
         """Whether there is a message after the last read one."""
-        return await self._reader.has_message_available()
+        return bool(self._kept) or await self._reader.has_message_available()
 
     @officially_async
     async def seek(self, messageid: MessageId | int) -> None:
@@ -230,13 +248,14 @@ class Reader:
         place = place_of(messageid)
         check_open(self._is_closed)
         await self._reader.seek(place)
+        self._kept.clear()
 
     @officially_async
     async def close(self) -> None:
         """Leave the topic. Raises PulsarException the second time."""
         check_open(self._is_closed)
-        self._is_closed = True
-        await self._reader.aclose()
+        with closing_of(self):
+            await self._reader.aclose()
 
     def topic(self) -> str:
         """Full name of the topic, without partition."""
@@ -253,8 +272,19 @@ def check_open(is_closed: bool) -> None:
         raise PulsarException(Result.AlreadyClosed)
 
 
-async def _learn_writer(client: geminga.aio.Client, schema: Schema, message: Message) -> None:
-    """Fetch the schema that an Avro message was written with, which `value()` needs."""
+async def _learn_writer(
+    client: geminga.aio.Client, schema: Schema, message: Message, kept: deque[Message]
+) -> None:
+    """Fetch the schema that an Avro message was written with, which `value()` needs; without it
+    the reader's own counts. A message whose call is cancelled meanwhile is kept.
+    """
     place = schema._missing(message) if isinstance(schema, AvroSchema) else None
-    if isinstance(schema, AvroSchema) and place is not None:
+    if not isinstance(schema, AvroSchema) or place is None:
+        return
+    try:
         schema._learn(place, await client.get_schema(*place))
+    except GemingaError as error:
+        logger.warning("%s: its schema can't be fetched: %s", place[0], error)
+    except BaseException:
+        kept.appendleft(message)
+        raise

@@ -2,10 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Protocol
+
+from geminga.pulsar._listening import Lane
 
 Kinds = Mapping[str, tuple[type, bool]]
 """By name of an argument: its type, and whether it may be None."""
+
+
+class Closable(Protocol):
+    """What `close` closes once."""
+
+    _is_closed: bool
+
+
+@contextmanager
+def closing_of(each: Closable, lanes: Iterable[Lane | None] = ()) -> Iterator[None]:
+    """It is closed, and its listeners' lanes are over, unless the block raises."""
+    each._is_closed = True
+    over = [lane for lane in lanes if lane is not None]
+    for lane in over:
+        lane.end()
+    try:
+        yield
+    except BaseException:
+        each._is_closed = False
+        for lane in over:
+            lane.begin_again()
+        raise
 
 
 def check_type(kind: type, value: object, name: str) -> None:

@@ -11,7 +11,7 @@ from geminga.errors import InvalidArgumentError
 from geminga.pulsar import _keywords as keywords
 from geminga.pulsar import _logs as logs
 from geminga.pulsar._auth import Authentication
-from geminga.pulsar._checks import check_type, check_type_or_none
+from geminga.pulsar._checks import check_type, check_type_or_none, closing_of
 from geminga.pulsar._consumer import Consumer
 from geminga.pulsar._enums import (
     BatchingType,
@@ -256,11 +256,8 @@ class Client:
         """
         if self._is_closed:
             raise AlreadyClosed("Pulsar error: AlreadyClosed: the client is closed")
-        self._is_closed = True
-        for each in list(self._consumers):
-            if each._lane is not None:
-                each._lane.end()
-        self._client.close()
+        with closing_of(self, [each._lane for each in self._consumers]):
+            self._client.close()
         logs.detach(self._handler)
 
     def _listener(

@@ -7,7 +7,7 @@ from typing import Any
 
 import geminga.blocking
 from geminga.errors import AlreadyClosedError, InvalidArgumentError, OperationTimeoutError
-from geminga.pulsar._checks import check_type
+from geminga.pulsar._checks import check_type, closing_of
 from geminga.pulsar._enums import ConsumerType
 from geminga.pulsar._errors import officially
 from geminga.pulsar._ids import MessageId
@@ -53,10 +53,9 @@ class Consumer:
     def unsubscribe(self) -> None:
         """Delete the subscription, and close this consumer. If it fails, it can be called again."""
         self._check_open()
-        if self._lane is not None:
-            self._lane.end()
-        self._consumer.unsubscribe()
-        self._end()
+        with closing_of(self, [self._lane]):
+            self._consumer.unsubscribe()
+        self._forget()
 
     @officially
     def receive(self, timeout_millis: int | None = None) -> Message:
@@ -150,8 +149,9 @@ class Consumer:
     def close(self) -> None:
         """Leave the subscription. Raises AlreadyClosed the second time."""
         self._check_open()
-        self._end()
-        self._consumer.close()
+        with closing_of(self, [self._lane]):
+            self._consumer.close()
+        self._forget()
 
     def is_connected(self) -> bool:
         """Whether it is connected to the brokers of all partitions."""
@@ -180,12 +180,6 @@ class Consumer:
     def _check_open(self) -> None:
         if self._is_closed:
             raise AlreadyClosed("Pulsar error: AlreadyClosed: the consumer is closed")
-
-    def _end(self) -> None:
-        self._is_closed = True
-        if self._lane is not None:
-            self._lane.end()
-        self._forget()
 
 
 def place_of(to: object) -> Any:

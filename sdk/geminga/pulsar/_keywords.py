@@ -149,11 +149,10 @@ def producer_keywords(given: Given) -> dict[str, Any]:
     router: Callable[..., Any] | None = given["message_router"]
     if mode is PartitionsRoutingMode.CustomPartition and router is None:
         raise InvalidConfiguration("CustomPartition needs a message_router")
-    before_first: int = given["initial_sequence_id"] or 0
     return {
         "schema": given["schema"].schema_info().encoded(),
         "producer_name": given["producer_name"] or None,
-        "initial_sequence_id": before_first + 1 if before_first else None,
+        "initial_sequence_id": given["initial_sequence_id"] or None,
         "send_timeout_s": max(0, given["send_timeout_millis"]) / 1000,
         "compression_type": geminga.options.CompressionType(int(given["compression_type"])),
         "max_pending_messages": _pending_max(given),

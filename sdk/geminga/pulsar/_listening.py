@@ -49,6 +49,10 @@ class Lane:
         self._is_over = True
         self._may_go.set()
 
+    def begin_again(self) -> None:
+        """It is not closed after all."""
+        self._is_over = False
+
     def run(self, listener: Callable[[], object]) -> None:
         """Call the listener when it is its turn; its error is logged. A message whose consumer is
         closed meanwhile is left unacknowledged.
@@ -61,7 +65,7 @@ class Lane:
                 if self._is_over or not self._may_go.is_set():
                     continue
                 listener()
-            except Exception:
+            except (Exception, SystemExit):  # the thread is not the listener's to end
                 logger.exception("the message listener failed")
             finally:
                 self._lock.release()

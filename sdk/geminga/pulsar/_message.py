@@ -186,6 +186,26 @@ class OutgoingMessage(Message):
         """The payload."""
         return self._routed.data
 
+    def value(self) -> bytes:
+        """The payload, as with the official client."""
+        return self._routed.data
+
+    def message_id(self) -> MessageId:
+        """None yet: the id of nothing."""
+        return MessageId()
+
+    def topic_name(self) -> str:
+        """Empty as yet."""
+        return ""
+
+    def publish_timestamp(self) -> int:
+        """0: it is not sent yet."""
+        return 0
+
+    def event_timestamp(self) -> int:
+        """0: a router doesn't learn it."""
+        return 0
+
     def properties(self) -> dict[str, str]:
         """Properties set by the program."""
         return dict(self._routed.properties)

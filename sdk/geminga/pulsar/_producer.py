@@ -8,6 +8,7 @@ from typing import Any
 
 import geminga.blocking
 from geminga.errors import GemingaError
+from geminga.pulsar._checks import closing_of
 from geminga.pulsar._enums import Result
 from geminga.pulsar._errors import officially, result_of
 from geminga.pulsar._ids import MessageId
@@ -85,12 +86,11 @@ class Producer:
         queue = self._producer.submit if self._waits_for_room else self._producer.send_nowait
         try:
             receipt = queue(data, sequence_id=number, **described)
+            if callback is not None:
+                _report(receipt, callback)
         except GemingaError as error:
             if callback is not None:
                 callback(result_of(error), MessageId())
-            return
-        if callback is not None:
-            _report(receipt, callback)
 
     @officially
     def flush(self) -> None:
@@ -104,8 +104,8 @@ class Producer:
     def close(self) -> None:
         """Flush, and leave the topic. Raises AlreadyClosed the second time."""
         self._check_open()
-        self._is_closed = True
-        self._producer.close()
+        with closing_of(self):
+            self._producer.close()
 
     def is_connected(self) -> bool:
         """Whether it is connected to the brokers of all partitions in use."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import geminga.blocking
-from geminga.errors import GemingaError, OperationTimeoutError
-from geminga.pulsar._checks import check_type
+from geminga.errors import AlreadyClosedError, GemingaError, OperationTimeoutError
+from geminga.pulsar._checks import check_type, closing_of
 from geminga.pulsar._consumer import place_of
 from geminga.pulsar._errors import officially
 from geminga.pulsar._ids import MessageId
@@ -16,6 +17,8 @@ from geminga.pulsar._listening import Lane
 from geminga.pulsar._message import Message
 from geminga.pulsar.exceptions import AlreadyClosed, InvalidConfiguration, Timeout
 from geminga.pulsar.schema.schema import Schema
+
+logger = logging.getLogger("geminga")
 
 
 class Reader:
@@ -64,8 +67,9 @@ class Reader:
     def close(self) -> None:
         """Leave the topic. Raises AlreadyClosed the second time."""
         self._check_open()
-        self._end()
-        self._reader.close()
+        with closing_of(self, [self._lane]):
+            self._reader.close()
+        self._forget()
 
     def is_connected(self) -> bool:
         """Whether it is connected to the brokers of all partitions."""
@@ -78,12 +82,6 @@ class Reader:
         if self._is_closed:
             raise AlreadyClosed("Pulsar error: AlreadyClosed: the reader is closed")
 
-    def _end(self) -> None:
-        self._is_closed = True
-        if self._lane is not None:
-            self._lane.end()
-        self._forget()
-
     def _listen(self, listener: Callable[[Reader, Message], object], lane: Lane) -> None:
         """Call the listener with each message, in a thread, until the reader is closed."""
         self._lane = lane
@@ -92,7 +90,10 @@ class Reader:
             while True:
                 try:
                     message = self._made(self._reader.read_next())
-                except GemingaError:
+                except AlreadyClosedError:
+                    return
+                except GemingaError as error:
+                    logger.error("%s: its listener ends: %s", self._topic, error)
                     return
                 lane.run(lambda message=message: listener(self, message))  # type: ignore[misc]
 

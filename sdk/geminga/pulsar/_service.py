@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import geminga.failover
 from geminga.pulsar._auth import Authentication
@@ -114,7 +115,8 @@ class AutoClusterFailover:
             f"switch_back_threshold={self.switch_back_threshold!r})"
         )
 
-    def _policy(self) -> geminga.failover.AutoClusterFailover:
+    def _policy(self, of_client: Mapping[str, Any]) -> geminga.failover.AutoClusterFailover:
+        """With the client's arguments of TLS, which count for all clusters."""
         interval_s = self.check_interval_ms / 1000
         return geminga.failover.AutoClusterFailover(
             [
@@ -122,6 +124,10 @@ class AutoClusterFailover:
                     service_url=each.service_url,
                     authentication=each._authentication.auth if each._authentication else None,
                     tls_trust_certs_file_path=each.tls_trust_certs_file_path,
+                    tls_allow_insecure_connection=of_client["tls_allow_insecure_connection"],
+                    tls_validate_hostname=of_client["tls_validate_hostname"],
+                    tls_private_key_file_path=of_client["tls_private_key_file_path"],
+                    tls_certificate_file_path=of_client["tls_certificate_file_path"],
                 )
                 for each in self.secondary
             ],

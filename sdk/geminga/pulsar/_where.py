@@ -41,7 +41,7 @@ def clusters_of(
         "authentication": first._authentication,
         "tls_trust_certs_file_path": first.tls_trust_certs_file_path,
     }
-    return [first, *where.secondary], changes, where._policy()
+    return [first, *where.secondary], changes, where._policy(given)
 
 
 def current_url(client: geminga.blocking.Client) -> str:

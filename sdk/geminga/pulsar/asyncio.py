@@ -26,7 +26,7 @@ from geminga.pulsar._aio import Producer as Producer
 from geminga.pulsar._aio import PulsarException as PulsarException
 from geminga.pulsar._aio import Reader as Reader
 from geminga.pulsar._aio import check_open, officially_async
-from geminga.pulsar._checks import check_type
+from geminga.pulsar._checks import check_type, closing_of
 from geminga.pulsar._enums import (
     BatchingType,
     CompressionType,
@@ -201,7 +201,7 @@ class Client:
         the second time.
         """
         check_open(self._is_closed)
-        self._is_closed = True
-        if self._made is not None:
-            await self._made.aclose()
+        with closing_of(self):
+            if self._made is not None:
+                await self._made.aclose()
         logs.detach(self._handler)
