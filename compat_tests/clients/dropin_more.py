@@ -152,7 +152,7 @@ def listeners(world: World) -> None:
     world.say(consumer.batch_receive())
     consumer.pause_message_listener()
     producer.send(b"later")
-    time.sleep(0.3)
+    time.sleep(0.3)  # that nothing comes shows in time only
     world.say(len(heard))
     consumer.resume_message_listener()
     until(lambda: len(heard) == 8)
@@ -174,7 +174,7 @@ def paused_listener(world: World) -> None:
     )
     consumer.pause_message_listener()
     client.create_producer(topic).send(b"waits")
-    time.sleep(0.2)
+    time.sleep(0.2)  # so that it has come, and waits behind the pause
     client.close()
     world.say(heard)
     again = world.client.subscribe(topic, "sub")
@@ -190,7 +190,7 @@ def one_listener_thread(world: World) -> None:
         nonlocal running, most, done
         running += 1
         most = max(most, running)
-        time.sleep(0.02)
+        time.sleep(0.02)  # a listener that takes a while
         running -= 1
         done += 1
 

@@ -138,7 +138,7 @@ def seek(world: World) -> None:
     ids = []
     for number in range(5):
         ids.append(producer.send(b"%d" % number))
-        time.sleep(0.02)
+        time.sleep(0.02)  # publish times, which it seeks, differ
     messages = world.take(consumer, 5)
     for place in (
         pulsar.MessageId.earliest,

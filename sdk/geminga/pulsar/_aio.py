@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import geminga.aio
 import geminga.client
@@ -60,7 +60,7 @@ def officially_async(function: F) -> F:
         except exceptions.PulsarException as error:
             raise PulsarException(Result[type(error).__name__], str(error)) from error
 
-    return call  # type: ignore[return-value]
+    return cast("F", call)
 
 
 class Producer:

@@ -248,7 +248,7 @@ class MessageBatch:
             (),
             MessageMetadata(),
             data,
-            None,  # type: ignore[arg-type]
+            None,  # type: ignore[arg-type]  # it is of no consumer
             "",
             message_count=size,
             bounds=bounds,

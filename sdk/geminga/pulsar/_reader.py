@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import geminga.blocking
@@ -95,6 +96,6 @@ class Reader:
                 except GemingaError as error:
                     logger.error("%s: its listener ends: %s", self._topic, error)
                     return
-                lane.run(lambda message=message: listener(self, message))  # type: ignore[misc]
+                lane.run(partial(listener, self, message))
 
         threading.Thread(target=work, name="geminga reader listener", daemon=True).start()

@@ -112,6 +112,7 @@ class Record(metaclass=RecordMeta):
             getattr(self, name) == getattr(other, name, None) for name in self._fields
         )
 
+    # Its values change. The types of `object` have no way to say so.
     __hash__ = None  # type: ignore[assignment]
 
     def __str__(self) -> str:
@@ -165,7 +166,7 @@ def _nested(field: Any, value: Any) -> Any:
 
 def _made_like(record: Record, values: Mapping[str, Any]) -> Record:
     made = copy.copy(record)
-    made.__init__(**values)  # type: ignore[misc]
+    type(made).__init__(made, **values)
     return made
 
 
