@@ -264,4 +264,5 @@ def test_views_of_a_compacted_topic(peer: Peer) -> None:
     publish(peer, topic, [("c", "4")])
     view = peer.client.create_table_view(topic)
     assert {key: view.get(key) for key in ("a", "b", "c")} == {"a": b"3", "b": None, "c": b"4"}
-    view.close()
+    # The client's end closes the view. Closed by itself just before, it crashes the official client
+    # some times in a thousand: a segmentation fault.

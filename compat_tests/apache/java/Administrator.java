@@ -181,7 +181,9 @@ public final class Administrator {
         unlessThere(() -> admin.namespaces().createNamespace("java/drive", 4));
         unlessThere(() -> admin.topics().createNonPartitionedTopic(TOPIC));
         unlessThere(() -> admin.topics().createSubscription(TOPIC, "sub", MessageId.earliest));
-        try (Producer<byte[]> producer = client.newProducer().topic(TOPIC).enableBatching(false).create()) {
+        // Its name is part of the sizes that are told; one that the server gives grows with its number.
+        try (Producer<byte[]> producer = client.newProducer().topic(TOPIC).producerName("its-producer-1")
+                .enableBatching(false).create()) {
             for (int i = 0; i < 3; i++) {
                 producer.newMessage().key("k").property("p", "q").value(new byte[] {'a'}).send();
             }
