@@ -225,5 +225,5 @@ def table_view(world: World) -> None:
     world.say(heard[2:], len(view), view.get("a"))
     view.close()
     world.error(view.close)
-    # The official client crashes at times if it ends while its view still does, which nothing tells.
+    # The official client crashes at times if it ends while its view does; nothing tells when.
     time.sleep(0.2)
