@@ -155,8 +155,13 @@ def test_files(pair: Pair) -> None:
     """Each shell on the files of its own bookie, which have the same entries."""
     folder = pair.apache.folder / "entries" / "current"
     process = pair.apache.process
+    mark = folder / "lastMark"  # written after the log; a shell without it complains
     wait_until(
-        lambda: bool(_logs(folder) and list(pair.ours.entries.glob("*.log"))),
+        lambda: bool(
+            _logs(folder)
+            and (mark.exists() and mark.stat().st_size == 16)
+            and list(pair.ours.entries.glob("*.log"))
+        ),
         process,
         pair.apache.folder / "log",
         timeout_s=60,
