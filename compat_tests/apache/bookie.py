@@ -97,7 +97,10 @@ class ApacheBookie:
 
     def _is_paused(self) -> bool:
         tasks = Path(f"/proc/{self.process.pid}/task").glob("*/stat")
-        return all(task.read_text().rpartition(")")[2].split()[0] == "T" for task in tasks)
+        try:
+            return all(task.read_text().rpartition(")")[2].split()[0] == "T" for task in tasks)
+        except (FileNotFoundError, ProcessLookupError):  # a thread has ended meanwhile
+            return False
 
     def resume(self) -> None:
         """Let it go on."""

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from compat_tests.apache.cluster import Cluster
 from compat_tests.apache.relay import RelayThread, relays
@@ -178,10 +179,13 @@ class Fleet:
 
     def record(self, path: str) -> Json:
         """A node of ZooKeeper, empty if there is none."""
-        assert self.keeper is not None
-        if not self.keeper.exists(path):
+        keeper = self.keeper
+        assert keeper is not None
+        try:
+            value, _ = keeper.retry(keeper.get, path)
+        except NoNodeError:
             return {}
-        return dict(json.loads(self.keeper.get(path)[0]))
+        return dict(json.loads(value))
 
     def leader(self) -> int | None:
         """Who leads now."""

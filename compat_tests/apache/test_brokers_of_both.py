@@ -60,6 +60,7 @@ def test_bundles_go_both_ways_whoever_leads(fleet: Fleet, tmp_path: Path) -> Non
             compare_records(fleet, java.topics[0])
             if leader == OURS:
                 fleet.stop(OURS)
+                fleet.until(lambda: fleet.leader() == APACHES)
                 java.more()
                 python.more()
                 fleet.start(OURS)

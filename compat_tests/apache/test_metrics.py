@@ -20,7 +20,7 @@ from compat_tests.apache.bookie import ApacheBookie, start_bookie
 from compat_tests.apache.our_bookie import OurBookie
 from compat_tests.apache.server import start_apache
 from compat_tests.missing import APACHE, BOOKIE, skipped_without
-from compat_tests.processes import ServerProcess, free_port, start_geminga
+from compat_tests.processes import ServerProcess, free_port, start_geminga, wait_until
 from compat_tests.secured import Keys, start_broker
 from geminga_bookie._tests.support import KEY, add, read_all, write_lac
 from geminga_bookie.errors import BookkeeperError
@@ -182,7 +182,15 @@ def page_under_load(server: ServerProcess) -> str:
             for _ in range(10):
                 consumer.acknowledge(consumer.receive(30_000))
             clients.append((consumer, producer))
-        call(server, "PUT", "persistent/public/default/plain/compaction")
+        compaction = "persistent/public/default/plain/compaction"
+        call(server, "PUT", compaction)
+        # Figures of compaction are told of topics in which one has begun, behind the answer.
+        wait_until(
+            lambda: '"RUNNING"' not in get(f"{server.web_url}/admin/v2/{compaction}"),
+            server.process,
+            server.log_path,
+            timeout_s=60,
+        )
         call(server, "GET", "brokers/health")
         return get(f"{server.web_url}/metrics/")
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from compat_tests.apache.bookie import ApacheBookie, launch_bookie, start_metadata
 from compat_tests.apache.jars import run_java
 from compat_tests.apache.our_bookie import OurBookie
-from compat_tests.apache.test_our_bookies import SHELL_LOGGING
+from compat_tests.apache.shells import SHELL_LOGGING, disks_by
 from compat_tests.missing import APACHE, skipped_without
 from compat_tests.processes import wait_until
 from geminga_bookie._tests.support import Outcomes
@@ -29,7 +29,6 @@ PATIENCE = RemoteOptions(add_timeout_s=60, read_timeout_s=60, connect_timeout_s=
 FLUSHES = {"flushInterval": "200"}
 LEDGER = 5
 ENTRIES = 4
-TRIES = 3
 
 
 @dataclass
@@ -116,25 +115,12 @@ def test_the_cluster(pair: Pair, tmp_path: Path) -> None:
     assert theirs == mine
     assert "Cookie for bookie 'new:3181' is:\n---\n5\n" in mine[2]
     (our_info,) = pair.our_shell("bookieinfo")
-    assert _shapes(_their_info(pair)) == _shapes(our_info)
+    assert _shapes(disks_by(pair.shell)) == _shapes(our_info)
     instance = re.compile("# geminga instance .*\n")
     (their_view,), (our_view,) = (
         each(f"cookie_get {ids[1]}") for each in (pair.shell, pair.our_shell)
     )
     assert their_view == instance.sub("", our_view)
-
-
-def _their_info(pair: Pair) -> str:
-    """What Apache's shell tells of disks.
-
-    It closes the connections of bookies that it has not heard of yet when it reads them, and then
-    tells of one that its client is closed: it is asked again.
-    """
-    for _ in range(TRIES):
-        (info,) = pair.shell("bookieinfo")
-        if "client is closed" not in info:
-            break
-    return info
 
 
 def _shapes(info: str) -> list[str]:

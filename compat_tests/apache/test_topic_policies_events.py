@@ -81,10 +81,16 @@ def test_each_reads_what_the_other_has_written(fleet: Fleet, writer: int, reader
     def read(asked: int, path: str) -> object:
         return comparable(fleet.rest(asked, "GET", f"{at(topic)}/{path}"))
 
-    for path, value in VALUES.items():
-        fleet.rest(writer, "POST", f"{at(topic)}/{path}", value)
-    fleet.rest(writer, "POST", f"{at(topic)}/messageTTL?messageTTL=17")
     every = {**VALUES, "messageTTL": 17}
+    for path, value in every.items():
+        if path == "messageTTL":
+            fleet.rest(writer, "POST", f"{at(topic)}/messageTTL?messageTTL=17")
+        else:
+            fleet.rest(writer, "POST", f"{at(topic)}/{path}", value)
+        if writer == APACHES:
+            # It knows what it has written once it has read the event. What is set before that is
+            # set in the policies of before.
+            fleet.until(lambda path=path, value=value: read(writer, path) == value)
     assert {path: read(writer, path) for path in every} == every
     # At its new owner: it has read the events, and keeps to them.
     move(fleet, topic, reader)
@@ -112,6 +118,8 @@ def test_policies_go_with_the_topic_whoever_deletes_it(
     of_all = f"{at(topic)}/maxConsumers?isGlobal=true"
     fleet.rest(deleter, "POST", f"{at(topic)}/maxProducers", 1)
     fleet.rest(deleter, "POST", of_all, 2)
+    if deleter == APACHES:
+        fleet.until(lambda: fleet.rest(deleter, "GET", of_all) == 2)  # once it has read the event
     assert fleet.rest(deleter, "GET", of_all) == 2
     move(fleet, topic, other)
     fleet.until(lambda: fleet.rest(other, "GET", of_all) == 2)
@@ -148,12 +156,19 @@ def test_a_namespace_with_policies_is_deleted_as_an_empty_one(fleet: Fleet) -> N
     refused.value.close()
     for each in topics.values():
         fleet.rest(APACHES, "DELETE", f"{at(each)}?force=true")
+    # Each broker hears of what the other one has deleted a moment later.
+    fleet.until(lambda: fleet.rest(APACHES, "GET", f"/admin/v2/persistent/{namespace}") == [])
     fleet.rest(APACHES, "DELETE", f"/admin/v2/namespaces/{namespace}")
-    found = fleet.rest(OURS, "GET", "/admin/v2/namespaces/public")
-    assert isinstance(found, list)
-    assert namespace not in found
+    fleet.until(lambda: namespace not in namespaces(fleet, OURS))
     assert fleet.keeper is not None
     assert not fleet.keeper.exists(f"/managed-ledgers/{namespace}/persistent/__change_events")
+
+
+def namespaces(fleet: Fleet, asked: int) -> list[str]:
+    """Those that this broker tells of."""
+    found = fleet.rest(asked, "GET", "/admin/v2/namespaces/public")
+    assert isinstance(found, list)
+    return found
 
 
 def topics_of(fleet: Fleet, namespace: str) -> dict[int, str]:
