@@ -38,17 +38,17 @@ async def test_requests_with_ids_of_their_own(nursery: trio.Nursery) -> None:
     answers: list[str] = []
 
     async def ask() -> None:
-        call = table.call(lambda request_id: None, timeout_s=1, request_id=7)
+        call = table.call(lambda request_id: None, timeout_s=60, request_id=7)
         answers.append(await call)
 
     nursery.start_soon(ask)
     await trio.testing.wait_all_tasks_blocked()
     assert 7 in table
     with pytest.raises(AssertionError, match="request 7 waits already"):
-        await table.call(lambda request_id: None, timeout_s=1, request_id=7)
+        await table.call(lambda request_id: None, timeout_s=60, request_id=7)
     assert table.resolve(7, "first")
     assert 7 not in table
-    with trio.fail_after(1):
+    with trio.fail_after(60):
         nursery.start_soon(ask)
         await trio.testing.wait_all_tasks_blocked()
         assert table.resolve(7, "second")
@@ -63,7 +63,7 @@ async def test_who_was_answered_gives_back_no_id_but_its_own(nursery: trio.Nurse
     answers: list[str] = []
 
     async def ask() -> None:
-        call = table.call(lambda request_id: None, timeout_s=1, request_id=7)
+        call = table.call(lambda request_id: None, timeout_s=60, request_id=7)
         answers.append(await call)
 
     async def answer_later() -> None:
@@ -75,7 +75,7 @@ async def test_who_was_answered_gives_back_no_id_but_its_own(nursery: trio.Nurse
     await trio.testing.wait_all_tasks_blocked()
     assert table.resolve(7, "first")
     second = await table.call(
-        lambda request_id: nursery.start_soon(answer_later), timeout_s=1, request_id=7
+        lambda request_id: nursery.start_soon(answer_later), timeout_s=60, request_id=7
     )
     assert second == "second"
 

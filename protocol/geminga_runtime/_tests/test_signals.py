@@ -43,8 +43,9 @@ async def test_errors_of_main_are_raised() -> None:
 
 
 STUBBORN = """
-import trio
+import logging, sys, trio
 from geminga_runtime.process import run_until_signal
+logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
 
 async def main():
     print("up", flush=True)
@@ -64,6 +65,7 @@ def test_second_signal_ends_the_process() -> None:
         assert child.stdout is not None
         assert child.stdout.readline() == b"up\n"
         child.send_signal(signal.SIGTERM)
+        assert child.stdout.readline() == b"SIGTERM: stopping\n"  # or it may take the next first
         with pytest.raises(subprocess.TimeoutExpired):
             child.wait(0.3)
         child.send_signal(signal.SIGINT)

@@ -14,7 +14,7 @@ from geminga_runtime.process import FRAMES_MAX, _Watchdog, watch_loop
 
 def block_the_loop(until: threading.Event) -> None:
     """Block until the watchdog has read the loop's stack; its thread may be late."""
-    assert until.wait(60)
+    until.wait(5)
 
 
 @pytest.fixture
@@ -37,12 +37,14 @@ async def test_reports_a_blocked_loop(
 ) -> None:
     with watch_loop(blocked_max_s=0.04):
         await trio.sleep(0.01)
-        looked.clear()
-        block_the_loop(looked)
         with trio.fail_after(60):
-            while "the loop was blocked for" not in caplog.text:  # noqa: ASYNC110
-                await trio.sleep(0.01)
-    assert "test_watchdog.block_the_loop:" in caplog.text
+            while "test_watchdog.block_the_loop:" not in caplog.text:
+                looked.clear()
+                # On a busy machine another place may have been read just before; of that one
+                # the watchdog tells first, and it looks at no other until then.
+                block_the_loop(looked)
+                await trio.sleep(0.1)
+    assert "the loop was blocked for" in caplog.text
 
 
 def deep(levels: int, place: Callable[[], str]) -> str:
@@ -80,20 +82,20 @@ async def test_a_loop_that_waits_for_io_is_not_blocked(
 
 
 async def test_a_loop_that_waits_for_io_is_left_alone() -> None:
-    asked = looks = 0
+    looks = 0
     enough = threading.Event()
 
     class Answers:
         def run_sync_soon(self, function: Callable[[], None], *, idempotent: bool) -> None:
-            nonlocal asked
-            asked += 1
+            nonlocal looks
+            looks = 0  # the loop may have been at work yet when it was looked at
             function()
 
     class Watched(_Watchdog):
         def _frame(self) -> FrameType | None:
             nonlocal looks
             looks += 1
-            if looks == 10:
+            if looks == 10:  # without a question in between
                 enough.set()
             return super()._frame()
 
@@ -101,7 +103,6 @@ async def test_a_loop_that_waits_for_io_is_left_alone() -> None:
     watchdog.start()
     assert await trio.to_thread.run_sync(enough.wait, 60)
     watchdog.stop()
-    assert asked <= 3  # the loop may have been at work yet when it was looked at
 
 
 @pytest.mark.parametrize("looks", [1, 2])

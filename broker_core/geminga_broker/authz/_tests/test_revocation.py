@@ -173,7 +173,7 @@ async def test_old_grants_do_not_watch_a_recreated_namespace() -> None:
         await service.topics.delete(TopicName.parse(TOPIC), force=True)
         await client.expect(Type.WATCH_TOPIC_UPDATE)
         await service.namespaces.delete(NAMESPACE)
-        with trio.fail_after(5):
+        with trio.fail_after(60):
             while service.ownership.owned():  # noqa: ASYNC110 - its bundle is given up meanwhile
                 await trio.sleep(0.01)
         await service.namespaces.create(NAMESPACE, bundles=1, clusters=("standalone",))

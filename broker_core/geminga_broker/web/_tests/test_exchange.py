@@ -198,7 +198,7 @@ async def test_a_stop_lets_answers_end(monkeypatch: pytest.MonkeyPatch) -> None:
         await trio.sleep(0.1)
         began = trio.current_time()
     assert found[0].endswith(b"late")
-    assert trio.current_time() - began < 2
+    assert trio.current_time() - began < 5
     assert await idle.receive_some() == b""
     await idle.aclose()
 

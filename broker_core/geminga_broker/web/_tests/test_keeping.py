@@ -91,10 +91,10 @@ async def test_what_comes_behind_the_last_request(
 
 @pytest.mark.slow
 async def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settings, "IDLE_S", 0.25)
+    monkeypatch.setattr(settings, "IDLE_S", 0.35)
     async with served() as port, await trio.open_tcp_stream("127.0.0.1", port) as stream:
         for _ in range(4):  # longer than the time in all, and each answer takes longer than it
-            await trio.sleep(0.15)
+            await trio.sleep(0.1)
             await stream.send_all(request("slow"))
             assert (await read_until(stream, b"late")).endswith(b"late")
         began = trio.current_time()
