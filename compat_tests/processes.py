@@ -39,14 +39,18 @@ class StartError(Exception):
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that is free now, and that no other call of this process answers.
+    """A TCP port of 127.0.0.1 that is free now, and that no other call of this process answers, nor
+    one of the workers beside it: a server may take seconds until it listens.
 
     It is below those that the kernel gives to whoever connects: else a client that tries to reach
     a server which is just being started again may be given the server's own port.
     """
     given_from = int(_GIVEN_BY_THE_KERNEL.read_text().split()[0])
     # Where the kernel gives nearly all of them, the client's bad luck can't be kept off.
-    chosen = range(_PORT_MIN, given_from if given_from > _PORT_MIN + 1000 else _PORT_MAX + 1)
+    every = range(_PORT_MIN, given_from if given_from > _PORT_MIN + 1000 else _PORT_MAX + 1)
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % workers
+    chosen = every[len(every) * worker // workers : len(every) * (worker + 1) // workers]
     while True:
         port = secrets.choice(chosen)
         with socket.socket() as probe:

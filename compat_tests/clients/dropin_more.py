@@ -134,10 +134,12 @@ def listeners(world: World) -> None:
 
     def listener(consumer: Any, message: Any) -> None:
         threads.add(threading.get_ident())
-        heard.append(message.data())
-        if message.data() == b"bad":
-            raise ValueError("an error of the program")
-        consumer.acknowledge(message)
+        try:
+            if message.data() == b"bad":
+                raise ValueError("an error of the program")
+            consumer.acknowledge(message)
+        finally:
+            heard.append(message.data())  # at the end: once all are heard, the consumer is closed
 
     consumer = client.subscribe(topic, "sub", message_listener=listener)
     producer = client.create_producer(topic)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
 from collections.abc import Callable, Iterator
@@ -43,7 +44,10 @@ def said(module: ModuleType, program: Program, peer: Peer, keys: Path) -> list[o
     try:
         program(world)
     finally:
-        world.client.close()
+        # The official client's close raises this when it meets a producer that was fenced a moment
+        # ago: see `peer`. That of ours is another class.
+        with contextlib.suppress(pulsar.AlreadyClosed):
+            world.client.close()
     return world.said
 
 
@@ -79,6 +83,7 @@ def test_what_one_writes_the_other_reads(peer: Peer) -> None:
         for number in range(10):
             producer.send_async(b"%d" % number, lambda _, place, sent=sent: sent.append(place))
         producer.flush()
+        until(lambda sent=sent: len(sent) == 10)  # the official client's flush may be done before
         ids = [reading.MessageId.deserialize(place.serialize()) for place in sent]
         assert [place.serialize() for place in ids] == [place.serialize() for place in sent]
         assert [str(place) for place in ids] == [str(place) for place in sent]

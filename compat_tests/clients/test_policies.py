@@ -259,7 +259,13 @@ def test_forced_deletion_of_what_is_in_use(peer: Peer) -> None:
     path = path_of(topic)
     assert status(peer, "DELETE", f"{path}/subscription/sub") == 412
     peer.admin("DELETE", f"{path}/subscription/sub?force=true")
-    # The consumer comes back and makes the subscription anew.
+
+    def is_back() -> bool:
+        """The consumer comes back and makes the subscription anew."""
+        found = stats(peer, topic)["subscriptions"].get("sub")
+        return found is not None and len(found["consumers"]) == 1
+
+    wait_for(is_back)
     peer.producer(topic)
     assert status(peer, "DELETE", path) == 412
     peer.admin("DELETE", f"{path}?force=true")

@@ -69,8 +69,8 @@ class Browser:
         return self.driver.find_elements(By.CSS_SELECTOR, selector)
 
     def follow(self, text: str) -> None:
-        """Click a link."""
-        self.driver.find_element(By.LINK_TEXT, text).click()
+        """Click a link, once it is there: the page before may still be going."""
+        self.wait(lambda: self.driver.find_element(By.LINK_TEXT, text)).click()
 
     def wait(self, found: Callable[[], T], timeout_s: float = 20) -> T:
         """What the call answers once that is neither false nor an error of a page that changes.

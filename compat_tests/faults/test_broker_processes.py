@@ -261,7 +261,9 @@ def test_a_broker_that_stands_still_is_replaced(start: Starter) -> None:
 def test_a_broker_that_is_asked_to_end_comes_back(start: Starter) -> None:
     """SIGTERM to one of them alone: its topics move, then it is started again."""
     server = start(options=[*BROKERS, "--in-memory"])
-    first, second = children_of(server.pid)
+    first, second = (
+        int(told(server)[f"broker-{number}"][2].removeprefix("pid=")) for number in (1, 2)
+    )
     os.kill(first, signal.SIGTERM)
     until(lambda: set(children_of(server.pid)) - {first, second}, "another one is started")
     assert second in children_of(server.pid)
