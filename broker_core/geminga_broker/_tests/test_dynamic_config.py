@@ -22,7 +22,7 @@ BASE = "/admin/v2/brokers/configuration"
 
 
 async def eventually(check: Callable[[], bool]) -> None:
-    with trio.fail_after(5):
+    with trio.fail_after(60):
         while not check():
             await wait_all_tasks_blocked(0.01)
 

@@ -75,7 +75,9 @@ async def test_two_makers_at_once_have_one_log() -> None:
         assert await factory.open(NAME, here=True) is found[0]
 
 
-async def test_a_log_that_is_there_is_opened_whoever_is_cancelled() -> None:
+async def test_a_log_that_is_there_is_opened_whoever_is_cancelled(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     world = World(store=HeldStore())
     assert isinstance(world.store, HeldStore)
     async with world.broker() as factory:

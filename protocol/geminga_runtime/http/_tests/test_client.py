@@ -174,7 +174,9 @@ async def test_a_head_has_no_body(nursery: trio.Nursery) -> None:
     await client.aclose()
 
 
-async def test_a_cancelled_request_leaves_no_connection(nursery: trio.Nursery) -> None:
+async def test_a_cancelled_request_leaves_no_connection(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
     servers = Servers(nursery, [b"", OK], [OK])
     client = HttpClient(servers)
     with trio.move_on_after(0.01):

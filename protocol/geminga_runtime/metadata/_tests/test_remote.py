@@ -334,7 +334,9 @@ async def test_a_watch_that_ended_costs_nothing() -> None:
         assert server.streams[0].sent_bytes == sent
 
 
-async def test_a_client_that_takes_nothing_hears_that_it_missed_changes() -> None:
+async def test_a_client_that_takes_nothing_hears_that_it_missed_changes(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     base = MemoryMetadataStore()
     here, there = lockstep_stream_pair()
     framed = FramedStream(there, name="client", write_high_bytes=1000)
