@@ -195,7 +195,7 @@ async def test_a_stop_lets_answers_end(monkeypatch: pytest.MonkeyPatch) -> None:
     async with trio.open_nursery() as nursery, served() as port:
         idle = await trio.open_tcp_stream("127.0.0.1", port)
         nursery.start_soon(client, port)
-        await trio.sleep(0.1)
+        await trio.testing.wait_all_tasks_blocked(0.05)
         began = trio.current_time()
     assert found[0].endswith(b"late")
     assert trio.current_time() - began < 5
