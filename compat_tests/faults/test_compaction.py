@@ -40,7 +40,7 @@ def _publish_until_killed(
     path = TOPIC.replace("://", "/") + "/compaction"
     url = f"{server.web_url}/admin/v2/{path}"
     killer = threading.Timer(chance.uniform(0.05, 0.8), server.kill)
-    with geminga.blocking.connect(server.service_url, operation_timeout_s=2) as client:
+    with geminga.blocking.connect(server.service_url, operation_timeout_s=30) as client:
         producer = client.create_producer(TOPIC, send_timeout_s=1, batching_max_publish_delay_s=0)
         killer.start()
         with contextlib.suppress(geminga.GemingaError, OSError):

@@ -10,10 +10,10 @@ import org.apache.pulsar.client.api.PulsarClient;
 import org.apache.pulsar.client.impl.auth.AuthenticationToken;
 
 /**
- * Sends for some seconds with a token that is read from a file each time it is asked for; prints
- * how often it was.
+ * Sends with a token that is read from a file each time it is asked for, until it was so often or
+ * for so many seconds; prints how often it was.
  *
- * <p>Usage: {@code Refresh URL TOPIC TOKEN_FILE SECONDS}
+ * <p>Usage: {@code Refresh URL TOPIC TOKEN_FILE TIMES SECONDS}
  */
 public final class Refresh {
     private Refresh() {}
@@ -27,7 +27,8 @@ public final class Refresh {
                             asked.incrementAndGet();
                             return read(file);
                         });
-        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(Long.parseLong(arguments[3]));
+        int times = Integer.parseInt(arguments[3]);
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(Long.parseLong(arguments[4]));
         try (PulsarClient client =
                         PulsarClient.builder()
                                 .serviceUrl(arguments[0])
@@ -36,10 +37,11 @@ public final class Refresh {
                                 .statsInterval(0, TimeUnit.SECONDS)
                                 .build();
                 Producer<byte[]> producer = client.newProducer().topic(arguments[1]).create()) {
-            while (System.nanoTime() < end) {
+            while (asked.get() < times && System.nanoTime() < end) {
                 producer.send("x".getBytes(StandardCharsets.US_ASCII));
                 Thread.sleep(100);
             }
+            producer.send("with the last one".getBytes(StandardCharsets.US_ASCII));
         }
         System.out.println("asked " + asked.get());
     }
