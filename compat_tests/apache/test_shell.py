@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,8 @@ PATIENCE = RemoteOptions(add_timeout_s=60, read_timeout_s=60, connect_timeout_s=
 FLUSHES = {"flushInterval": "200"}
 LEDGER = 5
 ENTRIES = 4
+MARK_BYTES = 16
+"""The number and the position of a journal."""
 
 
 @dataclass
@@ -141,17 +144,38 @@ def test_files(pair: Pair) -> None:
     """Each shell on the files of its own bookie, which have the same entries."""
     folder = pair.apache.folder / "entries" / "current"
     process = pair.apache.process
-    mark = folder / "lastMark"  # written after the log; a shell without it complains
     wait_until(
-        lambda: bool(
-            _logs(folder)
-            and (mark.exists() and mark.stat().st_size == 16)
-            and list(pair.ours.entries.glob("*.log"))
-        ),
+        lambda: bool(_logs(folder) and list(pair.ours.entries.glob("*.log"))),
         process,
         pair.apache.folder / "log",
         timeout_s=60,
     )
+    with _whole_mark(pair.apache):
+        _same_of_files(pair, folder)
+
+
+@contextmanager
+def _whole_mark(bookie: ApacheBookie) -> Iterator[None]:
+    """Apache's bookie empties its mark and writes it anew at each checkpoint, some times a second;
+    a shell that meets the empty one says so. Meanwhile the bookie stands still.
+    """
+    mark = bookie.folder / "entries" / "current" / "lastMark"
+
+    def is_whole() -> bool:
+        bookie.pause()
+        if mark.exists() and mark.stat().st_size == MARK_BYTES:
+            return True
+        bookie.resume()
+        return False
+
+    wait_until(is_whole, bookie.process, bookie.folder / "log", timeout_s=60)
+    try:
+        yield
+    finally:
+        bookie.resume()
+
+
+def _same_of_files(pair: Pair, folder: Path) -> None:
     (log,) = _logs(folder)
     (our_log,) = sorted(pair.ours.entries.glob("*.log"))
     (journal,) = (pair.apache.folder / "journal" / "current").glob("*.txn")
