@@ -321,7 +321,7 @@ class Consumer(Block, Generic[V_co]):
     async def aclose(self) -> None:
         """Send pending acknowledgements, and leave the subscription. Idempotent. Unacknowledged
         messages are redelivered, to other consumers or later. Waits for running calls of a
-        `message_listener`, unless called by the listener.
+        `message_listener`, unless called by a listener.
         """
         parts = self._parts
         try:

@@ -55,6 +55,9 @@ from geminga.errors import InvalidArgumentError
 from geminga.failover import AutoClusterFailover
 from geminga.schema._base import Schema, check_sending
 
+_LONG_MAX = (1 << 63) - 1
+"""Brokers and clients in Java read ids as signed."""
+
 
 @dataclass(frozen=True)
 class ClientOptions(TlsOptions):
@@ -149,7 +152,7 @@ class ProducerOptions(ProducerCryptoOptions):
         positive(self, "auto_update_partitions_interval_s")
         whole(self, "max_pending_messages", "batching_max_messages", "batching_max_bytes", least=1)
         if self.initial_sequence_id is not None:
-            whole(self, "initial_sequence_id", least=-1)
+            whole(self, "initial_sequence_id", least=-1, most=_LONG_MAX)
         for name in ("chunk_max_message_size_bytes", "round_robin_partitions_max"):
             if getattr(self, name) is not None:
                 whole(self, name, least=1)

@@ -21,6 +21,10 @@ logger = logging.getLogger("geminga")
 WAITING_PER_WORKER = 16
 """Received messages that may wait for their lane, per call that may run concurrently."""
 
+_BUSY: set[Hashable] = set()
+"""Workers of any listener that is being called. They don't wait for one another: two listeners that
+close each other's consumers would wait for ever."""
+
 
 class Happening(Protocol):
     """A one-time event."""
@@ -127,12 +131,14 @@ class Listening:
         with self._guard:
             # Added before the check: `stop` sets the end before it reads the running workers.
             self._running.add(self._surroundings.worker())
+            _BUSY.add(self._surroundings.worker())
             if self._is_over:
                 self._leave()
             return not self._is_over
 
     def _leave(self) -> None:
         self._running.discard(self._surroundings.worker())
+        _BUSY.discard(self._surroundings.worker())
         if self._is_over and not self._running:
             self._idle.set()
 
@@ -156,12 +162,12 @@ class Listening:
                 logger.debug("negative acknowledgement after a failed listener: %s", error)
 
     def stop(self) -> None:
-        """Stop calling the listener, and wait for running calls, unless called by the listener.
+        """Stop calling the listener, and wait for running calls, unless called by a listener.
         Idempotent.
         """
         self._is_over = True
         room = self._room
         if room is not None:
             room.set()
-        if self._running and self._surroundings.worker() not in self._running:
+        if self._running and self._surroundings.worker() not in _BUSY:
             self._idle.wait()

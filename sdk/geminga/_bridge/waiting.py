@@ -99,7 +99,7 @@ class ThreadHost:
         """Call the program's callback, in the loop's thread."""
         try:
             callback(value)
-        except Exception:
+        except BaseException:  # noqa: ASYNC103 - `sys.exit()` in it must not end the client
             logger.exception("a callback of a sent message failed")
 
     def turn(self) -> None:

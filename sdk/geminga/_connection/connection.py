@@ -18,6 +18,7 @@ from geminga.auth import Authentication
 from geminga.errors import (
     ConnectionFailedError,
     GemingaError,
+    InvalidArgumentError,
     OperationTimeoutError,
     WrongProtocolError,
     from_broker,
@@ -52,6 +53,16 @@ def error_name(code: int) -> str:
         return ServerError.Name(code)
     except ValueError:
         return f"ServerError{code}"
+
+
+def _made(make: Callable[[int], bytes], request_id: int) -> bytes:
+    """The frame of a request. An argument that can't be encoded must end the request alone: of a
+    producer's or consumer's own task another error would end the client.
+    """
+    try:
+        return make(request_id)
+    except (TypeError, ValueError) as error:
+        raise InvalidArgumentError(f"an argument can't be encoded: {error}") from error
 
 
 class Connection:
@@ -135,7 +146,8 @@ class Connection:
     ) -> BaseCommand:
         """Send the frame that `make` returns for a request id, and wait for the response.
 
-        Raises the BrokerError of an ERROR response, ConnectionFailedError, OperationTimeoutError.
+        Raises the BrokerError of an ERROR response, ConnectionFailedError, OperationTimeoutError,
+        and InvalidArgumentError for what no frame can hold: a text that isn't Unicode, say.
         Once the broker makes a producer wait for exclusive access (PIP-68), there is no timeout.
         """
         request_id = -1
@@ -146,7 +158,7 @@ class Connection:
             nonlocal request_id
             request_id = given
             self._waiting[given] = scope
-            self._stream.write(make(given))
+            self._stream.write(_made(make, given))
 
         try:
             with scope:

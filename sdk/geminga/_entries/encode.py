@@ -24,6 +24,8 @@ from geminga_protocol.single import SendHeader
 
 MAX_MESSAGE_SIZE_DEFAULT = 5 * 1024 * 1024
 _SIZE = struct.Struct(">I")
+FRAME_PADDING_BYTES = 10 * 1024
+"""Room that brokers leave for the rest of a frame (MESSAGE_SIZE_FRAME_PADDING of Commands)."""
 LOCAL_CLUSTER_ONLY = ("__local__",)
 """`replicate_to` of a message that must not be replicated (as in TypedMessageBuilder)."""
 
@@ -175,6 +177,7 @@ class Encoder:
             front, payload = self._build(*self._single(outgoing))
         size = len(front) + len(payload)
         head = send(self._producer_id, outgoing.sequence_id, count, size, highest_sequence_id)
+        self._check_frame(len(head) + size)
         outgoing.frame = (head + front, payload)
         return ()
 
@@ -274,6 +277,18 @@ class Encoder:
             raise MessageTooBigError(
                 f"message of {len(payload)} bytes is above the broker's limit of"
                 f" {self.max_message_size_bytes} bytes",
+                topic=self._topic,
+            )
+
+    def _check_frame(self, size_bytes: int) -> None:
+        """The broker would close the connection at a longer frame, and at each time that it is sent
+        again, which all other producers and consumers of the connection would suffer from.
+        """
+        limit = self.max_message_size_bytes + FRAME_PADDING_BYTES
+        if size_bytes - _SIZE.size > limit:
+            raise MessageTooBigError(
+                f"message of {size_bytes} bytes with its properties and keys is above the broker's"
+                f" limit of {limit} bytes",
                 topic=self._topic,
             )
 

@@ -65,8 +65,8 @@ def not_negative(options: object, *names: str) -> None:
             raise InvalidArgumentError(f"{name} must not be negative: {getattr(options, name)!r}")
 
 
-def whole(options: object, *names: str, least: int = 0) -> None:
-    """Raises InvalidArgumentError unless all are whole numbers from `least` on."""
+def whole(options: object, *names: str, least: int = 0, most: float = math.inf) -> None:
+    """Raises InvalidArgumentError unless all are whole numbers from `least` to `most`."""
     for name in names:
         if not isinstance(number(options, name), int):
             raise InvalidArgumentError(
@@ -75,6 +75,10 @@ def whole(options: object, *names: str, least: int = 0) -> None:
         if number(options, name) < least:
             raise InvalidArgumentError(
                 f"{name} must be {least} or more, not {getattr(options, name)!r}"
+            )
+        if number(options, name) > most:
+            raise InvalidArgumentError(
+                f"{name} must be {most} or less, not {getattr(options, name)!r}"
             )
 
 

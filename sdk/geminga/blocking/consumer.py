@@ -203,6 +203,6 @@ class Consumer(ThreadBlock, Generic[V_co]):
     def close(self) -> None:
         """Send pending acknowledgements, and leave the subscription. Idempotent. Unacknowledged
         messages are redelivered, to other consumers or later. Waits for running calls of a
-        `message_listener`, unless called by the listener.
+        `message_listener`, unless called by a listener.
         """
         self._receiver.close()

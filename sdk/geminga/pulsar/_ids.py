@@ -51,6 +51,10 @@ class MessageId:
     def __init__(
         self, partition: int = -1, ledger_id: int = -1, entry_id: int = -1, batch_index: int = -1
     ) -> None:
+        _check("partition", partition, 31)
+        _check("ledger_id", ledger_id, 63)
+        _check("entry_id", entry_id, 63)
+        _check("batch_index", batch_index, 31)
         self._place = Place(ledger_id, entry_id, partition, batch_index)
         self._message: Message | None = None
         """The message that it was taken from; `_consumer` has received it."""
@@ -130,6 +134,12 @@ class MessageId:
 
     def __ge__(self, other: MessageId) -> bool:
         return not self < other
+
+
+def _check(name: str, number: object, bits: int) -> None:
+    """Raises TypeError for a number that no message id of the wire can hold."""
+    if not isinstance(number, int) or not -(1 << bits) <= number < 1 << bits:
+        raise TypeError(f"{name} must be a number of {bits + 1} bits with its sign, not {number!r}")
 
 
 def _order(place: Place) -> tuple[int, int, int]:

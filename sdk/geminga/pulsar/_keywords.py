@@ -15,7 +15,7 @@ import geminga.encryption
 import geminga.options
 from geminga.pulsar import _policies as policies
 from geminga.pulsar._auth import Authentication
-from geminga.pulsar._checks import Kinds, check_all, check_texts
+from geminga.pulsar._checks import Kinds, check_all, check_texts, staying
 from geminga.pulsar._enums import (
     BatchingType,
     CompressionType,
@@ -164,9 +164,7 @@ def producer_keywords(given: Given) -> dict[str, Any]:
         "chunking_enabled": given["chunking_enabled"],
         "routing_mode": _ROUTING[mode],
         "hashing_scheme": geminga.options.HashingScheme.BOOST_HASH,
-        "message_router": None
-        if router is None
-        else lambda message, count: int(router(OutgoingMessage(message), count)),
+        "message_router": None if router is None else _routing(router),
         "lazy_start_partitioned_producers": given["lazy_start_partitioned_producers"],
         "properties": dict(given["properties"] or {}),
         "encryption_keys": [given["encryption_key"]] if given["encryption_key"] else [],
@@ -237,14 +235,24 @@ def reader_keywords(given: Given) -> dict[str, Any]:
 
 
 def checked_topic(topic: object) -> Any:
-    """A name, a list of names, or a compiled pattern. Raises ValueError."""
+    """A name, a list of names, or a compiled pattern. Raises ValueError, TypeError."""
     if isinstance(topic, list):
         if not topic:
             raise OperationNotSupported("a consumer needs a topic: the list is empty")
+        for each in topic:
+            if not isinstance(each, str):
+                raise TypeError(f"topic must be a list of texts, not of {type(each).__name__}")
         return topic
     if not isinstance(topic, str | re.Pattern):
         raise ValueError("topic must be a text, a list of texts or a compiled pattern")
     return topic
+
+
+def _routing(router: Callable[..., Any]) -> geminga.options.MessageRouter:
+    def choose(message: geminga.options.RoutedMessage, count: int) -> int:
+        return int(router(OutgoingMessage(message), count))
+
+    return staying(choose)
 
 
 def _pending_max(given: Given) -> int:

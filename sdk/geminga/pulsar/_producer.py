@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -15,6 +16,8 @@ from geminga.pulsar._ids import MessageId
 from geminga.pulsar._outgoing import outgoing
 from geminga.pulsar.exceptions import AlreadyClosed
 from geminga.pulsar.schema.schema import Schema
+
+logger = logging.getLogger("geminga")
 
 Callback = Callable[[Result, MessageId], object]
 
@@ -90,7 +93,7 @@ class Producer:
                 _report(receipt, callback)
         except GemingaError as error:
             if callback is not None:
-                callback(result_of(error), MessageId())
+                _call(callback, result_of(error), MessageId())
 
     @officially
     def flush(self) -> None:
@@ -125,3 +128,11 @@ def _report(receipt: geminga.blocking.Receipt, callback: Callback) -> None:
             callback(result_of(error), MessageId())
 
     receipt.add_done_callback(report)
+
+
+def _call(callback: Callback, result: Result, place: MessageId) -> None:
+    """Call it in the sending thread; its error is logged there too."""
+    try:
+        callback(result, place)
+    except Exception:
+        logger.exception("a callback of a refused message failed")

@@ -8,6 +8,7 @@ from typing import Any
 import trio
 
 import geminga.blocking
+from geminga.pulsar._checks import closing_of, staying
 from geminga.pulsar._errors import officially
 from geminga.pulsar.exceptions import ConsumerNotInitialized
 from geminga.pulsar.schema.schema import Schema
@@ -49,7 +50,7 @@ class TableView:
         def told(key: str, value: bytes | None) -> None:
             callback(key, decode(value or b""))
 
-        view.for_each_and_listen(told)
+        view.for_each_and_listen(staying(told))
         # The calls for the present keys come before this one.
         view._session.call(trio.lowlevel.checkpoint)
 
@@ -58,8 +59,8 @@ class TableView:
         """Stop reading. Raises ConsumerNotInitialized the second time."""
         if self._is_closed:
             raise ConsumerNotInitialized("the table view is closed")
-        self._is_closed = True
-        self._table_view.close()
+        with closing_of(self):
+            self._table_view.close()
 
     def __len__(self) -> int:
         return 0 if self._is_closed else len(self._table_view)
