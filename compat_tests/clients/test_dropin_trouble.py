@@ -10,18 +10,30 @@ from typing import Any
 import pytest
 
 import geminga.aio
+import geminga.blocking
 import geminga.pulsar as pulsar
 import geminga.pulsar.asyncio as face
 from compat_tests.clients.conftest import WAIT_MS
+from compat_tests.clients.dropin_world import until
 from compat_tests.processes import ServerProcess
 from geminga import errors
-from geminga.pulsar.schema import AvroSchema, Integer, Record
+from geminga.pulsar.schema import AvroSchema, Integer, Record, String
 
 WAIT_S = WAIT_MS / 1000
 
 
 class Order(Record):
     number = Integer()
+
+
+class Name(Record):
+    first = String()
+    last = String()
+
+
+class Reversed(Record):
+    last = String()
+    first = String()
 
 
 def topic(about: str) -> str:
@@ -90,12 +102,92 @@ def test_a_listener_outlives_an_unsubscribe_that_fails(standalone: ServerProcess
         listened.unsubscribe()
     other.close()
     client.create_producer(topic("listen")).send(b"still there")
-    until = threading.Event()
-    for _ in range(int(WAIT_S / 0.05)):
-        if got or until.wait(0.05):
-            break
+    until(lambda: bool(got))
     assert got == [b"still there"]
     listened.unsubscribe()
+    client.close()
+
+
+def test_what_waits_for_its_turn_outlives_an_unsubscribe_that_fails(
+    standalone: ServerProcess,
+) -> None:
+    got: list[bytes] = []
+    client = pulsar.Client(standalone.service_url)
+    shared = pulsar.ConsumerType.Shared
+
+    def listen(consumer: pulsar.Consumer, message: pulsar.Message) -> None:
+        consumer.acknowledge(message)
+        got.append(message.data())
+
+    listened = client.subscribe(topic("turn"), "s", shared, message_listener=listen)
+    listened.pause_message_listener()
+    producer = client.create_producer(topic("turn"))
+    for number in b"12":
+        producer.send(bytes([number]))
+    other = client.subscribe(topic("turn"), "s", shared)
+    with pytest.raises(pulsar.PulsarException):
+        listened.unsubscribe()
+    other.close()
+    listened.resume_message_listener()
+    until(lambda: len(got) == 2)
+    assert got == [b"1", b"2"]
+    listened.unsubscribe()
+    listened.close()  # as the official client allows
+    with pytest.raises(pulsar.AlreadyClosed):
+        listened.close()
+    client.close()
+
+
+def test_a_table_views_close_that_fails_can_be_tried_again(standalone: ServerProcess) -> None:
+    tried = threading.Event()
+    client = pulsar.Client(standalone.service_url)
+    producer = client.create_producer(topic("view"))
+    view = client.create_table_view(topic("view"))
+
+    def close(_key: str, _value: bytes) -> None:
+        with pytest.raises(pulsar.OperationNotSupported):
+            view.close()
+        tried.set()
+
+    view.for_each_and_listen(close)
+    producer.send(b"", partition_key="k")
+    assert tried.wait(WAIT_S)
+    view.close()
+    with pytest.raises(pulsar.ConsumerNotInitialized):
+        view.close()
+    client.close()
+
+
+def test_the_listeners_first_call_has_all_it_needs(
+    standalone: ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may come before `subscribe` returns: decode with the writer's schema, and close."""
+    got: list[str] = []
+    failed: list[Exception] = []
+    done = threading.Event()
+    client = pulsar.Client(standalone.service_url)
+    client.subscribe(topic("first"), "s").close()
+    client.create_producer(topic("first"), schema=AvroSchema(Name)).send(Name(first="A", last="B"))
+
+    def listen(consumer: pulsar.Consumer, message: pulsar.Message) -> None:
+        try:
+            got.append(message.value().first)
+            consumer.acknowledge(message)
+            consumer.close()
+        except Exception as error:
+            failed.append(error)
+        done.set()
+
+    subscribe = geminga.blocking.Client.subscribe
+
+    def slowly(*args: Any, **options: Any) -> Any:
+        made = subscribe(*args, **options)
+        assert done.wait(WAIT_S)
+        return made
+
+    monkeypatch.setattr(geminga.blocking.Client, "subscribe", slowly)
+    client.subscribe(topic("first"), "s", schema=AvroSchema(Reversed), message_listener=listen)
+    assert (got, failed) == (["A"], [])
     client.close()
 
 
@@ -145,3 +237,16 @@ def test_secondary_clusters_have_the_clients_tls(tmp_path: Path) -> None:
     assert not isinstance(cluster, str)
     assert cluster.tls_allow_insecure_connection
     assert not cluster.tls_validate_hostname
+
+
+def test_consumers_and_readers_may_be_closed_twice(standalone: ServerProcess) -> None:
+    async def run() -> None:
+        client = face.Client(standalone.service_url)
+        consumer = await client.subscribe(topic("twice"), "s")
+        reader = await client.create_reader(topic("twice"), pulsar.MessageId.earliest)
+        await consumer.unsubscribe()
+        for each in (consumer, consumer, reader, reader):
+            await each.close()
+        await client.close()
+
+    asyncio.run(run())

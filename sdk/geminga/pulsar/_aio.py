@@ -184,8 +184,9 @@ class Consumer:
 
     @officially_async
     async def close(self) -> None:
-        """Leave the subscription. Raises PulsarException the second time."""
-        check_open(self._is_closed)
+        """Leave the subscription. Idempotent, as in the official client."""
+        if self._is_closed:
+            return
         with closing_of(self):
             await self._consumer.aclose()
 
@@ -252,8 +253,9 @@ class Reader:
 
     @officially_async
     async def close(self) -> None:
-        """Leave the topic. Raises PulsarException the second time."""
-        check_open(self._is_closed)
+        """Leave the topic. Idempotent, as in the official client."""
+        if self._is_closed:
+            return
         with closing_of(self):
             await self._reader.aclose()
 

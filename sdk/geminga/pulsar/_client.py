@@ -174,16 +174,20 @@ class Client:
         made._has_queue = receiver_queue_size > 0
         made._topic = name_of(keywords.checked_topic(topic))
         made._forget = lambda: self._consumers.remove(made)
-        inner = self._client.subscribe(
-            topic,
-            subscription_name,
-            message_listener=self._listener(made, message_listener),
-            pattern_auto_discovery_period_s=pattern_auto_discovery_period,
-            **options,
-        )
-        made._consumer = inner
+        # Before the listener's first call, which may decode with the schema, or close the consumer.
         schema.attach_client(self._client)
         self._consumers.append(made)
+        try:
+            made._consumer = self._client.subscribe(
+                topic,
+                subscription_name,
+                message_listener=self._listener(made, message_listener),
+                pattern_auto_discovery_period_s=pattern_auto_discovery_period,
+                **options,
+            )
+        except BaseException:
+            made._forget()
+            raise
         return made
 
     @officially

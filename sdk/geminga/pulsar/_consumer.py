@@ -34,6 +34,8 @@ class Consumer:
     _lane: Lane | None = None
     """Of its message listener."""
     _is_closed = False
+    _may_close = False
+    """Whether it is unsubscribed, and `close` was not called since."""
     _forget: Callable[[], object]
     """Take it out of the client's list."""
 
@@ -53,8 +55,14 @@ class Consumer:
     def unsubscribe(self) -> None:
         """Delete the subscription, and close this consumer. If it fails, it can be called again."""
         self._check_open()
-        with closing_of(self, [self._lane]):
-            self._consumer.unsubscribe()
+        receiver = self._consumer._receiver
+        with closing_of(self):
+            receiver.call(self._consumer._inner.unsubscribe)
+        if self._lane is not None:
+            # Not before: if that fails, the listener gets what waits for its turn.
+            self._lane.end()
+        receiver.stop_listening()
+        self._may_close = True
         self._forget()
 
     @officially
@@ -147,7 +155,12 @@ class Consumer:
 
     @officially
     def close(self) -> None:
-        """Leave the subscription. Raises AlreadyClosed the second time."""
+        """Leave the subscription. Raises AlreadyClosed the second time; after `unsubscribe` the
+        first call does nothing.
+        """
+        if self._may_close:
+            self._may_close = False
+            return
         self._check_open()
         with closing_of(self, [self._lane]):
             self._consumer.close()
