@@ -250,3 +250,23 @@ def test_consumers_and_readers_may_be_closed_twice(standalone: ServerProcess) ->
         await client.close()
 
     asyncio.run(run())
+
+
+def test_one_event_loop_after_the_other(standalone: ServerProcess) -> None:
+    """As with the official client: one `asyncio.run` per call of a program without a loop."""
+    client = face.Client(standalone.service_url)
+
+    async def make() -> tuple[face.Producer, face.Consumer]:
+        # A queue of one: the sending tasks wait for room, and for their lock.
+        producer = await client.create_producer(topic("loops"), max_pending_messages=1)
+        consumer = await client.subscribe(topic("loops"), "s")
+        await asyncio.gather(*[producer.send(b"1") for _ in range(50)])
+        return producer, consumer
+
+    async def use(producer: face.Producer, consumer: face.Consumer) -> None:
+        await asyncio.gather(*[producer.send(b"2") for _ in range(50)])
+        for _ in range(100):
+            await consumer.acknowledge(await asyncio.wait_for(consumer.receive(), WAIT_S))
+        await client.close()
+
+    asyncio.run(use(*asyncio.run(make())))

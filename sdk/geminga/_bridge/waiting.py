@@ -9,8 +9,9 @@ import threading
 from _thread import allocate_lock, get_ident
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import TypeVar, TypeVarTuple
+from weakref import WeakKeyDictionary
 
 from geminga._bridge.portal import Portal, Posts, acquire, run_posts
 from geminga._options.arguments import function as check_function
@@ -129,18 +130,25 @@ class ThreadHost:
 
 
 class AsyncWaiter:
-    """A single wait of one asyncio task; `notify` is called once in the Trio loop."""
+    """A single wait of one asyncio task; `notify` is called once in the Trio loop. The task may run
+    in another loop than the client was made in: one `asyncio.run` after the other.
+    """
 
     __slots__ = ("_future", "_host", "_is_cut")
 
     def __init__(self, host: AsyncHost) -> None:
         self._is_cut = False
         self._host = host
-        self._future: asyncio.Future[None] = host.loop.create_future()
+        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def notify(self) -> None:
         """Let `wait` return."""
-        self._host.post(self._finish)
+        loop = self._future.get_loop()
+        if loop is self._host.loop:
+            self._host.post(self._finish)
+        else:
+            with suppress(RuntimeError):  # that loop is closed: nothing waits there any more
+                loop.call_soon_threadsafe(self._finish)
 
     def _finish(self) -> None:
         if not self._future.done():
@@ -161,6 +169,24 @@ class AsyncWaiter:
         """The loop has ended."""
         self._is_cut = not self._future.done()
         self.notify()
+
+
+class LoopLock:
+    """A lock between the tasks of a loop: asyncio's own belongs to the first loop that waits."""
+
+    def __init__(self) -> None:
+        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
+            WeakKeyDictionary()
+        )
+
+    def _own(self) -> asyncio.Lock:
+        return self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+
+    async def __aenter__(self) -> None:
+        await self._own().acquire()
+
+    async def __aexit__(self, *error: object) -> None:
+        self._own().release()
 
 
 class AsyncHost:
@@ -184,9 +210,9 @@ class AsyncHost:
         """Something to wait for."""
         return AsyncWaiter(self)
 
-    def lock(self) -> asyncio.Lock:
+    def lock(self) -> LoopLock:
         """A lock between tasks."""
-        return asyncio.Lock()
+        return LoopLock()
 
     def tell(self, callback: Callable[[T], object], value: T) -> None:
         """Call the program's callback, in its own loop."""

@@ -52,8 +52,8 @@ __all__ = ["Client", "Consumer", "Producer", "PulsarException", "Reader"]
 
 
 class Client:
-    """Creates producers, consumers and readers, which share its connections; used in one event
-    loop.
+    """Creates producers, consumers and readers, which share its connections. It may be used in one
+    event loop after the other.
     """
 
     def __init__(self, service_url: Any, **kwargs: Any) -> None:
@@ -74,7 +74,7 @@ class Client:
         self._is_closed = False
 
     def _open(self) -> geminga.aio.Client:
-        """The client of this loop, made on first use."""
+        """The client, made on first use, in a loop."""
         check_open(self._is_closed)
         if self._made is None:
             self._made = geminga.aio.Client(self._url, **self._options)
