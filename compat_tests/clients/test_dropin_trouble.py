@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -221,6 +223,51 @@ def test_a_cancelled_call_keeps_its_message(
         return [each.value().number for each in found]
 
     assert asyncio.run(run()) == [7, 7]
+
+
+def test_a_record_is_written_once(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """Though several clients write to one place, and two loggers lead to the root's handlers."""
+    told = logging.getLogger("dropin-told")
+    file = tmp_path / "log"
+    level = pulsar.LoggerLevel
+    loggers = (
+        *(pulsar.ConsoleLogger(each) for each in (level.Error, level.Warn, level.Warn)),
+        *(pulsar.FileLogger(level.Warn, str(file)) for _ in range(2)),
+        *(told, told),
+    )
+    own = logging.StreamHandler(sys.stderr)
+    told.addHandler(own)
+    clients = [pulsar.Client("pulsar://127.0.0.1:1", logger=each) for each in loggers]
+    logging.getLogger("geminga").warning("once only")
+    clients[1].close()
+    logging.getLogger("geminga").warning("once more")
+    for each in clients[:1] + clients[2:]:
+        each.close()
+    told.removeHandler(own)
+    written = capsys.readouterr()
+    for text in (written.out, written.err, file.read_text(), caplog.text):
+        assert [text.count(each) for each in ("once only", "once more")] == [1, 1]
+
+
+@pytest.mark.parametrize("make", [pulsar.Client, face.Client])
+@pytest.mark.parametrize("wrong", [{"service_url": "none"}, {"connection_timeout_ms": "soon"}])
+def test_a_refused_client_leaves_no_open_log(
+    make: Any, wrong: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[logging.FileHandler] = []
+
+    def open_file(name: str) -> logging.FileHandler:
+        opened.append(FileHandler(name))
+        return opened[-1]
+
+    FileHandler = logging.FileHandler
+    monkeypatch.setattr(logging, "FileHandler", open_file)
+    logger = pulsar.FileLogger(pulsar.LoggerLevel.Warn, str(tmp_path / "log"))
+    with pytest.raises(ValueError, match=r"must be|service_url"):
+        make(**{"service_url": "pulsar://127.0.0.1:1", "logger": logger, **wrong})
+    assert all(each.stream is None for each in opened)
 
 
 def test_secondary_clusters_have_the_clients_tls(tmp_path: Path) -> None:

@@ -74,13 +74,14 @@ class Client:
         """
         given = locals()
         self._clusters, changes, policy = clusters_of(service_url, given)
-        handler = logs.handler_of(logger)
         options = keywords.client_keywords({**given, **changes})
+        handler = logs.handler_of(logger)
         try:
             self._client = geminga.blocking.Client(
                 self._clusters[0].service_url, failover=policy, **options
             )
         except InvalidArgumentError as error:
+            logs.detach(handler)
             raise ValueError(str(error)) from error
         self._handler = handler
         logs.attach(handler)

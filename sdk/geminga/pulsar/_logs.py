@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from functools import partial
 
 from geminga.pulsar._checks import check_type
 from geminga.pulsar._enums import LoggerLevel
@@ -38,12 +39,46 @@ class FileLogger:
 class _Forwarding(logging.Handler):
     def __init__(self, target: logging.Logger) -> None:
         super().__init__(target.getEffectiveLevel())
-        self._target = target
+        self.target = target
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Hand the record on."""
-        if self._target.isEnabledFor(record.levelno):
-            self._target.handle(record)
+        """Hand the record on, to handlers that don't get it anyway: both loggers may lead to those
+        of the root.
+        """
+        if self.target.isEnabledFor(record.levelno) and self.target.filter(record):
+            known = _reached(OURS)
+            for handler in _reached(self.target):
+                if handler not in known and record.levelno >= handler.level:
+                    handler.handle(record)
+
+
+def _reached(logger: logging.Logger | None) -> list[logging.Handler]:
+    """The handlers of a logger and of those above it."""
+    found: list[logging.Handler] = []
+    while logger is not None:
+        found += logger.handlers
+        logger = logger.parent if logger.propagate else None
+    return found
+
+
+def _place_of(handler: logging.Handler) -> object:
+    """Where it writes: a logger, a file, or else the standard output."""
+    return getattr(handler, "target", None) or getattr(handler, "baseFilename", None)
+
+
+_attached: list[logging.Handler] = []
+"""Those of all clients."""
+
+
+def _is_first(handler: logging.Handler, record: logging.LogRecord) -> bool:
+    """Whether no other client's handler writes the record to the same place."""
+    place = _place_of(handler)
+    takers = (
+        each
+        for each in list(_attached)
+        if record.levelno >= each.level and _place_of(each) == place
+    )
+    return next(takers, handler) is handler
 
 
 def handler_of(given: object) -> logging.Handler | None:
@@ -71,6 +106,8 @@ def handler_of(given: object) -> logging.Handler | None:
 def attach(handler: logging.Handler | None) -> None:
     """Begin to write."""
     if handler is not None:
+        handler.addFilter(partial(_is_first, handler))
+        _attached.append(handler)
         OURS.addHandler(handler)
         if OURS.getEffectiveLevel() > handler.level > logging.NOTSET:
             OURS.setLevel(handler.level)
@@ -80,4 +117,6 @@ def detach(handler: logging.Handler | None) -> None:
     """Stop to write. Idempotent."""
     if handler is not None:
         OURS.removeHandler(handler)
+        if handler in _attached:
+            _attached.remove(handler)
         handler.close()

@@ -61,13 +61,14 @@ class Client:
         bound = inspect.signature(_client.Client).bind(service_url, **kwargs)
         bound.apply_defaults()
         clusters, changes, policy = clusters_of(service_url, bound.arguments)
-        self._handler = logs.handler_of(bound.arguments["logger"])
         options = keywords.client_keywords({**bound.arguments, **changes})
+        self._handler = logs.handler_of(bound.arguments["logger"])
         self._options = {**options, "failover": policy}
         self._url = clusters[0].service_url
         try:
             geminga.client.connect(self._url, **self._options)
         except InvalidArgumentError as error:
+            logs.detach(self._handler)
             raise ValueError(str(error)) from error
         logs.attach(self._handler)
         self._made: geminga.aio.Client | None = None
