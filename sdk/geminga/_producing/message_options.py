@@ -71,11 +71,13 @@ def _properties(given: object) -> Mapping[str, str] | None:
         return None
     if not isinstance(given, Mapping):
         raise InvalidArgumentError(f"properties must be a mapping, not {given!r}")
-    for key, value in given.items():
+    # A copy: the message is encoded later, and the program may change its own meanwhile.
+    taken = dict(given)
+    for key, value in taken.items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise InvalidArgumentError(f"properties must be texts, not {key!r}: {value!r}")
         _encoded("properties", key + value)
-    return given
+    return taken
 
 
 def _text(key: object) -> str | None:

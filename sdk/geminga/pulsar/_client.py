@@ -187,7 +187,8 @@ class Client:
                 **options,
             )
         except BaseException:
-            made._forget()
+            if made in self._consumers:  # its listener may have closed it already
+                made._forget()
             raise
         return made
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -70,3 +71,24 @@ def test_abandoned_openings_are_closed(client: gb.Client, topic: str) -> None:
         except gb.ConsumerBusyError:
             time.sleep(0.01)
     raise AssertionError("the abandoned consumer is still there")
+
+
+def test_properties_are_those_of_the_call(client: gb.Client, topic: str) -> None:
+    """Programs use one mapping for all messages, and change it."""
+    consumer = client.subscribe(topic, "s")
+    producer = client.create_producer(topic, batching_max_publish_delay_s=0.2)
+    properties: dict[str, str] = {}
+    for number in "0123":
+        properties["number"] = properties[number] = number
+        producer.submit(b"", properties=properties)
+    producer.flush()
+    got = [consumer.receive(60).properties for _ in range(4)]
+    assert [each["number"] for each in got] == list("0123")
+    assert [len(each) for each in got] == [2, 3, 4, 5]
+
+
+def test_a_callback_that_exits_ends_no_client(client: gb.Client, topic: str) -> None:
+    producer = client.create_producer(topic)
+    producer.send_nowait(b"").add_done_callback(lambda _: sys.exit(3))
+    producer.flush()
+    producer.send(b"still here")
