@@ -19,6 +19,8 @@ from compat_tests.clients.dropin_world import World, until
 from compat_tests.processes import ServerProcess
 
 WAIT_S = WAIT_MS / 1000
+LIMIT_BYTES = (5 * 1024 + 10) * 1024
+"""Of a frame: that of a message's payload, and what brokers leave for the rest."""
 NOT_UNICODE = "\ud800"
 
 
@@ -71,7 +73,9 @@ def test_properties_above_the_limit_fail_their_message_alone(client: pulsar.Clie
     for big in ({"properties": {"a": "x" * 6_000_000}}, {"partition_key": "x" * 6_000_000}):
         with pytest.raises(pulsar.MessageTooBig):
             producer.send(b"", **big)  # type: ignore[arg-type]  # keywords of several types
-    producer.send(b"", properties={"a": "x" * 5_000_000})
+    producer.send(b"", properties={"a": "x" * (LIMIT_BYTES - 1024)})
+    with pytest.raises(pulsar.MessageTooBig):
+        producer.send(b"", properties={"a": "x" * LIMIT_BYTES})
     other.send(b"")
 
 

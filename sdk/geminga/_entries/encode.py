@@ -18,14 +18,13 @@ from geminga_protocol.chunking import Chunk, cut, mark
 from geminga_protocol.compression import compress
 from geminga_protocol.encode import LAST_BYTES, MORE_BYTES, send, varint
 from geminga_protocol.errors import LocalProtocolError
+from geminga_protocol.frames import FRAME_PADDING_BYTES
 from geminga_protocol.payload import headers
 from geminga_protocol.pb.pulsar_api_pb2 import KeyValue, MessageMetadata, SingleMessageMetadata
 from geminga_protocol.single import SendHeader
 
 MAX_MESSAGE_SIZE_DEFAULT = 5 * 1024 * 1024
 _SIZE = struct.Struct(">I")
-FRAME_PADDING_BYTES = 10 * 1024
-"""Room that brokers leave for the rest of a frame (MESSAGE_SIZE_FRAME_PADDING of Commands)."""
 LOCAL_CLUSTER_ONLY = ("__local__",)
 """`replicate_to` of a message that must not be replicated (as in TypedMessageBuilder)."""
 
@@ -285,7 +284,7 @@ class Encoder:
         again, which all other producers and consumers of the connection would suffer from.
         """
         limit = self.max_message_size_bytes + FRAME_PADDING_BYTES
-        if size_bytes - _SIZE.size > limit:
+        if size_bytes > limit:
             raise MessageTooBigError(
                 f"message of {size_bytes} bytes with its properties and keys is above the broker's"
                 f" limit of {limit} bytes",
