@@ -67,6 +67,20 @@ def test_numbers_that_no_id_can_have_are_refused(client: pulsar.Client) -> None:
         client.subscribe([5], "s")  # type: ignore[list-item]  # the point of the test
 
 
+def test_what_cannot_be_called_is_refused(client: pulsar.Client) -> None:
+    wrong: Any = "no function"
+    name, earliest = topic("functions"), pulsar.MessageId.earliest
+    producer, view = client.create_producer(name), client.create_table_view(name)
+    for call in (
+        partial(client.subscribe, name, "s", message_listener=wrong),
+        partial(client.create_reader, name, earliest, reader_listener=wrong),
+        partial(producer.send_async, b"", wrong),
+        partial(view.for_each_and_listen, wrong),
+    ):
+        with pytest.raises(TypeError, match="must be a function"):
+            call()
+
+
 def test_properties_above_the_limit_fail_their_message_alone(client: pulsar.Client) -> None:
     """A broker closes the connection at such a frame, each time that it is sent again."""
     producer, other = (client.create_producer(topic(f"big-{each}")) for each in "ab")

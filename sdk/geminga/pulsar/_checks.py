@@ -67,6 +67,12 @@ def check_type_or_none(kind: type, value: object, name: str) -> None:
         check_type(kind, value, name)
 
 
+def check_function(value: object, name: str) -> None:
+    """Raises TypeError unless it can be called."""
+    if not callable(value):
+        raise TypeError(f"{name} must be a function, not {type(value).__name__}")
+
+
 def check_all(kinds: Kinds, given: Mapping[str, object]) -> None:
     """Check each argument in `kinds`, in that order. Raises ValueError."""
     for name, (kind, may_be_none) in kinds.items():

@@ -11,7 +11,7 @@ from geminga.errors import InvalidArgumentError
 from geminga.pulsar import _keywords as keywords
 from geminga.pulsar import _logs as logs
 from geminga.pulsar._auth import Authentication
-from geminga.pulsar._checks import check_type, check_type_or_none, closing_of
+from geminga.pulsar._checks import check_function, check_type, check_type_or_none, closing_of
 from geminga.pulsar._consumer import Consumer
 from geminga.pulsar._enums import (
     BatchingType,
@@ -167,8 +167,9 @@ class Client:
         subscription that they are made for. Raises ValueError and TypeError for wrong arguments,
         ConsumerBusy, TopicNotFound and other PulsarExceptions.
         """
-        given = locals()
-        options = keywords.consumer_keywords(given)
+        options = keywords.consumer_keywords(locals())
+        if message_listener:
+            check_function(message_listener, "message_listener")
         check_type(int, pattern_auto_discovery_period, "pattern_auto_discovery_period")
         made = Consumer()
         made._schema, made._type = schema, consumer_type
@@ -214,13 +215,15 @@ class Client:
         """
         options = keywords.reader_keywords(locals())
         check_type(MessageId, start_message_id, "start_message_id")
+        if reader_listener:
+            check_function(reader_listener, "reader_listener")
         made = Reader()
         made._schema, made._topic = schema, name_of(topic)
         made._forget = lambda: self._consumers.remove(made)
         made._reader = self._client.create_reader(topic, start_message_id._place, **options)
         schema.attach_client(self._client)
         self._consumers.append(made)
-        if reader_listener is not None:
+        if reader_listener:
             made._listen(reader_listener, self._turns.lane())
         return made
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import geminga.blocking
 from geminga.errors import GemingaError
-from geminga.pulsar._checks import closing_of
+from geminga.pulsar._checks import check_function, closing_of
 from geminga.pulsar._enums import Result
 from geminga.pulsar._errors import officially, result_of
 from geminga.pulsar._ids import MessageId
@@ -85,6 +85,8 @@ class Producer:
         If the queue is full it waits with `block_if_queue_full`, else the callback gets
         ProducerQueueIsFull. Raises TypeError and ValueError as `send`.
         """
+        if callback is not None:
+            check_function(callback, "callback")
         data, number, described = outgoing(self._schema, content, locals())
         queue = self._producer.submit if self._waits_for_room else self._producer.send_nowait
         try:

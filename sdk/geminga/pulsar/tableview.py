@@ -8,7 +8,7 @@ from typing import Any
 import trio
 
 import geminga.blocking
-from geminga.pulsar._checks import closing_of, staying
+from geminga.pulsar._checks import check_function, closing_of, staying
 from geminga.pulsar._errors import officially
 from geminga.pulsar.exceptions import ConsumerNotInitialized
 from geminga.pulsar.schema.schema import Schema
@@ -45,6 +45,7 @@ class TableView:
         """`for_each`, and a call at each change from then on, in the client's own thread, where the
         callback must not wait. A removed key comes with the value of an empty payload.
         """
+        check_function(callback, "callback")
         view, decode = self._table_view, self._schema.decode
 
         def told(key: str, value: bytes | None) -> None:
