@@ -40,6 +40,7 @@ from geminga_broker.policies.quota import QuotaType
 from geminga_broker.topic.persistent import PersistentTopic
 from geminga_broker.topic.stats import TopicStats, as_json
 from geminga_protocol.topic_name import TopicName
+from geminga_runtime.background import TURN_UNITS
 
 MANY = 3 * BLOCK_ROWS + 5
 ODD = (0, 0.0, -0.0, 1, True, False, None, 1.0, 2.5, float("nan"), 1 << 70)
@@ -138,6 +139,7 @@ async def test_a_long_turn_ends_by_the_clock(
 ) -> None:
     now_s = 0.0
     monkeypatch.setattr(pace, "perf_counter", lambda: now_s)
+    monkeypatch.setattr(pace, "thread_time", lambda: 0.0)
     paced = pace.Pace()
     began_s = trio.current_time()
     await paced.spend()
@@ -147,6 +149,39 @@ async def test_a_long_turn_ends_by_the_clock(
     assert trio.current_time() == began_s + pace.PAUSE_S
     await paced.spend()
     assert trio.current_time() == began_s + pace.PAUSE_S
+
+
+async def test_a_page_leaves_others_more_time_when_they_have_work(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    """For some seconds: then it goes on as on an idle broker."""
+    used_s = 0.0
+    monkeypatch.setattr(pace, "perf_counter", trio.current_time)
+    monkeypatch.setattr(pace, "thread_time", lambda: used_s)
+    paced = pace.Pace()
+    began_s = trio.current_time()
+
+    async def pause() -> float:
+        paused_s = trio.current_time()
+        await paced.spend(TURN_UNITS)
+        return trio.current_time() - paused_s
+
+    async def works(spent_s: float) -> None:
+        nonlocal used_s
+        await trio.sleep(pace.PAUSE_S / 2)
+        used_s += spent_s
+
+    for spent_s, wanted_s in (
+        (pace.BUSY_S / 2, pace.PAUSE_S),
+        (pace.BUSY_S * 2, pace.PAUSE_S + pace.BUSY_PAUSE_S),
+    ):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(works, spent_s)
+            assert await pause() == pytest.approx(wanted_s)
+    await trio.sleep(began_s + pace.PATIENCE_S - trio.current_time())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(works, pace.BUSY_S * 2)
+        assert await pause() == pytest.approx(pace.PAUSE_S)
 
 
 Pairs = list[tuple[str, str]]
