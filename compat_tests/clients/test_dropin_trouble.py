@@ -225,6 +225,27 @@ def test_a_cancelled_call_keeps_its_message(
     assert asyncio.run(run()) == [7, 7]
 
 
+def test_what_is_said_of_messages_while_an_unsubscribe_fails_counts(
+    standalone: ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = pulsar.Client(standalone.service_url)
+    consumer = client.subscribe(topic("said"), "s", negative_ack_redelivery_delay_ms=100)
+    client.create_producer(topic("said")).send(b"again")
+    message = consumer.receive(WAIT_MS)
+    receiver = consumer._consumer._receiver
+
+    def call(_function: object) -> None:
+        consumer.negative_acknowledge(message)
+        raise errors.ConsumerBusyError("others are there")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(receiver), "call", lambda _self, function: call(function))
+        with pytest.raises(pulsar.ConsumerBusy):
+            consumer.unsubscribe()
+    assert consumer.receive(WAIT_MS).data() == b"again"
+    client.close()
+
+
 def test_a_record_is_written_once(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:

@@ -35,6 +35,15 @@ def client(standalone: ServerProcess) -> Iterator[pulsar.Client]:
     made.close()
 
 
+def test_whole_numbers_of_other_libraries_are_ids() -> None:
+    class Seven:
+        def __index__(self) -> int:
+            return 7
+
+    made: Any = pulsar.MessageId
+    assert made(ledger_id=Seven(), entry_id=Seven()) == pulsar.MessageId(-1, 7, 7)
+
+
 def test_a_name_that_is_no_unicode_ends_only_its_call(client: pulsar.Client) -> None:
     name, earliest = topic("unicode"), pulsar.MessageId.earliest
     producer = client.create_producer(name)

@@ -372,6 +372,7 @@ class AsyncReceiver(Receiver):
     async def close(self) -> None:
         """As Consumer.aclose."""
         if not self.session.portal.is_forked and self.session.is_running:
+            self.session.portal.check_may_wait()
             await self.stop_listening()
             with suppress(AlreadyClosedError):
                 await self.session.call(self.aclose, closes=True)

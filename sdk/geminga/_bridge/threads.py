@@ -372,6 +372,7 @@ class ThreadReceiver(Receiver):
     def close(self) -> None:
         """As Consumer.aclose."""
         if not self.session.portal.is_forked and self.session.is_running:
+            self.session.portal.check_may_wait()
             self.stop_listening()
             with suppress(AlreadyClosedError):
                 self.session.call(self.aclose, closes=True)

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import AbstractContextManager, suppress
 from typing import TypeVar, TypeVarTuple
-from weakref import WeakKeyDictionary
 
 from geminga._bridge.portal import Portal, Posts, acquire, run_posts
 from geminga._options.arguments import function as check_function
@@ -171,22 +170,42 @@ class AsyncWaiter:
         self.notify()
 
 
-class LoopLock:
-    """A lock between the tasks of a loop: asyncio's own belongs to the first loop that waits."""
+class _Turn:
+    """A loop's lock, and how many of its tasks have or want it."""
 
     def __init__(self) -> None:
-        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = (
-            WeakKeyDictionary()
-        )
+        self.lock = asyncio.Lock()
+        self.users = 0
 
-    def _own(self) -> asyncio.Lock:
-        return self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+
+class LoopLock:
+    """A lock between the tasks of a loop: asyncio's own belongs to the first loop that waits.
+    Nothing is kept of a loop whose tasks don't use it.
+    """
+
+    def __init__(self) -> None:
+        self._turns: dict[asyncio.AbstractEventLoop, _Turn] = {}
 
     async def __aenter__(self) -> None:
-        await self._own().acquire()
+        loop = asyncio.get_running_loop()
+        turn = self._turns.setdefault(loop, _Turn())
+        turn.users += 1
+        try:
+            await turn.lock.acquire()
+        except BaseException:
+            self._leave(loop, turn)
+            raise
 
     async def __aexit__(self, *error: object) -> None:
-        self._own().release()
+        loop = asyncio.get_running_loop()
+        turn = self._turns[loop]
+        turn.lock.release()
+        self._leave(loop, turn)
+
+    def _leave(self, loop: asyncio.AbstractEventLoop, turn: _Turn) -> None:
+        turn.users -= 1
+        if not turn.users:
+            del self._turns[loop]
 
 
 class AsyncHost:
@@ -231,8 +250,8 @@ class AsyncHost:
         return asyncio.current_task()
 
     def start(self, work: Callable[[], Coroutine[object, object, None]]) -> None:
-        """Run a listener's worker in its own task."""
-        task = self.loop.create_task(work(), name="geminga-listener")
+        """Run a listener's worker in its own task, of the loop that subscribes."""
+        task = asyncio.get_running_loop().create_task(work(), name="geminga-listener")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -256,6 +275,7 @@ class AsyncHost:
             except RuntimeError:
                 # The program's loop is closed: nothing waits there any more.
                 self._posts.clear()
+                self._is_awake = False
 
     def _run_posts(self) -> None:
         self._is_awake = False

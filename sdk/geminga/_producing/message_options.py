@@ -72,7 +72,7 @@ def _properties(given: object) -> Mapping[str, str] | None:
     if not isinstance(given, Mapping):
         raise InvalidArgumentError(f"properties must be a mapping, not {given!r}")
     # A copy: the message is encoded later, and the program may change its own meanwhile.
-    taken = dict(given)
+    taken = dict(given.items())
     for key, value in taken.items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise InvalidArgumentError(f"properties must be texts, not {key!r}: {value!r}")

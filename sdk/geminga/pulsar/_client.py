@@ -80,9 +80,11 @@ class Client:
             self._client = geminga.blocking.Client(
                 self._clusters[0].service_url, failover=policy, **options
             )
-        except InvalidArgumentError as error:
+        except BaseException as error:
             logs.detach(handler)
-            raise ValueError(str(error)) from error
+            if isinstance(error, InvalidArgumentError):
+                raise ValueError(str(error)) from error
+            raise
         self._handler = handler
         logs.attach(handler)
         self._turns = Turns(message_listener_threads)

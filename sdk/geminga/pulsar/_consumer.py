@@ -56,14 +56,14 @@ class Consumer:
         """Delete the subscription, and close this consumer. If it fails, it can be called again."""
         self._check_open()
         receiver = self._consumer._receiver
-        with closing_of(self):
-            receiver.call(self._consumer._inner.unsubscribe)
+        # Not closed before: if that fails, the listener gets what waits for its turn, and what it
+        # has said of messages meanwhile counts.
+        receiver.call(self._consumer._inner.unsubscribe)
+        self._is_closed = self._may_close = True
+        self._forget()
         if self._lane is not None:
-            # Not before: if that fails, the listener gets what waits for its turn.
             self._lane.end()
         receiver.stop_listening()
-        self._may_close = True
-        self._forget()
 
     @officially
     def receive(self, timeout_millis: int | None = None) -> Message:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from contextlib import suppress
+from operator import index
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from geminga_protocol.encode import varint
 from geminga_protocol.errors import InvalidMessageId
@@ -51,11 +53,12 @@ class MessageId:
     def __init__(
         self, partition: int = -1, ledger_id: int = -1, entry_id: int = -1, batch_index: int = -1
     ) -> None:
-        _check("partition", partition, 31)
-        _check("ledger_id", ledger_id, 63)
-        _check("entry_id", entry_id, 63)
-        _check("batch_index", batch_index, 31)
-        self._place = Place(ledger_id, entry_id, partition, batch_index)
+        self._place = Place(
+            _checked("ledger_id", ledger_id, 63),
+            _checked("entry_id", entry_id, 63),
+            _checked("partition", partition, 31),
+            _checked("batch_index", batch_index, 31),
+        )
         self._message: Message | None = None
         """The message that it was taken from; `_consumer` has received it."""
         self._consumer: object = None
@@ -136,10 +139,15 @@ class MessageId:
         return not self < other
 
 
-def _check(name: str, number: object, bits: int) -> None:
-    """Raises TypeError for a number that no message id of the wire can hold."""
-    if not isinstance(number, int) or not -(1 << bits) <= number < 1 << bits:
-        raise TypeError(f"{name} must be a number of {bits + 1} bits with its sign, not {number!r}")
+def _checked(name: str, number: Any, bits: int) -> int:
+    """It as an int; NumPy's and others' whole numbers are. Raises TypeError for a number that no
+    message id of the wire can hold.
+    """
+    with suppress(TypeError):
+        whole = index(number)
+        if -(1 << bits) <= whole < 1 << bits:
+            return whole
+    raise TypeError(f"{name} must be a number of {bits + 1} bits with its sign, not {number!r}")
 
 
 def _order(place: Place) -> tuple[int, int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from functools import partial
+from itertools import takewhile
 
 from geminga.pulsar._checks import check_type
 from geminga.pulsar._enums import LoggerLevel
@@ -42,14 +43,26 @@ class _Forwarding(logging.Handler):
         self.target = target
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Hand the record on, to handlers that don't get it anyway: both loggers may lead to those
-        of the root.
+        """Hand the record on, to handlers that don't get it anyway: several loggers may lead to
+        one. Without any it goes where Python's loggers write then.
         """
-        if self.target.isEnabledFor(record.levelno) and self.target.filter(record):
-            known = _reached(OURS)
-            for handler in _reached(self.target):
-                if handler not in known and record.levelno >= handler.level:
-                    handler.handle(record)
+        if not self._takes(record):
+            return
+        known = _reached(OURS)
+        for other in takewhile(lambda each: each is not self, list(_attached)):
+            if isinstance(other, _Forwarding) and other._takes(record):
+                known += other._handlers()
+        for handler in self._handlers():
+            if handler not in known and record.levelno >= handler.level:
+                handler.handle(record)
+
+    def _takes(self, record: logging.LogRecord) -> bool:
+        return self.target.isEnabledFor(record.levelno) and bool(self.target.filter(record))
+
+    def _handlers(self) -> list[logging.Handler]:
+        found = _reached(self.target)
+        last = logging.lastResort
+        return found if found or last is None else [last]
 
 
 def _reached(logger: logging.Logger | None) -> list[logging.Handler]:
@@ -62,8 +75,9 @@ def _reached(logger: logging.Logger | None) -> list[logging.Handler]:
 
 
 def _place_of(handler: logging.Handler) -> object:
-    """Where it writes: a logger, a file, or else the standard output."""
-    return getattr(handler, "target", None) or getattr(handler, "baseFilename", None)
+    """Where it writes: a logger, a file, or else the standard output of when it was made."""
+    places = (getattr(handler, name, None) for name in ("target", "baseFilename", "stream"))
+    return next((place for place in places if place is not None), None)
 
 
 _attached: list[logging.Handler] = []
@@ -71,12 +85,14 @@ _attached: list[logging.Handler] = []
 
 
 def _is_first(handler: logging.Handler, record: logging.LogRecord) -> bool:
-    """Whether no other client's handler writes the record to the same place."""
+    """Whether no other client's handler writes the record to the same place. A program may have
+    taken that one away.
+    """
     place = _place_of(handler)
     takers = (
         each
-        for each in list(_attached)
-        if record.levelno >= each.level and _place_of(each) == place
+        for each in OURS.handlers
+        if each in _attached and record.levelno >= each.level and _place_of(each) == place
     )
     return next(takers, handler) is handler
 

@@ -67,9 +67,11 @@ class Client:
         self._url = clusters[0].service_url
         try:
             geminga.client.connect(self._url, **self._options)
-        except InvalidArgumentError as error:
+        except BaseException as error:
             logs.detach(self._handler)
-            raise ValueError(str(error)) from error
+            if isinstance(error, InvalidArgumentError):
+                raise ValueError(str(error)) from error
+            raise
         logs.attach(self._handler)
         self._made: geminga.aio.Client | None = None
         self._is_closed = False
