@@ -111,7 +111,7 @@ async def test_a_change_reaches_the_loaded_topics_of_every_broker() -> None:
         topic = await there.topics.get(T, create=True)
         for value in (5, 6):
             await here.policies.store.update(T, having(maxProducerPerTopic=value))
-            with trio.fail_after(60):
+            with trio.fail_after(20):
                 while topic.options.producers_max != value:  # noqa: ASYNC110 - told by nobody
                     await trio.sleep(0.01)
         assert str(EVENTS) in here.topics.loaded
@@ -120,7 +120,7 @@ async def test_a_change_reaches_the_loaded_topics_of_every_broker() -> None:
         topic = await there.topics.get(T, create=True)
         assert topic.options.producers_max == 6
         await there.topics.delete(T)
-        with trio.fail_after(60):
+        with trio.fail_after(20):
             while await here.policies.store.get(T):  # noqa: ASYNC110 - told by nobody
                 await trio.sleep(0.01)
 
@@ -206,7 +206,7 @@ async def test_the_policies_go_when_their_topic_is_deleted() -> None:
         await service.topics.topic_policies_changed(T)
         assert topic.options.producers_max == 1
         await service.topics.delete(EVENTS, force=True)
-        with trio.fail_after(60):
+        with trio.fail_after(20):
             while topic.options.producers_max:  # noqa: ASYNC110 - told by nobody
                 await trio.sleep(0.01)
         assert await service.policies.store.get(T) == {}

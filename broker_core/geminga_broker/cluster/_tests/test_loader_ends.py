@@ -75,7 +75,7 @@ async def test_a_fenced_topic_of_another_broker_is_refused_at_once(
         topic.fence()
         monkeypatch.setattr(topic, "close", hanging)  # as with a log whose bookies are away
         cast(OpenGate, topics._gate).refused = True
-        with pytest.raises(BrokerError, match="not served by this instance"), trio.fail_after(60):
+        with pytest.raises(BrokerError, match="not served by this instance"), trio.fail_after(10):
             await topics.get(A, create=True)
         assert topics.topics[KEY] is topic
 
