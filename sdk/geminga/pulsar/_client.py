@@ -80,10 +80,11 @@ class Client:
             self._client = geminga.blocking.Client(
                 self._clusters[0].service_url, failover=policy, **options
             )
-        except BaseException as error:
+        except InvalidArgumentError as error:
             logs.detach(handler)
-            if isinstance(error, InvalidArgumentError):
-                raise ValueError(str(error)) from error
+            raise ValueError(str(error)) from error
+        except BaseException:
+            logs.detach(handler)
             raise
         self._handler = handler
         logs.attach(handler)

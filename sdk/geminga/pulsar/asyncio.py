@@ -67,10 +67,11 @@ class Client:
         self._url = clusters[0].service_url
         try:
             geminga.client.connect(self._url, **self._options)
-        except BaseException as error:
+        except InvalidArgumentError as error:
             logs.detach(self._handler)
-            if isinstance(error, InvalidArgumentError):
-                raise ValueError(str(error)) from error
+            raise ValueError(str(error)) from error
+        except BaseException:
+            logs.detach(self._handler)
             raise
         logs.attach(self._handler)
         self._made: geminga.aio.Client | None = None
