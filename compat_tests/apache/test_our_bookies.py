@@ -8,7 +8,6 @@ import re
 import shutil
 import signal
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
@@ -158,10 +157,12 @@ def test_apaches_broker_loses_nothing_when_ours_are_killed(
             bookie.wait()
         publisher.send(500)
         publisher.producer.flush()
-        deadline = time.monotonic() + WAIT_S
-        while len(publisher.receipts) < 2500 and not publisher.failures:
-            assert time.monotonic() < deadline  # a flush may be done before the last callbacks
-            time.sleep(0.01)
+        wait_until(  # the official client's flush may be done before the last callbacks
+            lambda: len(publisher.receipts) == 2500 or bool(publisher.failures),
+            broker.process,
+            broker.log_path,
+            timeout_s=WAIT_S,
+        )
         assert (len(publisher.receipts), publisher.failures) == (2500, [])
         got = set()
         while len(got) < 2500:

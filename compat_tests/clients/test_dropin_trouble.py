@@ -89,17 +89,21 @@ def test_what_fails_in_a_callback_can_be_closed_later(standalone: ServerProcess)
             each.close()
 
 
-def test_a_listener_outlives_an_unsubscribe_that_fails(standalone: ServerProcess) -> None:
+def listened_to(client: pulsar.Client, name: str) -> tuple[pulsar.Consumer, list[bytes]]:
+    """A shared consumer with a listener, and what that has got."""
     got: list[bytes] = []
-    client = pulsar.Client(standalone.service_url)
-    shared = pulsar.ConsumerType.Shared
 
     def listen(consumer: pulsar.Consumer, message: pulsar.Message) -> None:
         consumer.acknowledge(message)
         got.append(message.data())
 
-    listened = client.subscribe(topic("listen"), "s", shared, message_listener=listen)
-    other = client.subscribe(topic("listen"), "s", shared)
+    return client.subscribe(name, "s", pulsar.ConsumerType.Shared, message_listener=listen), got
+
+
+def test_a_listener_outlives_an_unsubscribe_that_fails(standalone: ServerProcess) -> None:
+    client = pulsar.Client(standalone.service_url)
+    listened, got = listened_to(client, topic("listen"))
+    other = client.subscribe(topic("listen"), "s", pulsar.ConsumerType.Shared)
     with pytest.raises(pulsar.PulsarException):
         listened.unsubscribe()
     other.close()
@@ -113,20 +117,13 @@ def test_a_listener_outlives_an_unsubscribe_that_fails(standalone: ServerProcess
 def test_what_waits_for_its_turn_outlives_an_unsubscribe_that_fails(
     standalone: ServerProcess,
 ) -> None:
-    got: list[bytes] = []
     client = pulsar.Client(standalone.service_url)
-    shared = pulsar.ConsumerType.Shared
-
-    def listen(consumer: pulsar.Consumer, message: pulsar.Message) -> None:
-        consumer.acknowledge(message)
-        got.append(message.data())
-
-    listened = client.subscribe(topic("turn"), "s", shared, message_listener=listen)
+    listened, got = listened_to(client, topic("turn"))
     listened.pause_message_listener()
     producer = client.create_producer(topic("turn"))
     for number in b"12":
         producer.send(bytes([number]))
-    other = client.subscribe(topic("turn"), "s", shared)
+    other = client.subscribe(topic("turn"), "s", pulsar.ConsumerType.Shared)
     with pytest.raises(pulsar.PulsarException):
         listened.unsubscribe()
     other.close()

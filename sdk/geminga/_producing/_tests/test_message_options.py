@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import ItemsView
+from typing import Any
 
 from geminga._producing.message_options import _properties
 
@@ -10,7 +10,7 @@ from geminga._producing.message_options import _properties
 class FirstOfMany(dict[str, list[str]]):
     """As web frameworks' dictionaries of several values: their items have the first one of each."""
 
-    def items(self) -> ItemsView[str, str]:  # type: ignore[override] - so are theirs
+    def items(self) -> Any:
         """The first values."""
         return {key: values[0] for key, values in super().items()}.items()
 
