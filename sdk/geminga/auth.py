@@ -26,6 +26,7 @@ from geminga._connection.auth_config import (
 from geminga._connection.authentication import Authentication as Authentication
 from geminga._connection.authentication import check_authentication as check_authentication
 from geminga._connection.oauth2 import AuthenticationOAuth2 as AuthenticationOAuth2
+from geminga._options.callbacks import FAILURES
 from geminga.errors import AuthenticationError, InvalidArgumentError
 
 
@@ -58,7 +59,7 @@ class AuthenticationToken(Authentication):
             found = await trio.to_thread.run_sync(self._read, abandon_on_cancel=True)
         except AuthenticationError:
             raise
-        except Exception as error:
+        except FAILURES as error:
             # The error's text may contain the secret: report its type only.
             kind = type(error).__name__
             raise AuthenticationError(f"the token's function raised {kind}") from None

@@ -12,6 +12,7 @@ from geminga._connection.core import Core
 from geminga._connection.opening import Block
 from geminga._connection.together import undone_on_error
 from geminga._options.arguments import function
+from geminga._options.callbacks import FAILURES
 from geminga.errors import AlreadyClosedError, CorruptMessageError, GemingaError, SchemaError
 from geminga.message import Message
 from geminga.reader import Reader
@@ -176,5 +177,5 @@ def _place(message_id: MessageId) -> Place:
 def _call(listener: TableListener[R], key: str, value: R | None) -> None:
     try:
         listener(key, value)
-    except Exception:
+    except FAILURES:
         logger.exception("a listener of a table view failed at %r", key)

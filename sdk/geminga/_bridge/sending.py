@@ -14,6 +14,7 @@ from geminga._bridge.calls import ClientSession
 from geminga._bridge.handed import NO_DETAILS, Handed
 from geminga._connection.retry import FATAL
 from geminga._entries.encode import Extras
+from geminga._options.callbacks import FAILURES
 from geminga._producing.receipt import Receipt, place_of
 from geminga.errors import (
     AlreadyClosedError,
@@ -218,7 +219,7 @@ class Sender:
             receipt = self.partitions.send_checked(handed.data, *(handed.details or NO_DETAILS))
         except (ProducerQueueFullError, MemoryLimitError):
             return False
-        except Exception as error:
+        except FAILURES as error:
             self._refused(self._queue.popleft(), error)
         else:
             self._took(self._queue.popleft(), receipt)
@@ -236,7 +237,7 @@ class Sender:
             self._catching_up = trio.Event()
             nursery.start_soon(self._catch_up, self._catching_up)
 
-    def _refused(self, handed: Handed, error: Exception) -> None:
+    def _refused(self, handed: Handed, error: BaseException) -> None:
         self._taken_bytes += len(handed.data)
         self._refused_messages += 1
         if not isinstance(error, GemingaError):
@@ -258,7 +259,7 @@ class Sender:
                 details = handed.details or NO_DETAILS
                 try:
                     receipt = await self.partitions.send_checked_soon(handed.data, *details)
-                except Exception as error:
+                except FAILURES as error:
                     self._refused(self._queue.popleft(), error)
                 else:
                     self._took(self._queue.popleft(), receipt)

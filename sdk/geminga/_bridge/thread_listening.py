@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from geminga._consuming.lanes import Lanes
+from geminga._options.callbacks import FAILURES
 from geminga.errors import AlreadyClosedError, GemingaError
 from geminga.message import Message
 
@@ -154,7 +155,7 @@ class Listening:
     def _handle(self, message: Message) -> None:
         try:
             self._call(message)
-        except Exception:
+        except FAILURES:
             logger.exception("%s: the message listener failed", message.topic_name)
             try:
                 self._refuse(message)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from geminga._options.callbacks import FAILURES
 from geminga.options import ConsumerEventListener
 
 logger = logging.getLogger("geminga")
@@ -47,5 +48,5 @@ class Events:
     def _tell(self, call: Callable[[str], object]) -> None:
         try:
             call(self._topic)
-        except Exception:
+        except FAILURES:
             logger.exception("%s: a listener failed", self._topic)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 from geminga._entries.entry import Entry
+from geminga._options.callbacks import FAILURES
 from geminga._options.consumer_hooks import OwnInterceptor
 from geminga.errors import GemingaError, InvalidArgumentError
 from geminga.message import Message
@@ -54,7 +55,7 @@ class ConsumerInterceptors:
                 answer: object = each.before_consume(topic, message)
                 if not isinstance(answer, Message) or _which(answer) != _which(message):
                     raise TypeError(f"before_consume must return the message, not {answer!r}")
-            except Exception:
+            except FAILURES:
                 logger.exception("%s: an interceptor failed", topic)
             else:
                 message = answer
@@ -94,7 +95,7 @@ class ConsumerInterceptors:
         for each in self._interceptors:
             try:
                 call(each)
-            except Exception:
+            except FAILURES:
                 logger.exception("%s: an interceptor failed", topic)
 
 

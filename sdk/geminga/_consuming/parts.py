@@ -17,7 +17,7 @@ from geminga._consuming.discovery import Discovery
 from geminga._consuming.interceptors import ConsumerInterceptors
 from geminga._consuming.partition_consumer import PartitionConsumer
 from geminga._consuming.statistics import ConsumerStatistics, MeasuredPart, log_interval, summed
-from geminga._options.arguments import place
+from geminga._options.arguments import known_id, place
 from geminga.errors import GemingaError, InvalidArgumentError, TopicNotFoundError
 from geminga_protocol.message_id import MessageId
 from geminga_protocol.topic_name import TopicName
@@ -122,10 +122,7 @@ class ConsumerParts:
 
     def of_id(self, message_id: MessageId) -> PartitionConsumer:
         """The consumer of a message id's partition. Raises InvalidArgumentError."""
-        if not isinstance(message_id, MessageId):
-            raise InvalidArgumentError(
-                f"message must be a Message or MessageId, not {message_id!r}"
-            )
+        known_id(message_id, "message")
         if len(self.each) == 1:
             return self.each[0]
         topic = getattr(message_id, "topic", "")  # an id of a program that knows it

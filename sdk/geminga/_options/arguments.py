@@ -55,6 +55,21 @@ def function(value: object, name: str) -> None:
         raise InvalidArgumentError(f"{name} must be a function, not {value!r}")
 
 
+def known_id(value: object, name: str) -> MessageId:
+    """The message id. Raises InvalidArgumentError unless it is one, made of whole numbers of 64
+    bits.
+    """
+    if not isinstance(value, MessageId):
+        raise InvalidArgumentError(f"{name} must be a Message or MessageId, not {value!r}")
+    numbers: tuple[object, ...] = value._key()
+    if not all(isinstance(each, int) and -(1 << 63) <= each < 1 << 63 for each in numbers):
+        raise InvalidArgumentError(
+            f"{name}: ledger, entry, partition and batch index of its id must be whole numbers of "
+            f"64 bits, not {', '.join(map(repr, numbers))}"
+        )
+    return value
+
+
 def place(to: MessageId | datetime | int) -> MessageId | int:
     """The seek target; a time in ms since 1970. Raises InvalidArgumentError."""
     if isinstance(to, datetime):
@@ -65,7 +80,9 @@ def place(to: MessageId | datetime | int) -> MessageId | int:
         raise InvalidArgumentError(
             f"to must be a MessageId, a datetime or ms since 1970, not {to!r}"
         )
-    if isinstance(to, int) and not 0 <= to < 1 << 63:
+    if isinstance(to, MessageId):
+        return known_id(to, "to")
+    if not 0 <= to < 1 << 63:
         raise InvalidArgumentError(f"to must be a time from 0 on, in ms since 1970, not {to!r}")
     return to
 

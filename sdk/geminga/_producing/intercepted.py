@@ -10,6 +10,7 @@ from contextvars import Context
 
 from geminga._connection.core import Core
 from geminga._entries.encode import Extras
+from geminga._options.callbacks import FAILURES
 from geminga._options.producer_interceptors import ProducerInterceptor, ProducerMessage
 from geminga._producing.message_options import extras_of, payload_of
 from geminga._producing.outbox import Placed
@@ -34,7 +35,7 @@ class Interceptors:
             try:
                 if each.eligible(message):
                     message = _checked(each.before_send(message))
-            except Exception:
+            except FAILURES:
                 logger.exception("%s: an interceptor failed before_send", message.topic)
         return message
 
@@ -46,7 +47,7 @@ class Interceptors:
             try:
                 if each.eligible(message):
                     each.on_send_acknowledgement(message, message_id, error)
-            except Exception:
+            except FAILURES:
                 logger.exception("%s: an interceptor failed on_send_acknowledgement", message.topic)
 
     def partitions_changed(self, topic: str, partitions: int) -> None:
@@ -61,7 +62,7 @@ class Interceptors:
         for each in self._all:
             try:
                 call(each)
-            except Exception:
+            except FAILURES:
                 logger.exception("%s: an interceptor failed", topic)
 
 

@@ -10,6 +10,7 @@ import msgspec
 import trio
 
 from geminga._entries.encode import Extras, Item
+from geminga._options.callbacks import FAILURES
 from geminga.errors import GemingaError, InvalidStateError
 from geminga_protocol.buffers import Buffer
 from geminga_protocol.message_id import MessageId, signed
@@ -230,5 +231,5 @@ def place_of(receipt: Receipt) -> tuple[Outgoing, int]:
 def _call(callback: Callable[[], object]) -> None:
     try:
         callback()
-    except Exception:
+    except FAILURES:
         logger.exception("a callback of a sent message failed")

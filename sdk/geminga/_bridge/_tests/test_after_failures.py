@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -43,6 +45,68 @@ def test_a_router_that_raises(
             with pytest.raises(gb.InvalidArgumentError, match="ZeroDivisionError"):
                 sending.send(b"x")
         assert sending.pending_messages == 0
+
+
+def leave(*_: Any) -> Any:
+    sys.exit(3)
+
+
+class Leaving(gb.ProducerInterceptor, gb.ConsumerInterceptor):
+    """Exits wherever it is called."""
+
+    before_send = on_send_acknowledgement = before_consume = on_acknowledge = leave
+
+
+def test_functions_of_the_program_that_exit_end_no_client(
+    url: BrokerUrl, topic: str, partitioned: Callable[[str, int], str]
+) -> None:
+    """They run in the client's thread, which is not theirs to end."""
+    leaving = Leaving()
+    calls: list[bytes] = []
+
+    def listen(consumer: gb.Consumer[bytes], message: gb.Message[bytes]) -> None:
+        calls.append(message.data)
+        if len(calls) == 1:
+            sys.exit(3)
+        consumer.acknowledge(message)
+
+    with gb.connect(url) as client:
+        routed = client.create_producer(partitioned(f"{topic}-routed", 2), message_router=leave)
+        with pytest.raises(gb.InvalidArgumentError, match=r"raised SystemExit\(3\)"):
+            routed.send(b"x")
+        view = client.create_table_view(topic)
+        view.for_each_and_listen(leave)
+        consumer = client.subscribe(topic, "s", interceptors=[leaving])
+        client.subscribe(
+            topic, "heard", message_listener=listen, negative_ack_redelivery_delay_s=0.01
+        )
+        sending = client.create_producer(topic, interceptors=[leaving])
+        sending.send(b"a", partition_key="k")
+        consumer.acknowledge(consumer.receive(60))
+        while len(calls) < 2 or view.get("k") is None:
+            sending.send(b"b", partition_key="k")
+        assert calls[0] == b"a"
+        assert b"b" in calls
+
+
+def test_a_token_function_that_exits_is_refused(url: BrokerUrl, topic: str) -> None:
+    auth = gb.AuthenticationToken(leave)
+    with gb.connect(url, authentication=auth) as client, pytest.raises(gb.AuthenticationError):
+        client.create_producer(topic)
+
+
+@pytest.mark.parametrize("wrong", ["1", None, 1.5, 1 << 63])
+def test_ids_of_wrong_numbers_are_refused(url: BrokerUrl, topic: str, wrong: Any) -> None:
+    bad = gb.MessageId(wrong, 0)
+    with gb.connect(url) as client, client.subscribe(topic, "s") as consumer:
+        for call in (
+            consumer.negative_acknowledge,
+            consumer.acknowledge,
+            consumer.acknowledge_cumulative,
+            consumer.seek,
+        ):
+            with pytest.raises(gb.InvalidArgumentError, match="whole numbers of 64 bits"):
+                call(bad)
 
 
 def test_a_closed_client_takes_nothing(url: BrokerUrl, topic: str) -> None:
