@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+import trio
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -129,10 +130,11 @@ def routes_of(service: BrokerService, calls: Calls | None = None) -> list[Route]
 
 def _plain_routes(service: BrokerService) -> list[Route]:
     pages = SharedAnswers[Exposition]()
+    turns = trio.Lock()
     make = partial(scrape, service, version=broker_routes.PULSAR_VERSION)
 
     async def metrics(_request: Request) -> Response:
-        return Chunked((await pages.of(METRICS_TYPE, make)).chunks(), METRICS_TYPE)
+        return Chunked((await pages.of(METRICS_TYPE, make)).chunks(), METRICS_TYPE, turns)
 
     async def to_metrics(_request: Request) -> Response:
         return RedirectResponse("/metrics/", status_code=302)

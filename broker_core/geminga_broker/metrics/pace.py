@@ -25,13 +25,15 @@ PATIENCE_S = 2.5
 class Pace:
     """Counts the work for a page in units: a topic, a subscription, some producers. A turn ends
     after so many of them as one of `Turns`, or after `turn_s`. While the loop has other work, a
-    page of 10 000 topics takes twice as long.
+    page of 10 000 topics takes twice as long. Pages with the same `turns` pause one after the
+    other: so many of them take no more of the loop's time than one.
     """
 
-    __slots__ = ("_began_s", "_left", "_patient_to_s", "_turn_s")
+    __slots__ = ("_began_s", "_left", "_patient_to_s", "_turn_s", "_turns")
 
-    def __init__(self, turn_s: float = TURN_S) -> None:
+    def __init__(self, turn_s: float = TURN_S, turns: trio.Lock | None = None) -> None:
         self._turn_s = turn_s
+        self._turns = trio.Lock() if turns is None else turns
         self._left = TURN_UNITS
         self._began_s = perf_counter()
         self._patient_to_s = self._began_s + PATIENCE_S
@@ -45,7 +47,8 @@ class Pace:
             self._began_s = perf_counter()
 
     async def _pause(self) -> None:
-        used_s = thread_time()
-        await trio.sleep(PAUSE_S)
-        if thread_time() - used_s > BUSY_S and perf_counter() < self._patient_to_s:
-            await trio.sleep(BUSY_PAUSE_S)
+        async with self._turns:
+            used_s = thread_time()
+            await trio.sleep(PAUSE_S)
+            if thread_time() - used_s > BUSY_S and perf_counter() < self._patient_to_s:
+                await trio.sleep(BUSY_PAUSE_S)

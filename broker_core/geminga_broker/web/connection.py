@@ -12,7 +12,7 @@ from urllib.parse import unquote
 import trio
 
 from geminga_broker.web import answers
-from geminga_broker.web.exchange import Exchange
+from geminga_broker.web.exchange import ClientGone, Exchange
 from geminga_broker.web.requests import TARGET_BYTES_MAX, BadRequest, Request
 from geminga_broker.web.settings import TLS_PEER_CERTIFICATE, WHOLE_BODY, WebSettings
 from geminga_broker.web.wire import Wire
@@ -149,6 +149,8 @@ class Connection:
             scope = self._scope(request, "http")
             scope[WHOLE_BODY] = exchange.whole_body
             await self._app(scope, exchange.receive, exchange.send)
+        except ClientGone:
+            has_failed = True
         except Exception:
             if not exchange.is_complete:
                 _log.exception("a request on the web port failed")

@@ -21,6 +21,10 @@ class WrongAnswer(RuntimeError):
     """The application's messages are not those of one answer."""
 
 
+class ClientGone(OSError):
+    """Nobody is left who would get the rest of the answer (ASGI, "Disconnected Client")."""
+
+
 class Exchange:
     """Gives the application the request's body as it comes, and sends its answer.
 
@@ -81,8 +85,8 @@ class Exchange:
         return self._request.taken()
 
     async def send(self, message: Message) -> None:
-        """Send a part of the answer. Nothing comes of it if the client is gone. Raises
-        WrongAnswer, BadHeader.
+        """Send a part of the answer. If the client is gone, nothing comes of it; for a part that
+        isn't the last one raises ClientGone. Raises WrongAnswer, BadHeader.
         """
         kind = message["type"]
         if kind == "http.response.start" and not self._status:
@@ -109,6 +113,8 @@ class Exchange:
         if self.is_complete and self._left:
             self.is_last = True  # the client waits for what is missing
         await self._wire.send(first, body)
+        if has_more and self._wire.is_gone:
+            raise ClientGone("the client is gone")
 
     async def end(self) -> None:
         """After the application: a head whose body never came goes alone, and the connection

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from random import Random
@@ -14,7 +15,7 @@ from starlette.types import Message
 
 from geminga_broker._tests.fake_client import FakeConnection, producer_request, subscribe_request
 from geminga_broker._tests.wire import WireBroker, open_broker
-from geminga_broker.metrics import pace
+from geminga_broker.metrics import pace, page
 from geminga_broker.metrics import scrape as scraping
 from geminga_broker.metrics._tests.test_scrape import config_with, loaded
 from geminga_broker.metrics.exposition import (
@@ -128,10 +129,65 @@ async def test_a_page_is_sent_in_parts_without_a_length(
         ("GET", [(b"a", True), (b"b", True), (b"", False)]),
         ("HEAD", [(b"", False)]),
     ):
-        answer = Chunked(iter([b"a", b"b"]), "text/plain")
+        answer = Chunked(iter([b"a", b"b"]), "text/plain", trio.Lock())
         await answer({"type": "http", "method": method}, receive, send)
         assert sent == wanted
         sent.clear()
+
+
+async def test_a_page_whose_client_is_gone_is_not_made_on() -> None:
+    made: list[int] = []
+
+    def chunks() -> Iterator[bytes]:
+        for number in range(9):
+            made.append(number)
+            yield b"a"
+
+    async def send(message: Message) -> None:
+        if len(made) == 3:
+            raise BrokenPipeError
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    await Chunked(chunks(), "text/plain", trio.Lock())(
+        {"type": "http", "method": "GET"}, receive, send
+    )
+    assert made == [0, 1, 2]
+
+
+async def test_many_pages_take_no_more_of_the_loop_than_one(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: trio.testing.MockClock
+) -> None:
+    """In each pause of the loop's one of them goes on."""
+    spent_s = 0.0
+    monkeypatch.setattr(pace, "perf_counter", lambda: trio.current_time() + spent_s)
+    monkeypatch.setattr(pace, "thread_time", lambda: 0.0)
+    turns = trio.Lock()
+    at: list[float] = []
+
+    def chunks() -> Iterator[bytes]:
+        nonlocal spent_s
+        for _ in range(4):
+            spent_s += 2 * page.SENDING_S  # a whole turn
+            at.append(trio.current_time())
+            yield b"a"
+
+    async def send(message: Message) -> None:
+        pass
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    scope = {"type": "http", "method": "GET"}
+    async with trio.open_nursery() as nursery:
+        for _ in range(5):
+            answer = Chunked(chunks(), "text/plain", turns)
+            nursery.start_soon(answer, scope, receive, send)
+    # After the first turn of each, one in a pause.
+    later = at[5:]
+    assert len(later) == 15
+    assert all(b - a > 0.9 * pace.PAUSE_S for a, b in itertools.pairwise(later))
 
 
 async def test_a_long_turn_ends_by_the_clock(

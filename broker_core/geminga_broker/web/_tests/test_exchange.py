@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 import trio
+import trio.lowlevel
 import trio.testing
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -254,3 +255,31 @@ async def test_a_load_balancer_tells_the_clients_address(header: str) -> None:
     assert answer.startswith(b"HTTP/1.1 200 ")
     ((host, client_port),) = seen
     assert (host == "192.0.2.7", client_port == 4711) == (bool(header), bool(header))
+
+
+async def test_an_application_is_told_that_its_client_is_gone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    parts = 0
+    over = trio.Event()
+
+    async def endless(_scope: Scope, _receive: Receive, send: Send) -> None:
+        nonlocal parts
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        try:
+            while True:
+                await send({"type": "http.response.body", "body": b"x" * 999, "more_body": True})
+                parts += 1
+                await trio.lowlevel.checkpoint()
+        finally:
+            over.set()
+
+    async with served(endless) as port:
+        stream = await trio.open_tcp_stream("127.0.0.1", port)
+        await stream.send_all(get("/"))
+        assert await stream.receive_some()
+        await stream.aclose()
+        with trio.fail_after(60):
+            await over.wait()
+        assert parts
+    assert not caplog.records
