@@ -77,18 +77,23 @@ def connect(service_url: str, **options: Unpack[ClientKeywords]) -> Connecting[C
 
 
 @asynccontextmanager
+@trio.lowlevel.enable_ki_protection
 async def open_client(
     addresses: tuple[Address, ...], options: ClientOptions, connector: Connector
 ) -> AsyncGenerator[Client, None]:
-    """`connect` over any kind of network. Raises InvalidArgumentError outside of Trio."""
+    """`connect` over any kind of network. Raises InvalidArgumentError outside of Trio. A Ctrl-C
+    that comes while it closes doesn't keep it from ending its tasks, for which the block waits.
+    """
     check_loop("connect")
     async with background_of_block() as background:
         client = Client._of(Core(addresses, options, background, connector))
         try:
             yield client
         finally:
-            await close_in_time(client.aclose)  # noqa: ASYNC102 - shielded there
-            background.cancel()
+            try:
+                await close_in_time(client.aclose)  # noqa: ASYNC102 - shielded there
+            finally:
+                background.cancel()
 
 
 class Client(Block):

@@ -119,6 +119,7 @@ def check_loop(name: str) -> None:
 
 
 @asynccontextmanager
+@trio.lowlevel.enable_ki_protection
 async def background_of_block() -> AsyncGenerator[Background, None]:
     """Tasks of a block. The block's error is raised as it is, not wrapped by our nursery."""
     body_error: BaseException | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -39,6 +40,8 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
         if isinstance(cause, GemingaError):
             raise click.ClickException(str(cause)) from error
         if isinstance(cause, KeyboardInterrupt):
+            # A second one would end the exit with a traceback.
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
             sys.exit(EXIT_INTERRUPTED)
         raise
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -136,3 +137,48 @@ def test_tasks_with_nurseries_end_quietly_with_the_program(
 
     trio.run(program)
     assert caplog.text == ""
+
+
+class SecondSignal(trio.abc.Instrument):
+    """Sends SIGINT before the n-th step of any task after it was begun."""
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+        self.begun = False
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        """As Trio tells of it."""
+        if self.begun:
+            self.left -= 1
+            if self.left == 0:
+                signal.raise_signal(signal.SIGINT)
+
+
+def interrupted_twice(at: int) -> bool:
+    """Whether the second one came before the end; the program ends in any case."""
+    second = SecondSignal(at)
+
+    async def main() -> None:
+        async with (
+            fake_broker() as broker,
+            broker.client() as client,
+            client.subscribe("t", "s"),
+        ):
+            second.begun = True
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises((KeyboardInterrupt, BaseExceptionGroup)):  # a group by the broker's
+            trio.run(main, clock=MockClock(autojump_threshold=0), instruments=[second])
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return second.left <= 0
+
+
+def test_a_second_ctrl_c_at_any_time_ends_the_program() -> None:
+    """`timeout -s INT` sends two, to the process and to its group."""
+    at = 1
+    while interrupted_twice(at):
+        at += 1
+    assert at > 25
