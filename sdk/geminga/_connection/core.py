@@ -159,7 +159,7 @@ class Core:
 
     async def with_retries(self, ask: Callable[[], Awaitable[T]]) -> T:
         """The result of a repeatable call, retried after retryable errors, with back-off, until the
-        operation timeout.
+        operation timeout, as long as the client is open.
         """
         backoff = Backoff(
             self.options.initial_backoff_s, self.options.max_backoff_s, rng=self.chance
@@ -169,6 +169,8 @@ class Core:
             try:
                 return await ask()
             except GemingaError as error:
+                if self.pool.is_closed:
+                    raise
                 delay_s = backoff.next_s(trio.current_time())
                 if not error.retryable or trio.current_time() + delay_s >= deadline_s:
                     raise

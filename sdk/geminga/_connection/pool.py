@@ -71,7 +71,8 @@ class ConnectionPool:
         self._connections: dict[tuple[Endpoint, int], Connection] = {}
         self._opening: dict[tuple[Endpoint, int], Promise[Connection]] = {}
         self._turn = 0
-        self._closed = False
+        self.is_closed = False
+        """Whether the client was closed: no connection is opened any more."""
         self.opened = 0
         """Number of connections opened so far."""
         self.failures = {"tcp-failed": 0, "handshake": 0}
@@ -97,7 +98,7 @@ class ConnectionPool:
             return known
         promise = self._opening.get(key)
         if promise is None:
-            if self._closed:
+            if self.is_closed:
                 raise AlreadyClosedError("the client is closed")
             # Opened in its own task: the first caller may be cancelled while others wait.
             promise = self._opening[key] = Promise()
@@ -113,7 +114,7 @@ class ConnectionPool:
         except GemingaError as error:
             promise.reject(error)
         else:
-            if self._closed:
+            if self.is_closed:
                 connection.close("the client was closed")
             elif key[0].cluster == self._cluster:
                 self._connections[key] = connection
@@ -198,7 +199,7 @@ class ConnectionPool:
 
     def close(self) -> None:
         """Close all connections, and open no more."""
-        self._closed = True
+        self.is_closed = True
         self.drop_all("the client was closed")
 
     def go_to(self, cluster: int) -> None:

@@ -139,6 +139,24 @@ def test_tasks_with_nurseries_end_quietly_with_the_program(
     assert caplog.text == ""
 
 
+async def test_a_question_that_the_end_cuts_off_is_not_asked_again(
+    caplog: pytest.LogCaptureFixture, autojump_clock: MockClock
+) -> None:
+    asked = 0
+    async with fake_broker() as broker, broker.client() as client:
+
+        async def ask() -> None:
+            nonlocal asked
+            asked += 1
+            await client.aclose()
+            raise geminga.ConnectionFailedError("the client was closed")
+
+        with pytest.raises(geminga.ConnectionFailedError):
+            await client._core.with_retries(ask)
+    assert asked == 1
+    assert caplog.text == ""
+
+
 class SecondSignal(trio.abc.Instrument):
     """Sends SIGINT before the n-th step of any task after it was begun."""
 
