@@ -192,6 +192,10 @@ CALLS: list[Call] = [
         "POST", SEND + "/a-partition-0/partitions/0", '{"messages":[]}', 400,
         reason("Topic name can't contain '-partition-' suffix."),
     ),
+    # Of no bundle that there is
+    ("GET", D + "?bundle=0xzz", None, 200, []),
+    ("GET", D + "?bundle=0x00000000_0xffffffff", None, 200, []),
+    ("GET", D + "?bundle=", None, 200, []),
     ("DELETE", A + "?force=true", None, 204, EMPTY),
     ("DELETE", P + "/partitions", None, 204, EMPTY),
     ("DELETE", PASSING, None, 204, EMPTY),

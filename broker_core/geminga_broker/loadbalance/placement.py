@@ -76,17 +76,18 @@ class ModularPlacement:
     ) -> str | None:
         """The broker for an unowned bundle, of the `active` (registered) ones.
 
-        The same again until it reports the bundle, or its choice is forgotten. None if policies
-        allow no broker.
+        The same again until it reports the bundle, or its choice is forgotten, or policies that are
+        new don't allow it. None if they allow no broker.
         """
         active = list(active)
         fixed = fixed_broker(namespace_of(bundle), active)
         if fixed is not None:
             return fixed
+        permitted = self.permitted(bundle, active)
         chosen = self.load.preallocations.get(bundle)
-        if chosen is not None and chosen in active:
+        if chosen is not None and chosen in permitted:
             return chosen
-        chosen = self.select(bundle, active)
+        chosen = self.pick(bundle, permitted)
         if chosen is not None:
             self.load.preallocate(bundle, chosen, now_s)
         return chosen

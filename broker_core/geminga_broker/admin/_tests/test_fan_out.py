@@ -210,6 +210,25 @@ async def test_non_persistent_topics_of_all_brokers_are_listed() -> None:
         assert (await cluster[0].ask("GET", f"{path}/{bundle.range}")).json == names[:1]
 
 
+async def test_persistent_topics_are_listed_by_bundle() -> None:
+    async with cluster_of() as cluster:
+        await cluster.share()
+        names = [f"persistent://public/default/{n}" for n in range(20)]
+        for name in names:
+            path = name.replace("://", "/")
+            assert (await cluster[0].ask("PUT", f"/admin/v2/{path}")).status in (204, 307)
+            await cluster[1].ask("PUT", f"/admin/v2/{path}")
+        bundles = await cluster[0].service.namespaces.bundles("public/default")
+        by_range = {
+            each: sorted(name for name in names if bundles.of_topic(name) == each)
+            for each in bundles.names()
+        }
+        assert len([each for each in by_range.values() if each]) > 1
+        for each, wanted in by_range.items():
+            found = await cluster[1].ask("GET", f"{TOPICS}?bundle={each}")
+            assert found.json == wanted
+
+
 async def test_a_namespace_is_unloaded_at_all_brokers() -> None:
     async with cluster_of() as cluster:
         first, second = cluster

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+import trio
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -89,6 +90,19 @@ async def topic_names(
     return await non_persistent_names(service, calls, namespace)
 
 
+async def _of_bundle(
+    service: BrokerService, namespace: str, range_name: str, names: list[str]
+) -> list[str]:
+    """Those of one bundle; none if there is no such one (Apache's `internalGetListAsync`)."""
+    bundles = await service.namespaces.bundles(namespace)
+
+    def found() -> list[str]:
+        return [each for each in names if bundles.of_topic(each) == range_name]
+
+    # The loop must not wait for a hundred thousand hashes.
+    return await trio.to_thread.run_sync(found)
+
+
 def listed(request: Request, names: list[str]) -> list[str]:
     """The names without system topics, unless the request wants those, too."""
     return names if rest.flag(request, "includeSystemTopic") else without_system(names)
@@ -136,10 +150,13 @@ def routes(service: BrokerService, calls: Calls, domain: str) -> list[Route]:
         namespace = rest.namespace_of(request)
         if not await service.namespaces.exists(namespace):
             raise rest.RestError(404, "Namespace does not exist")
-        if domain == "non-persistent" and (range_name := request.query_params.get("bundle")):
+        range_name = request.query_params.get("bundle")
+        if domain == "non-persistent" and range_name:
             names = await non_persistent_names(service, calls, namespace, range_name)
         else:
             names = listed(request, await topic_names(service, calls, namespace, domain))
+            if domain == "persistent" and range_name is not None:
+                names = await _of_bundle(service, namespace, range_name, names)
         return rest.ok(names, list[str])
 
     being_made: set[TopicName] = set()

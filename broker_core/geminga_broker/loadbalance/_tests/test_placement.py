@@ -69,6 +69,21 @@ def test_choice_is_the_same_until_it_is_forgotten() -> None:
     assert {placed.select(NEW, [A, B]) for _ in range(50)} == {A, B}
 
 
+def test_choice_that_a_new_policy_forbids_is_made_anew() -> None:
+    """Apache's manager goes on with it until the broker's report has the bundle."""
+    placed = placement({A: report(), B: report()})
+    first = placed.choose(NEW, [A, B], 0)
+    assert first is not None
+    other = B if first == A else A
+    wanted = NamespaceIsolationData(["t/.*"], [other.partition(":")[0]])
+    placed.rules = Rules(IsolationPolicies({"p": wanted}))
+    assert placed.choose(NEW, [A, B], 1) == other
+    assert placed.load.preallocations == {NEW: other}
+    nobody = NamespaceIsolationData(["t/.*"], ["nohost"])
+    placed.rules = Rules(IsolationPolicies({"p": nobody}))
+    assert placed.choose(NEW, [A, B], 2) is None
+
+
 def test_choice_of_a_dead_broker_is_made_anew() -> None:
     placed = placement({A: report(), B: report()})
     first = placed.choose(NEW, [A, B], 0)
