@@ -19,11 +19,12 @@ import functools
 import inspect
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from geminga._admin.requests import (
     Request,
+    checked_text,
     namespace_path,
     schema_path,
     segment,
@@ -97,13 +98,23 @@ class Declaration:
         whole = inspect.signature(self.function)
         return whole.replace(parameters=list(whole.parameters.values())[1:])
 
+    @functools.cached_property
+    def _texts(self) -> Sequence[tuple[str, bool]]:
+        """The parameters that are texts, each with whether it may be None too."""
+        kinds = {"str": False, "str | None": True}
+        given = self.signature.parameters.values()
+        return [(each.name, kinds[each.annotation]) for each in given if each.annotation in kinds]
+
     def request(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Request:
         """The request of a call. Raises TypeError for wrong arguments, InvalidArgumentError for
-        values that no path has.
+        values that no path has, and for names that are no texts.
         """
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
         values = bound.arguments
+        for name, may_be_none in self._texts:
+            if values[name] is not None or not may_be_none:
+                checked_text(values[name], name)
 
         def placed(match: re.Match[str]) -> str:
             name, kind = match[1], match[2] or match[1]

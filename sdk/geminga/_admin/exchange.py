@@ -30,12 +30,15 @@ def parse_admin_url(service_url: str, what: str = "service_url") -> tuple[Addres
     """The addresses of `http://host:port[,host:port...]`. Raises InvalidServiceUrlError, which says
     `what` had it.
     """
-    addresses = parse(service_url, what)
-    if not addresses[0].http:
+    if isinstance(service_url, str) and service_url.startswith(("pulsar://", "pulsar+ssl://")):
         raise InvalidServiceUrlError(
             f"the admin client needs the web service's http:// or https:// URL, not {service_url!r}"
         )
-    return addresses
+    if isinstance(service_url, str) and not service_url.startswith(("http://", "https://")):
+        raise InvalidServiceUrlError(
+            f"{what} must begin with http:// or https://, not {service_url!r}"
+        )
+    return parse(service_url, what)
 
 
 class Exchange:

@@ -28,6 +28,15 @@ class Request(NamedTuple):
         return f"{self.path}?{urlencode(self.query)}" if self.query else self.path
 
 
+def checked_text(value: object, name: str) -> str:
+    """The value. Raises InvalidArgumentError unless it is a text: a path would take anything's, and
+    5 make a topic "5".
+    """
+    if not isinstance(value, str):
+        raise InvalidArgumentError(f"{name} must be a text, not {value!r}")
+    return value
+
+
 def segment(value: object, name: str) -> str:
     """One part of a path. Raises InvalidArgumentError for an empty one."""
     text = str(value)
@@ -38,7 +47,7 @@ def segment(value: object, name: str) -> str:
 
 def namespace_path(namespace: object) -> str:
     """`tenant/namespace`, encoded. Raises InvalidArgumentError."""
-    text = str(namespace)
+    text = checked_text(namespace, "namespace")
     parts = text.split("/")
     if len(parts) != 2 or not all(parts):
         raise InvalidArgumentError(f"namespace must be tenant/namespace, not {text!r}")
@@ -47,9 +56,9 @@ def namespace_path(namespace: object) -> str:
 
 def topic_parts(topic: object) -> tuple[str, str, str]:
     """Domain, `tenant/namespace` and local name of a topic's name in any of its forms. Raises
-    InvalidTopicNameError.
+    InvalidTopicNameError, and InvalidArgumentError for what is no text.
     """
-    text = str(topic)
+    text = checked_text(topic, "topic")
     domain, separator, rest = text.partition("://")
     if not separator:
         domain, rest = "persistent", text

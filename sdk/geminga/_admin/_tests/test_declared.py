@@ -125,6 +125,27 @@ def test_wrong_arguments(args: tuple[object, ...], kwargs: dict[str, object]) ->
         declaration_of(Topics.delete).request(args, kwargs)
 
 
+@pytest.mark.parametrize(
+    ("operation", "args", "named"),
+    [
+        (Topics.create, (5,), "topic must be a text, not 5"),
+        (Topics.create, (None,), "topic must be a text, not None"),
+        (Tenants.get, (b"t",), "tenant must be a text"),
+        (Bundles.list, (["a/b"],), "namespace must be a text"),
+        (Subscriptions.create, ("t", 3), "subscription must be a text"),
+    ],
+)
+def test_a_name_must_be_a_text(operation: object, args: tuple[object, ...], named: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=named):
+        declaration_of(operation).request(args, {})
+
+
+def test_a_name_in_a_policy_s_path_must_be_a_text() -> None:
+    for path_of in (topic_path, namespace_path):
+        with pytest.raises(InvalidArgumentError, match="must be a text, not 5"):
+            path_of(5)
+
+
 def test_what_isolation_policies_say_of_a_broker() -> None:
     told = '{"brokerName": "b", "namespaceRegex": [], "primary": true}'
     found = declaration_of(IsolationPolicies.broker).result(answer(told))

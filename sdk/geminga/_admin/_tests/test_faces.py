@@ -146,14 +146,16 @@ def test_in_threads(url: str) -> None:
     ("url", "options", "text"),
     [
         ("pulsar://a:6650", {}, "web service's http:// or https:// URL"),
-        ("nonsense", {}, "service_url must begin with"),
+        ("nonsense", {}, "service_url must begin with http:// or https://, not 'nonsense'"),
+        ("127.0.0.1:8080", {}, "service_url must begin with http:// or https://, not"),
+        (5, {}, "service_url must be a text, not 5"),
         ("http://a", {"no_such": 1}, "unknown option 'no_such'"),
         ("http://a", {"request_timeout_s": 0}, "request_timeout_s must be above 0"),
         ("http://a", {"authentication": "secret"}, "authentication must be"),
         ("http://a", {"trusted_broker_hosts": "a"}, "trusted_broker_hosts must be a list"),
     ],
 )
-def test_wrong_options(face: object, url: str, options: dict[str, object], text: str) -> None:
+def test_wrong_options(face: object, url: object, options: dict[str, object], text: str) -> None:
     with pytest.raises(geminga.InvalidArgumentError, match=text) as caught:
         face.connect(url, **options)
     assert "secret" not in str(caught.value)

@@ -141,8 +141,10 @@ class Namespaces(rest.Family):
         """Remove a property; returns its value."""
 
     @rest.get("/admin/v2/namespaces/{cluster}/antiAffinity/{group}")
-    async def anti_affinity_namespaces(self, cluster: str, group: str, *, tenant: str) -> Names:
-        """The namespaces of an anti-affinity group. The caller must administer the tenant."""
+    async def anti_affinity_namespaces(
+        self, cluster: str, group: str, *, tenant: str | None = None
+    ) -> Names:
+        """The tenant's namespaces of an anti-affinity group. Brokers refuse a call without one."""
 
     @rest.post(f"{_NAMESPACE}/migration", body="migrated")
     async def update_migration(self, namespace: str, migrated: bool) -> None:

@@ -136,8 +136,10 @@ class Namespaces(rest.BlockingFamily):
         """Remove a property; returns its value."""
 
     @rest.get("/admin/v2/namespaces/{cluster}/antiAffinity/{group}")
-    def anti_affinity_namespaces(self, cluster: str, group: str, *, tenant: str) -> Names:
-        """The namespaces of an anti-affinity group. The caller must administer the tenant."""
+    def anti_affinity_namespaces(
+        self, cluster: str, group: str, *, tenant: str | None = None
+    ) -> Names:
+        """The tenant's namespaces of an anti-affinity group. Brokers refuse a call without one."""
 
     @rest.post(f"{_NAMESPACE}/migration", body="migrated")
     def update_migration(self, namespace: str, migrated: bool) -> None:

@@ -41,7 +41,8 @@ COMMANDS = (
             text("-b --broker", "broker", "Another broker, host:port."),
         ),
     ),
-    Command("backlog-quota-check", "Enforce backlog quotas now.", Brokers.check_backlog_quotas),
+    Command("backlog-quota-check", "Enforce backlog quotas now.", Brokers.check_backlog_quotas,
+            says="ok"),
     Command("version", "Show the version of the broker that answers.", Brokers.version),
     Command(
         "shutdown", "Unload a broker's bundles and end its process.", Brokers.shut_down, "",
@@ -50,5 +51,6 @@ COMMANDS = (
                    "0 is no bound.", default=0),
             flag("-f --forced-terminate-topic", "force", "Close topics that are in use."),
         ),
+        says="Successfully trigger broker shutdown gracefully",
     ),
 )  # fmt: skip

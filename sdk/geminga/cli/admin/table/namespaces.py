@@ -198,7 +198,7 @@ COMMANDS = (
         (
             text("-g --group", "group", "The group.", required=True),
             text("-c --cluster", "cluster", "The cluster.", required=True),
-            text("-p --tenant", "tenant", "A tenant that you administer.", required=True),
+            text("-p --tenant", "tenant", "Whose namespaces: brokers of today want it."),
         ),
     ),
     Command(
