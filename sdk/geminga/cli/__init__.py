@@ -7,6 +7,7 @@ Geminga can be installed alone (spec OP-01).
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -33,6 +34,15 @@ class GuessingGroup(click.Group):
             ctx.fail(f"No such command {name!r}.{hint}")
         return super().resolve_command(ctx, args)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As of click. Raises UsageError, which says where an option of a command belongs."""
+        given = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            _check_command(self, ctx, given, error)
+            raise
+
     def invoke(self, ctx: click.Context) -> object:
         """As of click. Raises UsageError, which says where an option of a group belongs."""
         try:
@@ -40,6 +50,19 @@ class GuessingGroup(click.Group):
         except click.NoSuchOption as error:
             _check_place(error)
             raise
+
+
+def _check_command(
+    group: click.Group, ctx: click.Context, args: Sequence[str], error: click.NoSuchOption
+) -> None:
+    """Raises UsageError if one of the group's commands in `args` has the option, which was given
+    before it.
+    """
+    for name in args:
+        command = None if name.startswith("-") else group.get_command(ctx, name)
+        if command is not None and any(error.option_name in each.opts for each in command.params):
+            text = f"{error.option_name} stands behind {name!r}: {ctx.command_path} {name}"
+            raise click.UsageError(f"{text} {error.option_name} ...", ctx) from None
 
 
 def _check_place(error: click.NoSuchOption) -> None:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from geminga.cli._client_conf import ClientConf, ClientFile
+from geminga.cli._client_conf import ClientConf, checked
+from geminga.cli._credentials import read_now
 from geminga.cli.admin.calls import NO_PLUGIN
-from geminga_runtime.settings import ConfigError, build, gather
+from geminga_runtime.settings import ConfigError, gather
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -35,13 +36,16 @@ class Access:
 
     def connect(self, **options: Unpack[ClientKeywords]) -> AbstractAsyncContextManager[Client]:
         """`geminga.connect` with these. Raises its errors, and InvalidArgumentError for a wrong
-        plug-in.
+        plug-in or a token that can't be read.
         """
         import geminga
+        from geminga._connection.auth_config import header_of, kind_of
         from geminga.auth import from_config
 
         conf = self.conf
         if conf.auth_plugin:
+            if kind_of(conf.auth_plugin) == "token":
+                read_now(functools.partial(header_of, "token", conf.auth_params))
             options["authentication"] = from_config(conf.auth_plugin, conf.auth_params)
         options["tls_trust_certs_file_path"] = conf.trust_certs or None
         options["tls_certificate_file_path"] = conf.certificate or None
@@ -104,7 +108,7 @@ def _access(service_url: str | None, config: Path | None, **given: str | bool | 
         if value is not None
     }
     try:
-        conf = build(ClientFile, gather(config, {}, overrides), "client").client
+        conf = checked(gather(config, {}, overrides), config)
     except ConfigError as error:
         raise click.UsageError(str(error)) from None
     if given["auth_params"] and not conf.auth_plugin:

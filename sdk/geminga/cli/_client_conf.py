@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from geminga_runtime.settings import setting
+from geminga.cli._run import LOG_FORMAT
+from geminga_runtime.settings import Origins, build, setting
 
 
 @dataclass(frozen=True)
@@ -28,3 +31,21 @@ class ClientFile:
     """All of them."""
 
     client: ClientConf = field(default_factory=ClientConf)
+
+
+def checked(values: Origins, config: Path | None) -> ClientConf:
+    """What a configuration's values are; warnings of them name the file. Raises ConfigError."""
+    if config is None:
+        return build(ClientFile, values, "client").client
+    logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT)
+
+    def named(record: logging.LogRecord) -> bool:
+        record.msg, record.args = "%s: %s", (config, record.getMessage())
+        return True
+
+    log = logging.getLogger(build.__module__)
+    log.addFilter(named)
+    try:
+        return build(ClientFile, values, "client").client
+    finally:
+        log.removeFilter(named)

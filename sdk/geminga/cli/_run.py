@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
+from geminga.cli._credentials import told_of_options
+
 if TYPE_CHECKING:
     from geminga_protocol.message_id import MessageId
 
+LOG_FORMAT = "%(levelname)s %(message)s"
 EXIT_INTERRUPTED = 130
 """Exit code after Ctrl-C, as in shells."""
 T = TypeVar("T")
@@ -30,7 +33,7 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
 
     from geminga.errors import GemingaError, InvalidArgumentError, WrongProtocolError
 
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
+    logging.basicConfig(level=logging.WARNING, format=LOG_FORMAT)
     try:
         trio.run(main)
     except (GemingaError, KeyboardInterrupt, BaseExceptionGroup) as error:
@@ -38,12 +41,23 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
         if isinstance(cause, InvalidArgumentError | WrongProtocolError):
             raise click.UsageError(str(cause)) from error
         if isinstance(cause, GemingaError):
-            raise click.ClickException(str(cause)) from error
+            text = told_of_options(str(cause)) if _takes_credentials() else str(cause)
+            raise click.ClickException(text) from error
         if isinstance(cause, KeyboardInterrupt):
             # A second one would end the exit with a traceback.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             sys.exit(EXIT_INTERRUPTED)
         raise
+
+
+def _takes_credentials() -> bool:
+    """Whether the command, or its group, has an option for them."""
+    context = click.get_current_context(silent=True)
+    while context is not None:
+        if any("--auth-plugin" in each.opts for each in context.command.params):
+            return True
+        context = context.parent
+    return False
 
 
 def options_of(kind: Callable[..., T], given: Mapping[str, object]) -> T:

@@ -23,6 +23,7 @@ from geminga.cli._messages import (
     shows,
     value_schema,
 )
+from geminga.cli._not_there import OF_CONSUME, OF_PRODUCE, OF_READ, lacks
 from geminga.cli._run import place, properties, run
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def client(context: click.Context, access: Access, listener_name: str | None) ->
 
 
 @client.command(context_settings={"show_default": True})
+@lacks(OF_PRODUCE)
 @click.argument("topic")
 @click.option("-m", "--messages", multiple=True, help="Messages, split at the separator.")
 @click.option(
@@ -145,6 +147,7 @@ def produce(
 
 
 @client.command(context_settings={"show_default": True})
+@lacks(OF_CONSUME)
 @click.argument("topic")
 @click.option("-s", "--subscription-name", required=True, help="Name of the subscription.")
 @click.option("--regex", is_flag=True, help="TOPIC is a pattern: TENANT/NAMESPACE/REGEX.")
@@ -224,6 +227,7 @@ def consume(
 
 
 @client.command(context_settings={"show_default": True})
+@lacks(OF_READ)
 @click.argument("topic")
 @click.option(
     "-m",

@@ -30,6 +30,10 @@ from geminga.cli.perf import perf
         (["read", "t", "-m", "5:6:7:8:9"], "'5:6:7:8:9' is not latest"),
         (["read", "t", "-m", "9999999999999999999:0"], "that no message id has"),
         (["read", "t", "-n", "-1"], "--num-messages"),
+        (["produce", "-ks", "string", "-m", "a", "t"], "produce has no -ks (--key-schema): -k"),
+        (["produce", "--key-value-key", "k", "-m", "a", "t"], "produce has no -kvk"),
+        (["consume", "-rs", "-s", "s", "t"], "consume has no -rs (--replicated): leave it out"),
+        (["read", "-mp", "t"], "read has no -mp (--print-metadata): --json shows the metadata"),
     ],
 )
 def test_bad_usage_is_one_sentence_and_two(command: list[str], named: str) -> None:

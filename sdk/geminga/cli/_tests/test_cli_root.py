@@ -50,6 +50,25 @@ def test_an_option_of_a_group_behind_its_command(line: str, told: str) -> None:
     assert "No such option" in wrong.output
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("perf --url pulsar://x produce t", "--url stands behind 'produce': geminga perf produce"),
+        ("perf -u pulsar://x consume t", "-u stands behind 'consume': geminga perf consume -u ..."),
+        ("--admin-url x admin brokers list", "--admin-url stands behind 'admin': geminga admin"),
+        (
+            "admin topics -s 1M offload t",
+            "-s stands behind 'offload': geminga admin topics",
+        ),
+        ("perf --nonsense produce t", "No such option"),
+    ],
+)
+def test_an_option_of_a_command_before_it(line: str, told: str) -> None:
+    result = CliRunner().invoke(main, line.split(), prog_name="geminga")
+    assert result.exit_code == 2
+    assert told in result.output
+
+
 def _pipes(*more: Exception) -> Exception:
     return ExceptionGroup("outer", [ExceptionGroup("inner", [BrokenPipeError(32, "gone"), *more])])
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from geminga.cli._credentials import read_now
 
 if TYPE_CHECKING:
     from geminga._admin.options import AdminOptions
@@ -43,12 +46,12 @@ class Place:
         """
         found: dict[str, str] = {}
         if self.config is not None:
-            from geminga.cli._client_conf import ClientFile
-            from geminga_runtime.settings import ConfigError, build, gather
+            from geminga.cli._client_conf import checked
+            from geminga_runtime.settings import ConfigError, gather
 
             try:
                 values = gather(self.config, {})
-                build(ClientFile, values, "client")
+                checked(values, self.config)
                 found = {key: value for key, (value, _) in values.items()}
             except ConfigError as error:
                 raise click.UsageError(str(error)) from None
@@ -128,7 +131,7 @@ def asker(place: Place) -> Callable[[Request], HttpAnswer]:
         if kind == "tls":
             certificate, key = tls_files_of(params)
         elif kind in ("token", "basic"):
-            headers = header_of(kind, params)
+            headers = read_now(partial(header_of, kind, params))
         else:
             from geminga.auth import from_config
 

@@ -19,6 +19,7 @@ from geminga._admin.errors import (
 from geminga._admin.families.brokers import Bookies, Brokers, BrokerStats
 from geminga._admin.families.clusters import Clusters
 from geminga._admin.families.subscriptions import Subscriptions
+from geminga.cli._credentials import OF_THE_CLIENT
 from geminga.cli.admin.calls import answered
 from geminga.cli.doctor.report import (
     FAIL,
@@ -318,7 +319,7 @@ async def port(access: Access, topic: str, timeout_s: float) -> Line:
             FAIL,
             "port",
             f"The broker's port {access.url} refuses the credentials, or wants some: "
-            f"{error.args[0]}.",
+            f"{str(error.args[0]).removesuffix(f': {OF_THE_CLIENT}')}.",
             "Give --auth-plugin and --auth-params.",
         )
     except BrokerError:

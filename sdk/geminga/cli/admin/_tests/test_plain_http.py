@@ -133,7 +133,7 @@ def test_a_token_s_file(web: Web, tmp_path: Path) -> None:
     assert web.seen[0][1] == "Bearer abc"
     file.unlink()
     result = run("--admin-url", web.url, *params)
-    assert (result.exit_code, "the token can't be read" in result.stderr) == (1, True)
+    assert (result.exit_code, "can't be read: No such file" in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
