@@ -177,7 +177,11 @@ class LogCursor:
                     if not self._access.context.options.skips_damaged():
                         raise
                     if self.read_position == position:
-                        _log.error("cursor=%s: an entry is passed over: %s", self.name, error)
+                        _log.error(
+                            "log=%s cursor=%s: an entry is passed over: %s",
+                            *self.writer.named,
+                            error,
+                        )
                         self.ack([Ack(position)])
                         self.read_position = Position(ledger_id, first + 1)
                     continue

@@ -137,10 +137,10 @@ class CursorStore:
                 self._client,
                 info.cursorsLedgerId,
                 self._options.durability.password,
-                f"cursor={self.key}: {CONSEQUENCE}",
+                f"log={self.key.log_name} cursor={self.key.cursor_name}: {CONSEQUENCE}",
             )
         except NoSuchLedger:
-            _log.warning("cursor=%s: its ledger %d is gone", self.key, info.cursorsLedgerId)
+            _log.warning("log=%s cursor=%s: its ledger %d is gone", *self.key, info.cursorsLedgerId)
             return read_cursor_info(info)
         try:
             found = await last_state(reader, self.key)
@@ -311,7 +311,7 @@ class CursorStore:
                 continue
             # Ledgers of other brokers may not tell.
             if not is_own(about, log_name) or about.get(CURSOR_NAME, name) != name:
-                _log.warning("cursor=%s: ledger %d is not its own", self.key, ledger_id)
+                _log.warning("log=%s cursor=%s: ledger %d is not its own", *self.key, ledger_id)
                 self._leftovers.pop(ledger_id, None)
             else:
                 self._leftovers[ledger_id] = True
@@ -344,7 +344,7 @@ class CursorStore:
         try:
             await self.delete_leftovers()
         except MetadataError as error:
-            _log.warning("cursor=%s: ledger %d is not deleted yet: %s", self.key, old, error)
+            _log.warning("log=%s cursor=%s: ledger %d isn't deleted yet: %s", *self.key, old, error)
 
     async def _ask(self) -> None:
         if self._verify is not None:

@@ -67,6 +67,7 @@ class CursorWriter:
         """Counts changes of the cursor."""
         self._cursor = cursor
         self._store = store
+        self.named = ("-", cursor.name) if store is None else tuple(store.key)  # for log lines
         self._options = options
         self._pace = pace
         self._spawn = spawn
@@ -214,7 +215,7 @@ class CursorWriter:
             try:
                 await self._store.take_back()
             except MetadataError as error:
-                _log.warning("cursor=%s stays behind: %s", self._cursor.name, error)
+                _log.warning("log=%s cursor=%s stays behind: %s", *self.named, error)
 
     async def remove(self, listed: Callable[[Sequence[int]], Awaitable[None]]) -> None:
         """Delete the cursor's node; see `CursorStore.remove`. Raises LogWriteFailed, LogFenced:
@@ -366,7 +367,7 @@ class CursorWriter:
             self._persisted = max(self._persisted, changes)
             self._settle()
             return
-        _log.warning("cursor=%s is not persisted: %s", self._cursor.name, error)
+        _log.warning("log=%s cursor=%s is not persisted: %s", *self.named, error)
         if isinstance(error, LogFenced):
             self._fence(str(error))
         else:

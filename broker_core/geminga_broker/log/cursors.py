@@ -394,7 +394,7 @@ class CursorFlushes:
                 cursor.writer.flush(tick_s)
             except Exception:
                 # Retried after the next acknowledgement.
-                _log.exception("a defect: cursor=%s is not persisted", cursor.name)
+                _log.exception("a defect: log=%s cursor=%s isn't persisted", *cursor.writer.named)
                 self.dirty.pop(cursor, None)
             if not cursor.writer.is_dirty:
                 self.dirty.pop(cursor, None)
