@@ -14,6 +14,7 @@ from geminga_protocol.frames import Frame, FrameReader, FramingError
 from geminga_protocol.pb.pulsar_api_pb2 import (
     BaseCommand,
     CommandConnect,
+    CommandError,
     FeatureFlags,
     ServerError,
 )
@@ -24,6 +25,7 @@ from geminga_proxy.config import ProxyConfig
 from geminga_runtime.auth.api import Identity
 from geminga_runtime.connect import connect
 from geminga_runtime.errors import ConnectFailed, ConnectionLost
+from geminga_runtime.logs import shown
 from geminga_runtime.stream import FramedStream
 
 NEARLY_S = 1.0
@@ -187,9 +189,18 @@ class Connector:
                 if kind == BaseCommand.AUTH_CHALLENGE:
                     stream.write(self._own_response(client))
                 elif kind == BaseCommand.ERROR:
-                    error = frame.command.error
-                    text = f"{address} refused the proxy for {client.role}: {error.message}"
-                    raise BrokerRefused(text, error.error)
+                    raise self._refusal(address, client, frame.command.error)
+
+    def _refusal(self, address: Address, client: Client, error: CommandError) -> BrokerRefused:
+        whose = f" for role {shown(client.role)}" if client.role else ""
+        text = f"{address} refused the proxy{whose}: {error.message}"
+        has_own = bool(self._brokers.credentials.own.method)
+        if error.error == ServerError.AuthenticationError and not has_own:
+            text += (
+                "; the proxy has no credentials: give it brokerClientAuthenticationPlugin and "
+                "brokerClientAuthenticationParameters"
+            )
+        return BrokerRefused(text, error.error)
 
     def _hello(self, client: Client) -> bytes:
         """CONNECT with the proxy's own credentials, in the client's name."""

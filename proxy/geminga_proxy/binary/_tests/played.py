@@ -77,7 +77,8 @@ class PlayedBroker:
     redirect_to: int | None = None
     names: int | None = None
     """The broker that it names as a topic's, itself without this."""
-    refuses: bool = False
+    refuses: ServerError | None = None
+    """With what it answers CONNECT, instead of taking it."""
     says: tuple[bytes, ...] = ()
     """Pieces that follow CONNECTED: the first one with it, the others a moment later each."""
     on_subscribe: bytes = b""
@@ -94,15 +95,15 @@ class PlayedBroker:
         try:
             while (frame := await wire.next()) is not None:
                 await self._answer(wire, frame)
-        except trio.BrokenResourceError:
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
 
     async def _answer(self, wire: Wire, frame: Frame) -> None:
         command = frame.command
         if frame.type == C.CONNECT:
             self.hellos.append(command.connect)
-            if self.refuses:
-                await wire.send(answers.error(NO_REQUEST, ServerError.AuthorizationError, "no"))
+            if self.refuses is not None:
+                await wire.send(answers.error(NO_REQUEST, self.refuses, "no"))
                 await wire.stream.aclose()
                 return
             first, *later = (*self.says, b"")

@@ -150,6 +150,24 @@ async def test_clients_are_authenticated_by_the_proxy() -> None:
         assert not seen.HasField("original_auth_data")
 
 
+async def test_a_proxy_without_credentials_is_told_of_in_its_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for code, hint in (
+        (ServerError.AuthenticationError, "; the proxy has no credentials: give it brokerClient"),
+        (ServerError.AuthorizationError, ""),
+    ):
+        caplog.clear()
+        async with brokers() as (broker,), proxied(broker) as running:
+            broker.refuses = code
+            wire = await client(running)
+            hello = connection.connect("c", proxy_to_broker_url=f"127.0.0.1:{broker.port}")
+            assert (await wire.ask(hello, C.ERROR)).error.error == code
+        [line] = [each for each in caplog.messages if "refused the proxy: no" in each]
+        assert hint in line
+        assert bool(hint) or line.endswith("no")
+
+
 async def test_credentials_are_forwarded_when_asked_for() -> None:
     settings = AUTH | {"forwardAuthorizationCredentials": "true"}
     async with brokers() as (broker,), proxied(broker, **settings) as running:
