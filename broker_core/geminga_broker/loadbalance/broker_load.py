@@ -30,12 +30,14 @@ class Decision:
 class Choice:
     """A bundle that a broker was chosen for, and its long-term rate and topics."""
 
-    __slots__ = ("at_s", "rate", "topics")
+    __slots__ = ("at_s", "is_named", "rate", "topics")
 
-    def __init__(self, at_s: float, rate: float, topics: int) -> None:
+    def __init__(self, at_s: float, rate: float, topics: int, *, is_named: bool) -> None:
         self.at_s = at_s
         self.rate = rate
         self.topics = topics
+        self.is_named = is_named
+        """Whether an operator named the broker."""
 
 
 class BrokerLoad:

@@ -162,8 +162,12 @@ class LoadData:
             self.gone(broker_id)
         return dead
 
-    def preallocate(self, bundle: str, broker_id: str, now_s: float) -> None:
-        """Remember that the broker was chosen: its load is counted before it reports it."""
+    def preallocate(
+        self, bundle: str, broker_id: str, now_s: float, *, is_named: bool = False
+    ) -> None:
+        """Remember that the broker was chosen, or named by an operator: its load is counted before
+        it reports it.
+        """
         broker = self.brokers.get(broker_id)
         if broker is None:
             self.unallocate(bundle)
@@ -171,7 +175,21 @@ class LoadData:
         self._unchoose(bundle)
         data = self.bundles.setdefault(bundle, BundleData())
         self.preallocations[bundle] = broker_id
-        broker.choose(bundle, Choice(now_s, data.long_term_data.rate, data.topics))
+        broker.choose(
+            bundle, Choice(now_s, data.long_term_data.rate, data.topics, is_named=is_named)
+        )
+
+    def remembered(
+        self, bundle: str, active: Collection[str], permitted: Collection[str]
+    ) -> str | None:
+        """The broker that was chosen, if it is active and policies still allow it; what an operator
+        named goes before those (Apache's ModularLoadManagerWrapper).
+        """
+        chosen = self.preallocations.get(bundle)
+        if chosen is None or chosen not in active:
+            return None
+        is_named = self.brokers[chosen].preallocated[bundle].is_named
+        return chosen if is_named or chosen in permitted else None
 
     def unallocate(self, bundle: str) -> None:
         """Forget the choice: the bundle was unloaded, split or deleted."""

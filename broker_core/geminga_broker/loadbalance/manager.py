@@ -208,7 +208,7 @@ class LoadManager:
         """The bundle is being unloaded for this broker: choose it while it doesn't own it (Apache's
         setNamespaceBundleAffinity).
         """
-        self.load.preallocate(str(bundle), broker_id, trio.current_time())
+        self.load.preallocate(str(bundle), broker_id, trio.current_time(), is_named=True)
 
     # ---- what runs ----
 

@@ -77,15 +77,15 @@ class ModularPlacement:
         """The broker for an unowned bundle, of the `active` (registered) ones.
 
         The same again until it reports the bundle, or its choice is forgotten, or policies that are
-        new don't allow it. None if they allow no broker.
+        new don't allow it, unless an operator named it. None if they allow no broker.
         """
         active = list(active)
         fixed = fixed_broker(namespace_of(bundle), active)
         if fixed is not None:
             return fixed
         permitted = self.permitted(bundle, active)
-        chosen = self.load.preallocations.get(bundle)
-        if chosen is not None and chosen in permitted:
+        chosen = self.load.remembered(bundle, active, permitted)
+        if chosen is not None:
             return chosen
         chosen = self.pick(bundle, permitted)
         if chosen is not None:

@@ -30,7 +30,7 @@ LINGER_S = 0.5
 makes the system reset the connection, and the answer may be lost (RFC 9112, 9.6).
 """
 SOCKETS = "geminga_broker.web.sockets"
-_ASGI = {"version": "3.0", "spec_version": "2.3"}
+_ASGI = {"version": "3.0", "spec_version": "2.4"}
 
 
 class Connection:

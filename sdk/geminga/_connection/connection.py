@@ -14,8 +14,10 @@ import trio
 
 from geminga._connection.background import protected
 from geminga._connection.sinks import ConsumerSink, ProducerSink, TopicListSink
+from geminga._options.callbacks import FAILURES
 from geminga.auth import Authentication
 from geminga.errors import (
+    AuthenticationError,
     ConnectionFailedError,
     GemingaError,
     InvalidArgumentError,
@@ -196,6 +198,10 @@ class Connection:
             except GemingaError as error:
                 self._lose(str(error))
                 raise
+            except FAILURES as error:  # of a plug-in; its text may contain secrets
+                text = f"the authentication's data() raised {type(error).__name__}"
+                self._lose(text)
+                raise AuthenticationError(text) from error
             self._stream.write(
                 connection_commands.connect(
                     CLIENT_VERSION,

@@ -8,6 +8,8 @@ from collections.abc import Callable, Coroutine, Generator
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, NoReturn, ParamSpec, Self, TypeVar
 
+import trio
+
 from geminga._connection.background import close_at_end
 from geminga.errors import InvalidArgumentError
 
@@ -87,10 +89,13 @@ class Connecting(AbstractAsyncContextManager[C]):
     def __await__(self) -> Generator[Any, Any, C]:
         return self._await().__await__()
 
+    # Protected, as what they enter: a Ctrl-C that comes within must not skip its end.
+    @trio.lowlevel.enable_ki_protection
     async def __aenter__(self) -> C:
         self._entered = self._enter()
         return await self._entered.__aenter__()
 
+    @trio.lowlevel.enable_ki_protection
     async def __aexit__(self, *error: Any) -> bool | None:
         return await self._entered.__aexit__(*error)  # noqa: ASYNC102 - not ours
 

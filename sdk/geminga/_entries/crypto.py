@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from geminga._options.callbacks import FAILURES
 from geminga.encryption import (
     CryptoKeyReader,
     EncryptionContext,
@@ -63,7 +64,7 @@ def _ask(
         found = ask(name, metadata)
     except CryptoError:
         raise
-    except Exception as error:
+    except FAILURES as error:
         # Without the error's text, which may contain secrets.
         text = f"the key reader raised {type(error).__name__} for the {kind} key {name!r}"
         raise CryptoError(text) from error

@@ -39,14 +39,14 @@ class Access:
         plug-in or a token that can't be read.
         """
         import geminga
-        from geminga._connection.auth_config import header_of, kind_of
         from geminga.auth import from_config
 
         conf = self.conf
         if conf.auth_plugin:
-            if kind_of(conf.auth_plugin) == "token":
-                read_now(functools.partial(header_of, "token", conf.auth_params))
-            options["authentication"] = from_config(conf.auth_plugin, conf.auth_params)
+            found = from_config(conf.auth_plugin, conf.auth_params)
+            if isinstance(found, geminga.AuthenticationToken):
+                read_now(found._read)  # by its own reader: a pipe can be read only once
+            options["authentication"] = found
         options["tls_trust_certs_file_path"] = conf.trust_certs or None
         options["tls_certificate_file_path"] = conf.certificate or None
         options["tls_private_key_file_path"] = conf.key or None

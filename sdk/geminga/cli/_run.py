@@ -6,7 +6,7 @@ import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import click
 
@@ -44,10 +44,14 @@ def run(main: Callable[[], Awaitable[None]]) -> None:
             text = told_of_options(str(cause)) if _takes_credentials() else str(cause)
             raise click.ClickException(text) from error
         if isinstance(cause, KeyboardInterrupt):
-            # A second one would end the exit with a traceback.
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            sys.exit(EXIT_INTERRUPTED)
+            interrupted()
         raise
+
+
+def interrupted() -> NoReturn:
+    """End after Ctrl-C; a second one ends at once, without a traceback."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.exit(EXIT_INTERRUPTED)
 
 
 def _takes_credentials() -> bool:

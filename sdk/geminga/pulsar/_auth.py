@@ -8,7 +8,7 @@ from typing import Any
 
 import geminga.auth
 from geminga.errors import InvalidArgumentError
-from geminga.pulsar._checks import check_type
+from geminga.pulsar._checks import check_type, staying
 from geminga.pulsar.exceptions import InvalidConfiguration, OperationNotSupported
 
 
@@ -45,7 +45,8 @@ class AuthenticationToken(Authentication):
     def __init__(self, token: str | Callable[[], str]) -> None:
         if not isinstance(token, str) and not callable(token):
             raise ValueError("token must be a text, or a function that returns one")
-        self.auth = geminga.auth.AuthenticationToken(token)
+        given = token if isinstance(token, str) else staying(token)
+        self.auth = geminga.auth.AuthenticationToken(given)
 
 
 class AuthenticationAthenz(Authentication):

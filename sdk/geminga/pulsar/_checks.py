@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import wraps
 from typing import ParamSpec, Protocol, TypeVar
 
 from geminga.pulsar._listening import Lane
@@ -35,6 +36,23 @@ def closing_of(each: Closable, lanes: Iterable[Lane | None] = ()) -> Iterator[No
         for lane in over:
             lane.begin_again()
         raise
+
+
+def staying(function: Callable[P, T]) -> Callable[P, T]:
+    """For a program's function that is called in the client's own thread: there `sys.exit()` would
+    end the client, not the program. It counts as an error.
+    """
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return function(*args, **kwargs)
+        except Exception:
+            raise
+        except BaseException as error:  # noqa: ASYNC103 - it goes on as an ordinary error
+            raise RuntimeError(f"{function!r} raised {error!r}") from error
+
+    return call
 
 
 def check_type(kind: type, value: object, name: str) -> None:

@@ -15,7 +15,7 @@ import geminga.encryption
 import geminga.options
 from geminga.pulsar import _policies as policies
 from geminga.pulsar._auth import Authentication
-from geminga.pulsar._checks import Kinds, check_all, check_texts
+from geminga.pulsar._checks import Kinds, check_all, check_texts, staying
 from geminga.pulsar._enums import (
     BatchingType,
     CompressionType,
@@ -252,7 +252,7 @@ def _routing(router: Callable[..., Any]) -> geminga.options.MessageRouter:
     def choose(message: geminga.options.RoutedMessage, count: int) -> int:
         return int(router(OutgoingMessage(message), count))
 
-    return choose
+    return staying(choose)
 
 
 def _pending_max(given: Given) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import trio
 
 import geminga.blocking
-from geminga.pulsar._checks import check_function, closing_of
+from geminga.pulsar._checks import check_function, closing_of, staying
 from geminga.pulsar._errors import officially
 from geminga.pulsar.exceptions import ConsumerNotInitialized
 from geminga.pulsar.schema.schema import Schema
@@ -51,7 +51,7 @@ class TableView:
         def told(key: str, value: bytes | None) -> None:
             callback(key, decode(value or b""))
 
-        view.for_each_and_listen(told)
+        view.for_each_and_listen(staying(told))
         # The calls for the present keys come before this one.
         view._session.call(trio.lowlevel.checkpoint)
 

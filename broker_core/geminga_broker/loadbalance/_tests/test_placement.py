@@ -6,6 +6,8 @@ import random
 from collections import Counter
 from dataclasses import replace
 
+import pytest
+
 from geminga_broker.loadbalance._tests.samples import bundle, load_of, report, stats
 from geminga_broker.loadbalance.candidates import Rules
 from geminga_broker.loadbalance.isolation import IsolationPolicies, NamespaceIsolationData
@@ -20,6 +22,7 @@ from geminga_broker.loadbalance.settings import (
     SIMPLE,
     LoadBalanceConfig,
 )
+from geminga_broker.loadbalance.strategies.simple import SimpleStrategy
 
 A, B, C = "a:1", "b:1", "c:1"
 NEW = bundle("t/new")
@@ -69,9 +72,15 @@ def test_choice_is_the_same_until_it_is_forgotten() -> None:
     assert {placed.select(NEW, [A, B]) for _ in range(50)} == {A, B}
 
 
-def test_choice_that_a_new_policy_forbids_is_made_anew() -> None:
+@pytest.mark.parametrize("manager", [MODULAR, SIMPLE])
+def test_choice_that_a_new_policy_forbids_is_made_anew(manager: str) -> None:
     """Apache's manager goes on with it until the broker's report has the bundle."""
-    placed = placement({A: report(), B: report()})
+    load = load_of({A: report(), B: report()})
+    placed: ModularPlacement | SimpleStrategy
+    if manager == MODULAR:
+        placed = ModularPlacement(load, CONFIG, None, random.Random(3))
+    else:
+        placed = SimpleStrategy(load, CONFIG, random.Random(3))
     first = placed.choose(NEW, [A, B], 0)
     assert first is not None
     other = B if first == A else A
@@ -79,6 +88,9 @@ def test_choice_that_a_new_policy_forbids_is_made_anew() -> None:
     placed.rules = Rules(IsolationPolicies({"p": wanted}))
     assert placed.choose(NEW, [A, B], 1) == other
     assert placed.load.preallocations == {NEW: other}
+    placed.load.preallocate(NEW, first, 1, is_named=True)
+    assert placed.choose(NEW, [A, B], 1) == first, "an operator named it"
+    placed.load.preallocate(NEW, other, 1)
     nobody = NamespaceIsolationData(["t/.*"], ["nohost"])
     placed.rules = Rules(IsolationPolicies({"p": nobody}))
     assert placed.choose(NEW, [A, B], 2) is None

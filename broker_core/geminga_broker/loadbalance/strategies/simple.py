@@ -77,10 +77,11 @@ class SimpleStrategy:
         fixed = fixed_broker(namespace_of(bundle), active)
         if fixed is not None:
             return fixed
-        chosen = self.load.preallocations.get(bundle)
-        if chosen is not None and chosen in active:
+        permitted = self.permitted(bundle, active)
+        chosen = self.load.remembered(bundle, active, permitted)
+        if chosen is not None:
             return chosen
-        fitting = self._fitting(bundle, active)
+        fitting = self._fitting(bundle, permitted)
         if not fitting:
             return None
         chosen = self._select(fitting)
@@ -91,9 +92,9 @@ class SimpleStrategy:
         """The brokers that policies allow."""
         return candidates.allowed(bundle, active, self.load, self.rules)
 
-    def _fitting(self, bundle: str, active: Iterable[str]) -> list[str]:
+    def _fitting(self, bundle: str, permitted: list[str]) -> list[str]:
         """Of those, the ones with the fewest bundles of the namespace."""
-        return candidates.least_of_namespace(bundle, self.permitted(bundle, active), self.load)
+        return candidates.least_of_namespace(bundle, permitted, self.load)
 
     def _select(self, brokers: Sequence[str]) -> str:
         ranks = {broker_id: self._rank(broker_id) for broker_id in brokers}
@@ -204,7 +205,7 @@ class SimpleStrategy:
     def _has_room(self, bundle: str, source: str, active: Collection[str]) -> bool:
         return any(
             _fullest(self.load.brokers[broker_id]) < self.config.comfort_percent
-            for broker_id in self._fitting(bundle, active)
+            for broker_id in self._fitting(bundle, self.permitted(bundle, active))
             if broker_id != source
         )
 

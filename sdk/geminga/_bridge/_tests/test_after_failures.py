@@ -95,6 +95,35 @@ def test_a_token_function_that_exits_is_refused(url: BrokerUrl, topic: str) -> N
         client.create_producer(topic)
 
 
+class LeavingAuthentication(gb.Authentication):
+    """A plug-in that exits."""
+
+    def __init__(self) -> None:
+        super().__init__("token")
+
+    async def data(self) -> bytes:
+        """Ends what asks."""
+        sys.exit(3)
+
+
+class LeavingReader(gb.CryptoKeyReader):
+    """A reader of keys that exits."""
+
+    get_public_key = get_private_key = leave
+
+
+def test_plug_ins_that_exit_end_no_client(url: BrokerUrl, topic: str) -> None:
+    with gb.connect(url) as client:
+        with (
+            gb.connect(url, authentication=LeavingAuthentication()) as other,
+            pytest.raises(gb.AuthenticationError, match=r"data\(\) raised SystemExit"),
+        ):
+            other.create_producer(topic)
+        with pytest.raises(gb.CryptoError, match="key reader raised SystemExit"):
+            client.create_producer(topic, encryption_keys=["k"], crypto_key_reader=LeavingReader())
+        client.create_producer(topic).send(b"still here")
+
+
 @pytest.mark.parametrize("wrong", ["1", None, 1.5, 1 << 63])
 def test_ids_of_wrong_numbers_are_refused(url: BrokerUrl, topic: str, wrong: Any) -> None:
     bad = gb.MessageId(wrong, 0)

@@ -194,7 +194,7 @@ def interrupted_twice(at: int) -> bool:
     return second.left <= 0
 
 
-def test_a_second_ctrl_c_at_any_time_ends_the_program() -> None:
+def test_a_second_ctrl_c_before_any_step_ends_the_program() -> None:
     """`timeout -s INT` sends two, to the process and to its group."""
     at = 1
     while interrupted_twice(at):

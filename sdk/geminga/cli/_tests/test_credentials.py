@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -45,6 +46,17 @@ def output(*arguments: str) -> tuple[int, str]:
 def test_a_server_that_wants_credentials(url: str, line: str) -> None:
     code, told = output(*line.format(url).split())
     assert (code, WANTED in told) == (1, True), told
+
+
+def test_a_token_that_can_be_read_once(url: str) -> None:
+    """As a shell's `file:<(command)`."""
+    read, write = os.pipe()
+    os.write(write, b"a.b.c")
+    os.close(write)
+    given = f"-u {url} --auth-plugin token --auth-params file:/dev/fd/{read}"
+    code, told = output(*f"client {given} produce t -m x".split())
+    os.close(read)
+    assert (code, "Failed to authenticate" in told) == (1, True), told
 
 
 def test_doctor_tells_of_its_options_once(url: geminga.testing.BrokerUrl) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from geminga.cli._run import EXIT_INTERRUPTED
+from geminga.cli._run import interrupted
 from geminga.cli.admin.calls import Calls
 from geminga.cli.admin.declare import Command, Option, Values
 from geminga.cli.admin.values import KINDS
@@ -170,7 +170,7 @@ def _callback(row: Command) -> Callable[..., None]:
                 shown(_for_people(row, answer, form), form)
                 time.sleep(watch_s)
         except KeyboardInterrupt:
-            sys.exit(EXIT_INTERRUPTED)
+            interrupted()
 
     return run
 
