@@ -81,19 +81,14 @@ def connect(service_url: str, **options: Unpack[ClientKeywords]) -> Connecting[C
 async def open_client(
     addresses: tuple[Address, ...], options: ClientOptions, connector: Connector
 ) -> AsyncGenerator[Client, None]:
-    """`connect` over any kind of network. Raises InvalidArgumentError outside of Trio. A Ctrl-C
-    that comes while it closes doesn't keep it from ending its tasks, for which the block waits.
-    """
+    """`connect` over any kind of network. Raises InvalidArgumentError outside of Trio."""
     check_loop("connect")
     async with background_of_block() as background:
         client = Client._of(Core(addresses, options, background, connector))
         try:
             yield client
         finally:
-            try:
-                await close_in_time(client.aclose)  # noqa: ASYNC102 - shielded there
-            finally:
-                background.cancel()
+            await close_in_time(client.aclose)  # noqa: ASYNC102 - shielded there
 
 
 class Client(Block):

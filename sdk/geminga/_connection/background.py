@@ -121,15 +121,21 @@ def check_loop(name: str) -> None:
 @asynccontextmanager
 @trio.lowlevel.enable_ki_protection
 async def background_of_block() -> AsyncGenerator[Background, None]:
-    """Tasks of a block. The block's error is raised as it is, not wrapped by our nursery."""
+    """Tasks of a block, which end with it. The block's error is raised as it is, not wrapped by our
+    nursery.
+    """
     body_error: BaseException | None = None
     try:
         async with trio.open_nursery() as nursery:
+            background = Background(nursery)
             try:
-                yield Background(nursery)
+                yield background
             except BaseException as error:
                 body_error = error
                 raise
+            finally:
+                # Also if a Ctrl-C cuts the block's own end short: the nursery waits for them.
+                background.cancel()
     except BaseExceptionGroup as group:
         if body_error is not None and _only(group, body_error):
             raise body_error from body_error.__cause__

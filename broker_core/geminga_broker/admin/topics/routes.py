@@ -108,6 +108,22 @@ def listed(request: Request, names: list[str]) -> list[str]:
     return names if rest.flag(request, "includeSystemTopic") else without_system(names)
 
 
+async def _listed_by(
+    request: Request, service: BrokerService, calls: Calls, domain: str
+) -> list[str]:
+    """What the request asks for: of one bundle only with `bundle`. Raises RestError."""
+    namespace = rest.namespace_of(request)
+    if not await service.namespaces.exists(namespace):
+        raise rest.RestError(404, "Namespace does not exist")
+    range_name = request.query_params.get("bundle")
+    if domain == "non-persistent" and range_name:
+        return await non_persistent_names(service, calls, namespace, range_name)
+    names = listed(request, await topic_names(service, calls, namespace, domain))
+    if domain == "persistent" and range_name is not None:
+        return await _of_bundle(service, namespace, range_name, names)
+    return names
+
+
 ALREADY_THERE = "This topic already exists"
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 
@@ -147,17 +163,7 @@ def routes(service: BrokerService, calls: Calls, domain: str) -> list[Route]:
     """All routes of the family for one domain."""
 
     async def list_topics(request: Request) -> Response:
-        namespace = rest.namespace_of(request)
-        if not await service.namespaces.exists(namespace):
-            raise rest.RestError(404, "Namespace does not exist")
-        range_name = request.query_params.get("bundle")
-        if domain == "non-persistent" and range_name:
-            names = await non_persistent_names(service, calls, namespace, range_name)
-        else:
-            names = listed(request, await topic_names(service, calls, namespace, domain))
-            if domain == "persistent" and range_name is not None:
-                names = await _of_bundle(service, namespace, range_name, names)
-        return rest.ok(names, list[str])
+        return rest.ok(await _listed_by(request, service, calls, domain), list[str])
 
     being_made: set[TopicName] = set()
 
