@@ -36,12 +36,18 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OURS, "propagate", False)
 
 
+def separate(name: str, monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
+    """A logger of the program's whose records go no further."""
+    made = logging.getLogger(name)
+    monkeypatch.setattr(made, "propagate", False)
+    return made
+
+
 @pytest.mark.usefixtures("alone")
 def test_a_logger_without_handlers_writes_as_pythons_do(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = logging.getLogger("dropin-without-handlers")
-    monkeypatch.setattr(told, "propagate", False)
+    told = separate("dropin-without-handlers", monkeypatch)
     with clients(told, told):
         OURS.warning("somebody is told")
         OURS.info("nobody is told")
@@ -52,8 +58,7 @@ def test_a_logger_without_handlers_writes_as_pythons_do(
 def test_loggers_that_lead_to_one_handler(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    above = logging.getLogger("dropin-above")
-    monkeypatch.setattr(above, "propagate", False)
+    above = separate("dropin-above", monkeypatch)
     own = logging.StreamHandler(sys.stderr)
     above.addHandler(own)
     with clients(above.getChild("a"), above.getChild("b")) as (first, _):

@@ -67,7 +67,7 @@ class CursorWriter:
         """Counts changes of the cursor."""
         self._cursor = cursor
         self._store = store
-        self.named = ("-", cursor.name) if store is None else tuple(store.key)  # for log lines
+        self.named: tuple[str, str] = store.key if store else ("-", cursor.name)  # in the log
         self._options = options
         self._pace = pace
         self._spawn = spawn
