@@ -48,7 +48,7 @@ LIKELY = {
     "sealed entry log not synced": (2, 152),
     "compacted log's directory not synced": (2, 156),
     "old log removed before the index is written": (2, 155),
-    "journal kept after a failed sync": (0, 100),
+    "journal kept after a failed sync": (31, 92),
     "journal used again after a failed sync": (1, 109),
 }
 """A seed and a step of its life that show a mistake: tried first, not to search through those that
@@ -134,7 +134,7 @@ def test_a_mistake_is_found(name: str) -> None:
     trouble = failing_syncs if "after a failed sync" in name else calm
     with CANARIES[name]():
         likely, near = LIKELY.get(name, (0, 0))
-        seeds = sorted(range(CANARY_SEEDS), key=lambda seed: seed != likely)
+        seeds = [likely, *(seed for seed in range(CANARY_SEEDS) if seed != likely)]
         found = any(
             failed_moments(seed, trouble, at_most=1, near=near if seed == likely else 0)
             for seed in seeds

@@ -31,6 +31,7 @@ from geminga_bookie.storage.journal_format import (
     page_round,
 )
 from geminga_bookie.workers import Workers
+from geminga_protocol.buffers import Buffer
 from geminga_runtime.observing.slow import SlowOperations
 
 logger = logging.getLogger(__name__)
@@ -293,10 +294,12 @@ class Journal:
             segment.journal_id, segment.salt, segment.sequence, b"".join(index), packets, body_bytes
         )
         self._is_end_marked = False
+        zeros: Buffer = b""
         if self._options.sync_data:
             # All earlier records of the file were also written durably.
+            zeros = segment.zeros_behind(size)
             started = time.perf_counter()
-            segment.file.write_durably(buffers, segment.offset)
+            segment.file.write_durably([*buffers, zeros] if zeros else buffers, segment.offset)
             self._count_sync(time.perf_counter() - started)
         else:
             started = time.perf_counter()
@@ -304,8 +307,7 @@ class Journal:
             self.metrics.flushes.add(time.perf_counter() - started)
         self.metrics.batch_bytes.add(size)
         self.metrics.batch_entries.add(len(packets))
-        segment.offset += size
-        segment.sequence += 1
+        segment.advance(size, len(zeros))
         self._end = JournalPosition(segment.journal_id, segment.offset)
         self._unwritten.clear()
         self._counts.bytes += size

@@ -5,6 +5,7 @@ from __future__ import annotations
 import trio
 
 from geminga_broker.session.connections import Connections
+from geminga_broker.session.gathering import Gathering
 from geminga_broker.session.liveness import Liveness
 from geminga_runtime.stream import FramedStream
 
@@ -39,12 +40,15 @@ class Backpressure:
         self._pending_publish_bytes = 0
         self._paused_until_s = 0.0
         self._resume: trio.Event | None = None
+        self._gathering = Gathering(shared.storage_time)
 
     def publish_pending(self, messages: int, size_bytes: int) -> None:
         """Entries were passed to storage, or (negative) are stored."""
         size_bytes += messages * PENDING_ENTRY_BYTES
         self._pending_publish_bytes += size_bytes
         self._shared.publish_pending(size_bytes)
+        if self._pending_publish_bytes <= 0:
+            self._gathering.all_stored()
         if self._resume is not None:
             self.check_resume()
 
@@ -83,6 +87,15 @@ class Backpressure:
             or self._shared.publish_buffer_full
             or self._paused_until_s > trio.current_time()
         )
+
+    @property
+    def gathers(self) -> bool:
+        """Whether little waits for storage: what comes meanwhile is to be one group."""
+        return self._gathering.is_due(self._pending_publish_bytes)
+
+    async def wait_stored(self) -> None:
+        """Return when that is stored, or after a bounded time."""
+        await self._gathering.wait(self._pending_publish_bytes)
 
     async def wait_ready(self) -> None:
         """Return when the client's work is down to half of the bounds."""

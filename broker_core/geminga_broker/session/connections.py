@@ -8,6 +8,7 @@ from typing import Protocol
 import trio
 
 from geminga_broker.authz.needs import Place
+from geminga_broker.session.gathering import StorageTime
 
 REQUEST_BYTES_MAX = 256 << 20
 """Total size of running commands of all connections; above it, connections with more than their
@@ -48,6 +49,7 @@ class Connections:
         """Total size of entries that wait for storage."""
         self.publish_bytes_max = publish_bytes_max
         """Bound of `publish_bytes`; may be changed."""
+        self.storage_time = StorageTime()
         self._drained: list[Callable[[], None]] = []
 
     def opened(self, session: ClientSession) -> None:

@@ -116,6 +116,8 @@ async def _read(session: Session) -> None:
             del data, frames, unfinished  # don't keep an idle client's last messages
             if backpressure.overloaded:
                 await backpressure.wait_ready()
+            elif backpressure.gathers:
+                await backpressure.wait_stored()
     except ConnectionLost as error:
         _log.debug("address=%s lost: %s", session.address, error)
     except SessionClosed as error:

@@ -13,6 +13,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from geminga_broker.session import backpressure as bounds
 from geminga_broker.session.backpressure import Backpressure
 from geminga_broker.session.connections import Connections
+from geminga_broker.session.gathering import StorageTime
 from geminga_broker.session.liveness import Liveness
 from geminga_runtime.stream import FramedStream
 
@@ -23,6 +24,7 @@ class Shared:
     def __init__(self) -> None:
         self.requests_full = self.publish_buffer_full = False
         self.request_bytes = self.held_back = 0
+        self.storage_time = StorageTime()
 
     def publish_pending(self, size_bytes: int) -> None:
         pass

@@ -1,0 +1,96 @@
+"""What one connection publishes little by little goes to storage in groups (spec BR-40).
+
+As a journal takes all that came while it wrote, a connection is read again once the few entries
+that it brought are stored: without it each message that comes by itself costs a turn of the loop, a
+write to each bookie and an answer of each, and a broker that shares its cores with bookies has
+nothing left for a moment with more to do.
+"""
+
+from __future__ import annotations
+
+import trio
+
+from geminga_runtime.waiters import Wakeup
+
+GATHERED_BYTES_MAX = 32 * 1024
+"""A connection with more than this that isn't stored yet is read at once: it sends groups."""
+
+HOLD_S_MAX = 0.005
+"""So long at most nothing is read: acknowledgements and other commands wait too."""
+
+SHORT_S = 0.0015
+"""Storage that takes longer isn't waited for: what came meanwhile would wait for twice that."""
+
+SAMPLE_BYTES_MAX = 8 * 1024
+"""How long storage takes is told by connections with so little: with more, other things count."""
+
+TRIAL = 32
+"""So many times are judged together, by their median."""
+
+PAUSE_S = 4.0
+"""After a trial in which storage took too long, nothing waits for this time; it is doubled by each
+further one in a row, up to PAUSE_S_MAX.
+"""
+PAUSE_S_MAX = 60.0
+
+
+class StorageTime:
+    """Whether storage is quick enough to be waited for; of all connections together."""
+
+    __slots__ = ("_count", "_next_s", "_pause_s", "_short")
+
+    def __init__(self) -> None:
+        self._count = self._short = 0
+        self._pause_s = PAUSE_S
+        self._next_s = 0.0
+
+    def is_short(self, now_s: float) -> bool:
+        """Whether it is, or is tried again."""
+        return now_s >= self._next_s
+
+    def took(self, seconds: float, now_s: float) -> None:
+        """One wait for it, which ended now."""
+        self._count += 1
+        self._short += seconds <= SHORT_S
+        if self._count < TRIAL:
+            return
+        if self._short * 2 >= TRIAL:
+            self._pause_s = PAUSE_S
+        else:
+            self._next_s = now_s + self._pause_s
+            self._pause_s = min(self._pause_s * 2, PAUSE_S_MAX)
+        self._count = self._short = 0
+
+
+class Gathering:
+    """Tells one connection's reader when to go on."""
+
+    __slots__ = ("_is_waiting", "_storage", "_stored")
+
+    def __init__(self, storage: StorageTime) -> None:
+        self._storage = storage
+        self._stored = Wakeup()
+        self._is_waiting = False
+
+    def is_due(self, pending_bytes: int) -> bool:
+        """Whether what comes next is to wait for what isn't stored yet."""
+        return 0 < pending_bytes < GATHERED_BYTES_MAX and self._storage.is_short(trio.current_time())
+
+    async def wait(self, pending_bytes: int) -> None:
+        """Return once all of it is stored, or after HOLD_S_MAX."""
+        began_s = trio.current_time()
+        self._is_waiting = True
+        try:
+            with trio.move_on_after(HOLD_S_MAX):
+                await self._stored.wait()
+        finally:
+            self._is_waiting = False
+        if pending_bytes <= SAMPLE_BYTES_MAX:
+            now_s = trio.current_time()
+            self._storage.took(now_s - began_s, now_s)
+
+    def all_stored(self) -> None:
+        """Nothing of the connection waits for storage any more."""
+        if self._is_waiting:
+            self._is_waiting = False
+            self._stored.set()
