@@ -1,4 +1,4 @@
-"""What one connection publishes little by little goes to storage in groups (spec BR-40).
+"""What one connection publishes little by little goes to storage in groups (spec BR-22).
 
 As a journal takes all that came while it wrote, a connection is read again once the few entries
 that it brought are stored: without it each message that comes by itself costs a turn of the loop, a

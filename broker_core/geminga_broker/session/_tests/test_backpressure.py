@@ -13,7 +13,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from geminga_broker.session import backpressure as bounds
 from geminga_broker.session.backpressure import Backpressure
 from geminga_broker.session.connections import Connections
-from geminga_broker.session.gathering import StorageTime
+from geminga_broker.session.gathering import GATHERED_BYTES_MAX, StorageTime
 from geminga_broker.session.liveness import Liveness
 from geminga_runtime.stream import FramedStream
 
@@ -113,3 +113,29 @@ async def test_what_else_holds_a_connection_back(what: str, autojump_clock: Mock
     if what == "rate":
         await one.wait_ready()
         assert trio.current_time() >= 3.0
+
+
+async def test_a_connection_waits_until_its_entries_are_stored(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    one, _, _ = made()
+    assert not one.gathers
+    one.publish_pending(2, 1000)
+    assert one.gathers
+    passed: list[float] = []
+
+    async def wait() -> None:
+        await one.wait_stored()
+        passed.append(trio.current_time())
+
+    began = trio.current_time()
+    nursery.start_soon(wait)
+    await trio.sleep(0.001)
+    one.publish_pending(-1, -500)
+    await trio.sleep(0.001)
+    assert not passed
+    one.publish_pending(-1, -500)
+    await trio.sleep(0.001)
+    assert passed == [pytest.approx(began + 0.002)]
+    one.publish_pending(1, GATHERED_BYTES_MAX)
+    assert not one.gathers, "a client that sends much is read on"

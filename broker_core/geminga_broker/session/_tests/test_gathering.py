@@ -1,4 +1,4 @@
-"""When a connection's reader waits for what is being stored (BR-40)."""
+"""When a connection's reader waits for what is being stored (BR-22)."""
 
 from __future__ import annotations
 
