@@ -52,6 +52,11 @@ class JournalOptions:
     group_entries_max: int = 8192
     group_wait_s: float = 0.0
     """How long a group waits for more runs although the queue is empty; 0: not at all."""
+    ahead_bytes: int = 256 * 1024
+    """So many zeros, up to twice as many, are written behind a small record at the end of what was
+    ever written of a new file, which makes the syncs of those that follow quicker
+    (docs/decisions/0050); 0: none. In whole pages.
+    """
     drops_cached: bool = True
     """Whether the system is told to drop what is on disk from its memory
     (`journalRemovePagesFromCache`), of files above 64 MiB."""

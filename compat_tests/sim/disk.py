@@ -88,7 +88,10 @@ def _options(rng: Random) -> BookieOptions:
         flush_interval_s=rng.choice((0.5, 5.0, 60.0)),
         entry_log_bytes_max=rng.choice((4, 64)) * 1024,
         journal=JournalOptions(
-            segment_bytes=64 * 1024, first_segment_bytes=32 * 1024, backups_max=rng.choice((0, 2))
+            segment_bytes=64 * 1024,
+            first_segment_bytes=32 * 1024,
+            backups_max=rng.choice((0, 2)),
+            ahead_bytes=8 * 1024,
         ),
         gc=GcOptions(
             gc_interval_s=3.0,

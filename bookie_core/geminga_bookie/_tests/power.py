@@ -37,7 +37,9 @@ from geminga_runtime._tests.scheduling import scheduled_by
 DIRECTORY = Path("/data/bookie")
 OPTIONS = replace(
     small_options(DIRECTORY),
-    journal=JournalOptions(segment_bytes=48 * 1024, first_segment_bytes=24 * 1024, backups_max=0),
+    journal=JournalOptions(
+        segment_bytes=48 * 1024, first_segment_bytes=24 * 1024, backups_max=0, ahead_bytes=8 * 1024
+    ),
     gc=GcOptions(gc_interval_s=3600.0, compaction_rate_bytes_s=1 << 50),
     entry_log_bytes_max=16 * 1024,
     read_cache_bytes=0,

@@ -16,7 +16,6 @@ from geminga_bookie.errors import BookkeeperError
 from geminga_bookie.options import JournalOptions
 from geminga_bookie.storage.journal import Journal, Request
 from geminga_bookie.storage.journal_files import (
-    AHEAD_BYTES,
     SMALL_RECORD_BYTES_MAX,
     JournalFiles,
     journal_name,
@@ -26,6 +25,7 @@ from geminga_bookie.workers import ThreadWorkers
 from geminga_protocol.buffers import Buffer
 
 DIRECTORY = Path("/journal")
+AHEAD_BYTES = JournalOptions().ahead_bytes
 OPTIONS = JournalOptions(
     segment_bytes=4 * AHEAD_BYTES, first_segment_bytes=4 * AHEAD_BYTES, backups_max=0
 )
@@ -106,8 +106,12 @@ async def test_small_records_go_where_zeros_were_written(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize(
     ("options", "entry"),
-    [(OPTIONS, bytes(SMALL_RECORD_BYTES_MAX)), (replace(OPTIONS, sync_data=False), SMALL)],
-    ids=["large", "not synced"],
+    [
+        (OPTIONS, bytes(SMALL_RECORD_BYTES_MAX)),
+        (replace(OPTIONS, sync_data=False), SMALL),
+        (replace(OPTIONS, ahead_bytes=0), SMALL),
+    ],
+    ids=["large", "not synced", "turned off"],
 )
 async def test_nothing_is_written_ahead(
     options: JournalOptions, entry: bytes, monkeypatch: pytest.MonkeyPatch
@@ -137,7 +141,7 @@ async def test_a_file_that_is_used_again_keeps_what_it_held(
     async with life.journal() as journal:
         number = 0
         while True:
-            assert await add(journal, number, b"\1" * SMALL_RECORD_BYTES_MAX) is None
+            assert await add(journal, number, b"\1" * 64 * 1024) is None
             number += 1
             if journal.position.journal_id > 1:
                 journal.set_mark(JournalPosition(journal.position.journal_id, 0))

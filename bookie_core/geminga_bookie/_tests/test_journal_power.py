@@ -20,7 +20,9 @@ from geminga_bookie.storage.journal_replay import ReplayReport, replay
 from geminga_bookie.workers import ThreadWorkers
 
 DIRECTORY = Path("/journal")
-OPTIONS = JournalOptions(segment_bytes=65536, first_segment_bytes=32768, backups_max=1)
+OPTIONS = JournalOptions(
+    segment_bytes=65536, first_segment_bytes=32768, backups_max=1, ahead_bytes=8192
+)
 SIZES = (10, 100, 3000, 9000)
 
 

@@ -31,7 +31,6 @@ from geminga_bookie.storage.journal_format import (
     page_round,
 )
 from geminga_bookie.workers import Workers
-from geminga_protocol.buffers import Buffer
 from geminga_runtime.observing.slow import SlowOperations
 
 logger = logging.getLogger(__name__)
@@ -294,12 +293,12 @@ class Journal:
             segment.journal_id, segment.salt, segment.sequence, b"".join(index), packets, body_bytes
         )
         self._is_end_marked = False
-        zeros: Buffer = b""
+        zeros = memoryview(b"")
         if self._options.sync_data:
             # All earlier records of the file were also written durably.
             zeros = segment.zeros_behind(size)
             started = time.perf_counter()
-            segment.file.write_durably([*buffers, zeros] if zeros else buffers, segment.offset)
+            segment.file.write_durably([*buffers, zeros], segment.offset)
             self._count_sync(time.perf_counter() - started)
         else:
             started = time.perf_counter()

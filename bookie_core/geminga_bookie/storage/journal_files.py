@@ -51,14 +51,10 @@ DROP_BYTES = 1024 * 1024
 """So much at a time is dropped from there, and as much stays behind the end: the kernel may still
 be busy with pages written just now."""
 
-AHEAD_BYTES = 256 * 1024
-"""So many zeros, up to twice as many, are written behind a small record at the end of what was ever
-written of a file. To sync what is written there for the first time takes the file system two writes
-more, of the extent and of the file's record; what is written again is synced in half of the time.
+SMALL_RECORD_BYTES_MAX = 16 * 1024
+"""Above it no zeros go behind a record: of so few records to the zeros these cost more than they
+save. Where they go, one sync in a hundred or so takes longer for them.
 """
-SMALL_RECORD_BYTES_MAX = 64 * 1024
-"""Records above this go without: they are few, and the zeros would be as long as they are."""
-_ZEROS = memoryview(bytes(2 * AHEAD_BYTES))
 
 
 def journal_name(journal_id: int) -> str:
@@ -107,11 +103,14 @@ class Segment:
     """An open journal file with room for records."""
 
     __slots__ = (
-        "_ahead_bytes", "_dropped", "_written_to", "capacity_bytes", "file", "journal_id", "offset",
+        "_dropped", "_written_to", "_zeros", "capacity_bytes", "file", "journal_id", "offset",
         "salt", "sequence",
     )  # fmt: skip
 
-    def __init__(self, header: FileHeader, file: DiskFile, *, recycled: bool) -> None:
+    def __init__(self, header: FileHeader, file: DiskFile, ahead_bytes: int) -> None:
+        """So many zeros go ahead of small records, or up to twice as many; 0 in a file that is used
+        again, of which all was written before.
+        """
         self.journal_id = header.journal_id
         self.salt = header.salt
         self.file = file
@@ -119,17 +118,17 @@ class Segment:
         self.offset = header.first_offset
         self.sequence = 0
         self._dropped = 0
-        # What an earlier use left behind the end must stay: the header tells its checksums.
-        self._written_to = header.capacity_bytes if recycled else header.first_offset
+        self._written_to = header.first_offset
         # By chance, so that bookies with the same entries don't all write more at once.
-        self._ahead_bytes = AHEAD_BYTES + header.salt % AHEAD_BYTES // PAGE_BYTES * PAGE_BYTES
+        pages = ahead_bytes // PAGE_BYTES
+        self._zeros = memoryview(bytes((pages + header.salt % max(pages, 1)) * PAGE_BYTES))
 
     def zeros_behind(self, size_bytes: int) -> memoryview:
         """What to write behind a record of that size: zeros, which the file holds there anyway."""
         end = self.offset + size_bytes
         if end <= self._written_to or size_bytes > SMALL_RECORD_BYTES_MAX:
-            return _ZEROS[:0]
-        return _ZEROS[: min(self._ahead_bytes, self.capacity_bytes - end)]
+            return self._zeros[:0]
+        return self._zeros[: self.capacity_bytes - end]
 
     def advance(self, size_bytes: int, zeros: int) -> None:
         """A record of that size is on disk, with that many zeros behind it."""
@@ -266,7 +265,8 @@ class JournalFiles:
         # Only now: a number without a file would look like a lost journal at the next start.
         self._next_id = header.journal_id + 1
         self.metrics.creations.add(time.perf_counter() - began_s)
-        return Segment(header, file, recycled=not reserve_bytes)
+        # What an earlier use left behind the end must stay: the header has its checksums.
+        return Segment(header, file, self._options.ahead_bytes if reserve_bytes else 0)
 
     def _read_earlier(self, file: DiskFile, size_bytes: int) -> list[int]:
         """Checksums of an earlier use's content, so that the next start can tell it from damage.

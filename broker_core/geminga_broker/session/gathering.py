@@ -1,7 +1,7 @@
 """What one connection publishes little by little goes to storage in groups (spec BR-22).
 
-As a journal takes all that came while it wrote, a connection is read again once the few entries
-that it brought are stored: without it each message that comes by itself costs a turn of the loop, a
+As a journal takes all that came while it wrote, a connection of which little waits for storage is
+read again once that is stored: without it each message that comes by itself costs a turn of the loop, a
 write to each bookie and an answer of each, and a broker that shares its cores with bookies has
 nothing left for a moment with more to do.
 """
@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import trio
 
-from geminga_runtime.waiters import Wakeup
-
 GATHERED_BYTES_MAX = 32 * 1024
 """A connection with more than this that isn't stored yet is read at once: it sends groups."""
 
 HOLD_S_MAX = 0.005
-"""So long at most nothing is read: acknowledgements and other commands wait too."""
+"""So long at most nothing is read: acknowledgements and other commands wait too. Once it is over
+the connection is read without pauses until all that waits is stored.
+"""
 
 SHORT_S = 0.0015
 """Storage that takes longer isn't waited for: what came meanwhile would wait for twice that."""
@@ -49,7 +49,11 @@ class StorageTime:
         return now_s >= self._next_s
 
     def took(self, seconds: float, now_s: float) -> None:
-        """One wait for it, which ended now."""
+        """One wait for it, which ended now. In a pause nothing is judged: what many connections
+        waited for at once, when it began, would count as further trials.
+        """
+        if not self.is_short(now_s):
+            return
         self._count += 1
         self._short += seconds <= SHORT_S
         if self._count < TRIAL:
@@ -65,32 +69,36 @@ class StorageTime:
 class Gathering:
     """Tells one connection's reader when to go on."""
 
-    __slots__ = ("_is_waiting", "_storage", "_stored")
+    __slots__ = ("_gave_up", "_storage", "_stored")
 
     def __init__(self, storage: StorageTime) -> None:
         self._storage = storage
-        self._stored = Wakeup()
-        self._is_waiting = False
+        self._stored: trio.Event | None = None
+        self._gave_up = False
+        """What waits for storage was waited for in vain: not again for the same."""
 
     def is_due(self, pending_bytes: int) -> bool:
         """Whether what comes next is to wait for what isn't stored yet."""
-        return 0 < pending_bytes < GATHERED_BYTES_MAX and self._storage.is_short(trio.current_time())
+        return (
+            0 < pending_bytes < GATHERED_BYTES_MAX
+            and not self._gave_up
+            and self._storage.is_short(trio.current_time())
+        )
 
     async def wait(self, pending_bytes: int) -> None:
         """Return once all of it is stored, or after HOLD_S_MAX."""
         began_s = trio.current_time()
-        self._is_waiting = True
-        try:
-            with trio.move_on_after(HOLD_S_MAX):
-                await self._stored.wait()
-        finally:
-            self._is_waiting = False
-        if pending_bytes <= SAMPLE_BYTES_MAX:
+        self._stored = stored = trio.Event()
+        with trio.move_on_after(HOLD_S_MAX):
+            await stored.wait()
+        self._stored = None
+        self._gave_up = not stored.is_set()
+        if self._gave_up or pending_bytes <= SAMPLE_BYTES_MAX:
             now_s = trio.current_time()
             self._storage.took(now_s - began_s, now_s)
 
     def all_stored(self) -> None:
         """Nothing of the connection waits for storage any more."""
-        if self._is_waiting:
-            self._is_waiting = False
+        self._gave_up = False
+        if self._stored is not None:
             self._stored.set()

@@ -325,7 +325,9 @@ class Producer:
         if known is not None:
             known.failed(self.name)
         self._target.publish_failed(error)
-        if self.state is ProducerState.CLOSING and not self._pending:
+        if known is not None:
+            self.answer_duplicates()  # of what has failed: nothing else would look at them
+        elif self.state is ProducerState.CLOSING and not self._pending:
             self.close()
 
     def _warn(self, error: LogError) -> None:

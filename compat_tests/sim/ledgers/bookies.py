@@ -76,7 +76,10 @@ def options(bookie_id: str, rng: Random) -> BookieOptions:
         entry_log_bytes_max=rng.choice((4, 32)) * 1024,
         replicas_elsewhere=True,
         journal=JournalOptions(
-            segment_bytes=32 * 1024, first_segment_bytes=16 * 1024, backups_max=0
+            segment_bytes=32 * 1024,
+            first_segment_bytes=16 * 1024,
+            backups_max=0,
+            ahead_bytes=8 * 1024,
         ),
         gc=GcOptions(
             gc_interval_s=rng.choice((7.0, 30.0)),

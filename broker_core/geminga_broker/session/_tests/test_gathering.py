@@ -40,7 +40,9 @@ async def pass_trial(one: Gathering, stored_after_s: float) -> None:
 def test_only_little_is_waited_for() -> None:
     async def main() -> None:
         one = Gathering(StorageTime())
-        assert [one.is_due(size) for size in (0, 1, GATHERED_BYTES_MAX - 1, GATHERED_BYTES_MAX)] == [
+        assert [
+            one.is_due(size) for size in (0, 1, GATHERED_BYTES_MAX - 1, GATHERED_BYTES_MAX)
+        ] == [
             False,
             True,
             True,
@@ -68,7 +70,7 @@ async def test_what_was_stored_before_ends_no_later_wait(autojump_clock: MockClo
     one.all_stored()
     began = trio.current_time()
     await one.wait(1)
-    one.all_stored()  # just after the bound was over
+    one.all_stored()
     await one.wait(1)
     assert trio.current_time() - began == pytest.approx(2 * HOLD_S_MAX)
 
@@ -78,6 +80,7 @@ async def test_a_cancelled_wait_leaves_nothing(autojump_clock: MockClock) -> Non
     with trio.move_on_after(QUICK_S):
         await one.wait(1)
     one.all_stored()
+    assert one.is_due(1)
     began = trio.current_time()
     await one.wait(1)
     assert trio.current_time() - began == pytest.approx(HOLD_S_MAX)
@@ -102,6 +105,27 @@ async def test_slow_storage_is_not_waited_for(autojump_clock: MockClock) -> None
     assert one.is_due(1), "after quick storage the pauses begin anew"
 
 
+async def test_what_hangs_is_waited_for_once(autojump_clock: MockClock) -> None:
+    """A consumer's commands on a connection whose producer hangs aren't held up each."""
+    one = Gathering(StorageTime())
+    assert one.is_due(1)
+    await one.wait(1)
+    assert not one.is_due(1)
+    one.all_stored()
+    assert one.is_due(1)
+
+
+async def test_one_hiccup_is_one_trial(autojump_clock: MockClock) -> None:
+    """However many connections wait while it lasts."""
+    storage = StorageTime()
+    async with trio.open_nursery() as nursery:
+        for _ in range(8 * TRIAL):
+            nursery.start_soon(Gathering(storage).wait, 1)
+    assert not Gathering(storage).is_due(1)
+    await trio.sleep(1.01 * PAUSE_S)
+    assert Gathering(storage).is_due(1)
+
+
 async def test_a_few_slow_times_change_nothing(autojump_clock: MockClock) -> None:
     one = Gathering(StorageTime())
     for number in range(4 * TRIAL):
@@ -114,6 +138,10 @@ async def test_only_small_groups_tell_how_long_storage_takes(autojump_clock: Moc
     for _ in range(2 * TRIAL):
         await held_s(one, SLOW_S, SAMPLE_BYTES_MAX + 1)
     assert one.is_due(1)
+    for _ in range(TRIAL):
+        await one.wait(SAMPLE_BYTES_MAX + 1)  # in vain
+    one.all_stored()
+    assert not one.is_due(1)
 
 
 async def test_connections_share_what_was_found_out(autojump_clock: MockClock) -> None:
