@@ -131,7 +131,13 @@ def _cpu_s(cluster: Cluster, server: ServerProcess) -> list[float]:
     return [cpu_s(pid) for pid in (server.pid, *_bookies(cluster))]
 
 
-def _measures(prefix: str, where: str, ratio_min: float, ratio_aim: float | None) -> list[Measure]:
+def _measures(
+    prefix: str,
+    where: str,
+    ratio_min: float,
+    ratio_aim: float | None,
+    p99_ratio_max: float | None,
+) -> list[Measure]:
     return [
         Measure(
             f"{prefix}unbatched_per_s",
@@ -156,7 +162,7 @@ def _measures(prefix: str, where: str, ratio_min: float, ratio_aim: float | None
             f"{prefix}paced_ms_p99",
             f"publish p99 at 2 000 unbatched/s{where}",
             "ms",
-            ratio_max=0.7,
+            ratio_max=p99_ratio_max,
         ),
     ]
 
@@ -167,9 +173,10 @@ CLUSTER_ROWS: tuple[Row, ...] = (
         "ZooKeeper, three bookies and a broker on the same cores, E 3, Wq 3, Aq 2",
         publishes,
         (
-            *_measures("", "", 1.0, 1.5),
+            *_measures("", "", 1.0, 1.5, 0.7),
             Measure("bookie_rss_mb", "highest memory of a bookie meanwhile", "MB"),
-            *_measures("mixed_", ", our broker on Apache's bookies", 1.0, None),
+            # Without one for p99: Apache's bookies wait up to 1 ms for more, whoever writes.
+            *_measures("mixed_", ", our broker on Apache's bookies", 1.0, None, None),
         ),
     ),
     Row(

@@ -1,9 +1,9 @@
 """What one connection publishes little by little goes to storage in groups (spec BR-22).
 
 As a journal takes all that came while it wrote, a connection of which little waits for storage is
-read again once that is stored: without it each message that comes by itself costs a turn of the loop, a
-write to each bookie and an answer of each, and a broker that shares its cores with bookies has
-nothing left for a moment with more to do.
+read again once that is stored: without it each message that comes by itself costs a turn of the
+loop, a write to each bookie and an answer of each, and a broker that shares its cores with bookies
+has nothing left for a moment with more to do (docs/decisions/0049).
 """
 
 from __future__ import annotations

@@ -324,16 +324,14 @@ class Producer:
         self.request.publish_pending(-answered, -size)
         if known is not None:
             known.failed(self.name)
-        self._target.publish_failed(error)
-        if known is not None:
             self.answer_duplicates()  # of what has failed: nothing else would look at them
-        elif self.state is ProducerState.CLOSING and not self._pending:
+        self._target.publish_failed(error)
+        if self.state is ProducerState.CLOSING and not self._pending:
             self.close()
 
     def _warn(self, error: LogError) -> None:
-        """Log the failure, but not each one. What can't be written now the log itself tells: each
-        producer comes back and fails again, under another object.
-        """
+        """Log the failure, but not each one; failed writes the log itself tells, once for all
+        producers that come back and fail again."""
         now_s = trio.current_time()
         if now_s >= self._warn_after_s and not isinstance(error, LogWriteFailed):
             self._warn_after_s = now_s + WARNING_PERIOD_S
