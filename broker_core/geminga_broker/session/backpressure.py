@@ -95,7 +95,7 @@ class Backpressure:
 
     async def wait_stored(self) -> None:
         """Return when that is stored, or after a bounded time."""
-        await self._gathering.wait(self._pending_publish_bytes)
+        await self._gathering.wait()
 
     async def wait_ready(self) -> None:
         """Return when the client's work is down to half of the bounds."""

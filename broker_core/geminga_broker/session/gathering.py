@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import trio
 
-GATHERED_BYTES_MAX = 32 * 1024
-"""A connection with more than this that isn't stored yet is read at once: it sends groups."""
+GATHERED_BYTES_MAX = 8 * 1024
+"""A connection with so much that isn't stored yet is read at once: it sends groups, and how long
+these take says little of storage itself.
+"""
 
 HOLD_S_MAX = 0.005
 """So long at most nothing is read: acknowledgements and other commands wait too. Once it is over
@@ -20,9 +22,6 @@ the connection is read without pauses until all that waits is stored.
 
 SHORT_S = 0.0015
 """Storage that takes longer isn't waited for: what came meanwhile would wait for twice that."""
-
-SAMPLE_BYTES_MAX = 8 * 1024
-"""How long storage takes is told by connections with so little: with more, other things count."""
 
 TRIAL = 32
 """So many times are judged together, by their median."""
@@ -85,7 +84,7 @@ class Gathering:
             and self._storage.is_short(trio.current_time())
         )
 
-    async def wait(self, pending_bytes: int) -> None:
+    async def wait(self) -> None:
         """Return once all of it is stored, or after HOLD_S_MAX."""
         began_s = trio.current_time()
         self._stored = stored = trio.Event()
@@ -93,9 +92,8 @@ class Gathering:
             await stored.wait()
         self._stored = None
         self._gave_up = not stored.is_set()
-        if self._gave_up or pending_bytes <= SAMPLE_BYTES_MAX:
-            now_s = trio.current_time()
-            self._storage.took(now_s - began_s, now_s)
+        now_s = trio.current_time()
+        self._storage.took(now_s - began_s, now_s)
 
     def all_stored(self) -> None:
         """Nothing of the connection waits for storage any more."""

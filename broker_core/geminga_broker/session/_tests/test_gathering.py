@@ -11,7 +11,6 @@ from geminga_broker.session.gathering import (
     HOLD_S_MAX,
     PAUSE_S,
     PAUSE_S_MAX,
-    SAMPLE_BYTES_MAX,
     SHORT_S,
     TRIAL,
     Gathering,
@@ -22,11 +21,11 @@ QUICK_S = SHORT_S / 2
 SLOW_S = (SHORT_S + HOLD_S_MAX) / 2
 
 
-async def held_s(one: Gathering, stored_after_s: float, pending_bytes: int = 1) -> float:
+async def held_s(one: Gathering, stored_after_s: float) -> float:
     """How long the reader waits for storage that takes so long."""
     began = trio.current_time()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(one.wait, pending_bytes)
+        nursery.start_soon(one.wait)
         await trio.sleep(stored_after_s)
         one.all_stored()
     return trio.current_time() - began
@@ -54,7 +53,7 @@ async def test_the_reader_goes_on_without_storage(autojump_clock: MockClock) -> 
     """Acknowledgements and pings come on the same connection."""
     one = Gathering(StorageTime())
     began = trio.current_time()
-    await one.wait(1)
+    await one.wait()
     assert trio.current_time() - began == pytest.approx(HOLD_S_MAX)
 
 
@@ -62,20 +61,20 @@ async def test_what_was_stored_before_ends_no_later_wait(autojump_clock: MockClo
     one = Gathering(StorageTime())
     one.all_stored()
     began = trio.current_time()
-    await one.wait(1)
+    await one.wait()
     one.all_stored()
-    await one.wait(1)
+    await one.wait()
     assert trio.current_time() - began == pytest.approx(2 * HOLD_S_MAX)
 
 
 async def test_a_cancelled_wait_leaves_nothing(autojump_clock: MockClock) -> None:
     one = Gathering(StorageTime())
     with trio.move_on_after(QUICK_S):
-        await one.wait(1)
+        await one.wait()
     one.all_stored()
     assert one.is_due(1)
     began = trio.current_time()
-    await one.wait(1)
+    await one.wait()
     assert trio.current_time() - began == pytest.approx(HOLD_S_MAX)
 
 
@@ -104,7 +103,7 @@ async def test_what_hangs_is_waited_for_once(autojump_clock: MockClock) -> None:
     """A consumer's commands on a connection whose producer hangs aren't held up each."""
     one = Gathering(StorageTime())
     assert one.is_due(1)
-    await one.wait(1)
+    await one.wait()
     assert not one.is_due(1)
     one.all_stored()
     assert one.is_due(1)
@@ -115,7 +114,7 @@ async def test_one_hiccup_is_one_trial(autojump_clock: MockClock) -> None:
     storage = StorageTime()
     async with trio.open_nursery() as nursery:
         for _ in range(8 * TRIAL):
-            nursery.start_soon(Gathering(storage).wait, 1)
+            nursery.start_soon(Gathering(storage).wait)
     assert not Gathering(storage).is_due(1)
     await trio.sleep(1.01 * PAUSE_S)
     assert Gathering(storage).is_due(1)
@@ -126,17 +125,6 @@ async def test_a_few_slow_times_change_nothing(autojump_clock: MockClock) -> Non
     for number in range(4 * TRIAL):
         await held_s(one, SLOW_S if number % 3 == 0 else QUICK_S)
         assert one.is_due(1)
-
-
-async def test_only_small_groups_tell_how_long_storage_takes(autojump_clock: MockClock) -> None:
-    one = Gathering(StorageTime())
-    for _ in range(2 * TRIAL):
-        await held_s(one, SLOW_S, SAMPLE_BYTES_MAX + 1)
-    assert one.is_due(1)
-    for _ in range(TRIAL):
-        await one.wait(SAMPLE_BYTES_MAX + 1)  # in vain
-    one.all_stored()
-    assert not one.is_due(1)
 
 
 async def test_connections_share_what_was_found_out(autojump_clock: MockClock) -> None:
