@@ -233,7 +233,7 @@ async def test_clients_and_subscriptions_may_go_while_a_topic_is_told(
             labels["subscription"]: labels["consumer_id"]
             for labels, _ in pages[0]["pulsar_consumer_msg_rate_out"]
         }
-        assert len(ids) >= MANY // 2
+        assert len(ids) >= MANY // 2 - 1  # s0's consumer may have been told before it closed
         for subscription, consumer_id in ids.items():
             assert int(consumer_id) == 1000 + int(subscription.removeprefix("s"))
 
