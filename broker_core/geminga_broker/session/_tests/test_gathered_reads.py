@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 
 import pytest
 import trio
@@ -10,7 +11,7 @@ from trio.testing import MockClock
 
 from geminga_bookie.errors import BookkeeperError
 from geminga_bookie.memory import MemoryBookie
-from geminga_broker._tests.wire import Type, message, open_broker
+from geminga_broker._tests.wire import Type, WireClient, message, open_broker
 from geminga_broker.session.gathering import HOLD_S_MAX
 
 TOPIC = "persistent://public/default/gathered"
@@ -46,14 +47,21 @@ class Adds:
             done(first, count, None)
 
 
-async def test_what_comes_meanwhile_is_one_group(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@asynccontextmanager
+async def publishing(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[WireClient, Adds]]:
+    """A client with a producer on a broker whose bookie stores when it is told."""
     async with open_broker() as broker:
         client = broker.client(sockets=True)
         await client.connect()
         await client.open_producer(TOPIC)
-        adds = Adds(monkeypatch)
+        yield client, Adds(monkeypatch)
+        await client.stream.aclose()
+
+
+async def test_what_comes_meanwhile_is_one_group(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with publishing(monkeypatch) as (client, adds):
         for number in range(4):
             await client.send(message(number))
             await trio.sleep(PAUSE_S)
@@ -64,21 +72,15 @@ async def test_what_comes_meanwhile_is_one_group(
         adds.store()
         for _ in range(4):
             await client.expect(Type.SEND_RECEIPT)
-        await client.stream.aclose()
 
 
 async def test_other_commands_pass_while_storage_hangs(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with open_broker() as broker:
-        client = broker.client(sockets=True)
-        await client.connect()
-        await client.open_producer(TOPIC)
-        adds = Adds(monkeypatch)
+    async with publishing(monkeypatch) as (client, adds):
         await client.send(message(0))
         began = trio.current_time()
         await client.subscribe(TOPIC)
         assert trio.current_time() - began < 2 * HOLD_S_MAX
         adds.store()
         await client.expect(Type.SEND_RECEIPT)
-        await client.stream.aclose()
