@@ -83,8 +83,9 @@ def test_nothing_is_smuggled(open_to_all: ServerProcess) -> None:
         answer = raw(open_to_all.web_url, data + hidden)
         refusals = [b"HTTP/1.1 400 ", b"HTTP/1.1 505 "]
         if has_valid_head(data):
-            # A server that answers before it has read the body leaves nothing to refuse it with.
-            refusals.append(b"HTTP/1.1 404 ")
+            # A server that answers before it has read the body leaves nothing to refuse it with:
+            # Apache's knows no such path, ours allows only GET for it.
+            refusals += [b"HTTP/1.1 404 ", b"HTTP/1.1 405 "]
         assert answer.startswith(tuple(refusals)), (name, answer[:100])
         assert answer.count(b"HTTP/1.1 ") == 1, name
     tenants = httpx.get(f"{open_to_all.web_url}/admin/v2/tenants", timeout=60).json()
