@@ -62,7 +62,7 @@ class Producer(Block, Generic[S]):
         self._since_checkpoint = 0
         self._schema = options.schema
         self._takes_bytes = self._partitions.takes_bytes
-        self._batches = self._takes_bytes and options.batching_enabled
+        self._joins = self._takes_bytes and options.batching_enabled
 
     def __repr__(self) -> str:
         return f"<Producer {self.producer_name!r} of {self._topic}>"
@@ -131,16 +131,12 @@ class Producer(Block, Generic[S]):
         message is not sent. Raises what `send` raises at the call; later errors are in the receipt.
         """
         payload: bytes
-        if self._batches and data.__class__ is bytes and sequence_id is None and not described:
+        if data.__class__ is bytes and self._joins and sequence_id is None and not described:
             # Most messages of a batch: neither first nor last. (mypy doesn't narrow a type variable
             # by a comparison of classes; isinstance, which it supports, is slower.)
-            size_bytes = len(data)  # type: ignore[arg-type]  # bytes, see above
-            since = self._since_checkpoint + (size_bytes if size_bytes > 1024 else 1024)
-            if since < BYTES_BETWEEN_CHECKPOINTS and len(self._parts) == 1:
-                receipt = self._parts[0].join(data)  # type: ignore[arg-type]  # bytes
-                if receipt is not None:
-                    self._since_checkpoint = since
-                    return receipt
+            receipt = self._parts[0].joining.join(data)  # type: ignore[arg-type]  # bytes
+            if receipt is not None:
+                return receipt
         if data.__class__ is bytes and self._takes_bytes:
             extras = extras_of(described) if described else None
             if sequence_id is None:
@@ -150,14 +146,20 @@ class Producer(Block, Generic[S]):
         else:
             payload, extras = prepared(self._schema, data, sequence_id, described)
         size_bytes = len(payload)
-        self._since_checkpoint += size_bytes if size_bytes > 1024 else 1024
-        if self._since_checkpoint >= BYTES_BETWEEN_CHECKPOINTS:
-            self._since_checkpoint = 0
+        since = self._since_checkpoint + (size_bytes if size_bytes > 1024 else 1024)
+        since += self._parts[0].joining.cost_bytes
+        if since >= BYTES_BETWEEN_CHECKPOINTS:
+            self._since_checkpoint = since = 0
+            self._parts[0].let_join(0)
             await trio.lowlevel.checkpoint()
         part = self._parts[0] if len(self._parts) == 1 else self._choose(payload, extras)
         if not part.has_room():
             await part.wait_for_room(size_bytes)
-        return part.add(payload, extras, sequence_id)
+        self._since_checkpoint = since
+        receipt = part.add(payload, extras, sequence_id)
+        if self._joins and extras is None and sequence_id is None and len(self._parts) == 1:
+            part.let_join(BYTES_BETWEEN_CHECKPOINTS - since)
+        return receipt
 
     async def submit_many(self, payloads: Iterable[S]) -> list[Receipt]:
         """`submit` for each, in order; returns their receipts.

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from geminga._entries.encode import Encoder, Extras
+from geminga._producing.joining import Memory
 from geminga._producing.outbox import Outbox, Placed
 from geminga._producing.receipt import Outgoing, Receipt
 from geminga.options import ProducerOptions
@@ -27,8 +28,9 @@ class KeyedOutbox(Outbox):
         encoder: Encoder,
         clock: Callable[[], float],
         settled: Callable[[Sequence[Outgoing], int, int], None],
+        memory: Memory,
     ) -> None:
-        super().__init__(options, encoder, clock, settled)
+        super().__init__(options, encoder, clock, settled, memory)
         self._open: dict[Key, Outgoing] = {}
         self._open_messages = 0
         self._open_bytes = 0
@@ -54,9 +56,8 @@ class KeyedOutbox(Outbox):
             self.seal()
         return Receipt(batch, index)
 
-    def join(self, data: bytes) -> Receipt | None:
-        """None: each goes to the batch of its key."""
-        return None
+    def let_join(self, messages: int, size_bytes: int) -> None:
+        """None may: each goes to the batch of its key."""
 
     def add_run(self, payloads: Sequence[bytes]) -> list[Placed]:
         """None: each goes to the batch of its key."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 from geminga._entries.encode import Encoder, Extras
+from geminga._producing.joining import Joining, Memory
 from geminga._producing.receipt import Outgoing, Receipt, leading_chunk
 from geminga._producing.window import Window
 from geminga.errors import GemingaError, OperationTimeoutError
@@ -36,6 +37,7 @@ class Outbox(Window):
         encoder: Encoder,
         clock: Callable[[], float],
         settled: Callable[[Sequence[Outgoing], int, int], None],
+        memory: Memory,
     ) -> None:
         super().__init__(settled)
         self._encoder = encoder
@@ -45,6 +47,8 @@ class Outbox(Window):
         self._bytes_max = options.batching_max_bytes
         self.open_batch: Outgoing | None = None
         """The batch that accepts messages."""
+        self.joining = Joining(memory)
+        """Adds messages to it: see `let_join`."""
         self.unsent: list[Outgoing] = []
         """Frames sealed since `take_unsent`, in order."""
         self.last_sequence_id = -1
@@ -84,6 +88,7 @@ class Outbox(Window):
 
     def add(self, data: bytes, extras: Extras | None, sequence_id: int | None) -> Receipt:
         """Add a message; seals a full batch, or a message that can't be batched."""
+        self.note_joined()
         batched = self._batching and (extras is None or extras.batchable)
         next_id = self.next_sequence_id
         if sequence_id is None:
@@ -99,8 +104,8 @@ class Outbox(Window):
             # A possible duplicate is sent alone: the broker stores or drops whole batches, by the
             # lowest sequence id (isLastSequenceIdPotentialDuplicated of ProducerImpl).
             batched = False
-        self.pending_messages += 1
-        self.pending_bytes += len(data)
+        self._messages += 1
+        self._bytes += len(data)
         if not batched and self.open_batch is None:
             return self._add_alone(data, extras, sequence_id)
         return self._add(data, extras, sequence_id, batched)
@@ -137,35 +142,42 @@ class Outbox(Window):
             self.seal()
         return Receipt(batch, index)
 
-    def join(self, data: bytes) -> Receipt | None:
-        """Add a message with a payload only to the open batch, which stays open; None if `add` must
-        do it.
+    def let_join(self, messages: int, size_bytes: int) -> None:
+        """Let up to so many messages, of less than `size_bytes` together, join the open batch, as
+        long as it stays open: through `joining`, which is closed when anything else is done.
         """
+        self.note_joined()
         batch = self.open_batch
         number = self.next_sequence_id
-        if batch is None or number <= self._repeats_up_to:
-            return None
-        index = batch.count
-        # `Outgoing.takes`, inlined: this is on the hot path.
-        if batch.items is not None or number != batch.sequence_id + index:
-            return None
-        size = len(data)
-        size_after = batch.size_bytes + size
-        if index + 1 >= self._messages_max or size_after >= self._bytes_max:
-            return None
-        batch.payloads.append(data)
-        batch.count = index + 1
-        batch.size_bytes = size_after
-        batch.highest_sequence_id = number
-        self.next_sequence_id = number + 1
-        self.pending_messages += 1
-        self.pending_bytes += size
-        return Receipt(batch, index)
+        if batch is not None and number > self._repeats_up_to and batch.takes(number):
+            messages = min(messages, self._messages_max - batch.count - 1)
+            self.joining.open(batch, messages, min(size_bytes, self._bytes_max - batch.size_bytes))
+
+    def note_joined(self) -> None:
+        """Count the messages that joined the open batch, and let no more join it."""
+        count, size_bytes = self.joining.close()
+        batch = self.open_batch
+        if count and batch is not None:
+            batch.joined(count, size_bytes)
+            self.next_sequence_id += count
+            self._messages += count
+            self._bytes += size_bytes
+
+    @property
+    def pending_messages(self) -> int:
+        """Number of messages without a receipt. Any thread may ask."""
+        return self._messages + self.joining.joined[0]
+
+    @property
+    def pending_bytes(self) -> int:
+        """Their bytes. Any thread may ask."""
+        return self._bytes + self.joining.joined[1]
 
     def add_run(self, payloads: Sequence[bytes]) -> list[Placed]:
         """A much faster `add` for messages with a payload only; returns an empty list, and adds
         none, if they must be added singly.
         """
+        self.note_joined()
         if not self._batching or self.next_sequence_id <= self._repeats_up_to:
             return []
         placed: list[Placed] = []
@@ -197,8 +209,8 @@ class Outbox(Window):
         count = len(payloads)
         batch.add_run(self.next_sequence_id, payloads, size_bytes)
         self.next_sequence_id += count
-        self.pending_messages += count
-        self.pending_bytes += size_bytes
+        self._messages += count
+        self._bytes += size_bytes
 
     def seal(self) -> None:
         """Seal open batches, and put them in the window. Messages of a too large batch fail."""
@@ -218,6 +230,7 @@ class Outbox(Window):
 
     def _take_open(self) -> list[Outgoing]:
         """Remove and return the open batches, in sending order."""
+        self.note_joined()
         batch, self.open_batch = self.open_batch, None
         return [] if batch is None else [batch]
 
@@ -255,6 +268,7 @@ class Outbox(Window):
         """
         if not self.is_held:
             return
+        self.note_joined()
         self.is_held = False
         self._repeats_up_to = last_sequence_id
         shift = 0 if self._is_numbered else last_sequence_id + 1

@@ -59,10 +59,10 @@ class PartitionProducer(SendingRoom):
         is_keyed = options.batching_type is BatchingType.KEY_BASED
         if core.metrics is None:
             kind = KeyedOutbox if is_keyed else Outbox
-            outbox = kind(options, encoder, trio.current_time, self._on_settled)
+            outbox = kind(options, encoder, trio.current_time, self._on_settled, core.memory)
         else:
             timed = TimedKeyedOutbox if is_keyed else TimedOutbox
-            outbox = timed(options, encoder, trio.current_time, self._on_settled)
+            outbox = timed(options, encoder, trio.current_time, self._on_settled, core.memory)
             outbox.timer = core.metrics.sends(topic)
         super().__init__(core, topic, options, encoder, outbox)
         self.is_started = False

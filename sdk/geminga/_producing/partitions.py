@@ -267,6 +267,7 @@ class Partitions:
         added = [self._make(n) for n in range(len(self.parts), count)]
         if not self.is_lazy:
             await self._start_all(added)
+        self.parts[0].let_join(0)  # from now on each message is routed
         self.parts += added
         self._router.grow(count)
         if self._interceptors is not None:

@@ -76,6 +76,12 @@ class Outgoing(msgspec.Struct, eq=False, gc=False):
         self.count += len(payloads)
         self.size_bytes += size_bytes
 
+    def joined(self, count: int, size_bytes: int) -> None:
+        """Count messages that were put into `payloads` before."""
+        self.highest_sequence_id += count
+        self.count += count
+        self.size_bytes += size_bytes
+
     def itemized(self) -> list[Item]:
         """Its messages as `items`, from now on."""
         items = self.items

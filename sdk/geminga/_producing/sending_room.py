@@ -7,7 +7,6 @@ import trio
 from geminga._connection.core import Core
 from geminga._entries.encode import Encoder
 from geminga._producing.outbox import Outbox
-from geminga._producing.receipt import Receipt
 from geminga.errors import (
     GemingaError,
     MemoryLimitError,
@@ -25,6 +24,7 @@ class SendingRoom:
     ) -> None:
         self.topic = topic
         self.outbox = outbox
+        self.joining = outbox.joining
         self.error: GemingaError | None = None
         """The error that ended the producer."""
         self._core = core
@@ -75,25 +75,14 @@ class SendingRoom:
         )
 
     @trio.lowlevel.enable_ki_protection
-    def join(self, data: bytes) -> Receipt | None:
-        """Add a message with a payload only, if there is room and a batch is open and stays so;
-        else returns None, without effect.
+    def let_join(self, size_bytes: int) -> None:
+        """Let messages with a payload only join the open batch, while all bounds hold: at most so
+        many bytes, each message counted as 1 KiB at least.
         """
-        size_bytes = len(data)
         outbox = self.outbox
-        memory = self._memory
-        # `has_room`, inlined: this is on the hot path.
-        if (
-            size_bytes > self._encoder.max_message_size_bytes
-            or outbox.pending_messages >= self._pending_max
-            or memory.used_bytes >= memory.limit_bytes
-            or self.error is not None
-        ):
-            return None
-        receipt = outbox.join(data)
-        if receipt is not None:
-            memory.used_bytes += size_bytes
-        return receipt
+        if outbox.open_batch is not None and self.error is None:
+            messages = min(size_bytes >> 10, self._pending_max - outbox.pending_messages)
+            outbox.let_join(messages, min(size_bytes, self._encoder.max_message_size_bytes))
 
     def _check(self, size_bytes: int) -> None:
         self._core.check_fork(self.topic)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from geminga._entries.encode import Encoder
+from geminga._producing.joining import Memory
 from geminga._producing.keyed_outbox import KeyedOutbox
 from geminga._producing.outbox import Outbox
 from geminga._producing.receipt import Outgoing
@@ -33,8 +34,9 @@ class TimedOutbox(Outbox):
         encoder: Encoder,
         clock: Callable[[], float],
         settled: Callable[[Sequence[Outgoing], int, int], None],
+        memory: Memory,
     ) -> None:
-        super().__init__(options, encoder, clock, self._record)
+        super().__init__(options, encoder, clock, self._record, memory)
         self._then = settled
         self._sent_s: dict[int, float] = {}
         """By identity, of the frames in flight."""

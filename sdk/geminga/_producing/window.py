@@ -50,8 +50,9 @@ class Window:
         """Frames with receipts out of turn: their number by sequence id."""
         self.last_sequence_id = -1
         """The highest confirmed sequence id; -1 before the first."""
-        self.pending_messages = 0
-        self.pending_bytes = 0
+        self._messages = 0
+        """Messages that were counted and have no receipt, and their bytes."""
+        self._bytes = 0
 
     @property
     def in_flight(self) -> int:
@@ -111,8 +112,8 @@ class Window:
         for _ in run:
             popleft()
         self.last_sequence_id = max(self.last_sequence_id, run[-1].highest_sequence_id)
-        self.pending_messages -= messages
-        self.pending_bytes -= size_bytes
+        self._messages -= messages
+        self._bytes -= size_bytes
         # Counted before the callbacks: another thread may read the counters at once.
         self._settled(run, messages, size_bytes)
         left = iter(run)
@@ -187,8 +188,8 @@ class Window:
         return False
 
     def _settle(self, outgoing: Outgoing, error: GemingaError | None) -> None:
-        self.pending_messages -= outgoing.count
-        self.pending_bytes -= outgoing.size_bytes
+        self._messages -= outgoing.count
+        self._bytes -= outgoing.size_bytes
         # Counted before the callbacks: another thread may read the counters at once.
         outgoing.error = error
         self._settled((outgoing,), outgoing.count, outgoing.size_bytes)

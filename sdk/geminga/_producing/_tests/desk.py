@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from geminga._connection.core import MemoryLimit
 from geminga._entries.encode import Encoder, Extras
 from geminga._producing.outbox import Outbox
 from geminga._producing.receipt import Outgoing, Receipt
@@ -17,6 +18,7 @@ class Desk:
 
     def __init__(self, held: bool = False, **options: object) -> None:
         self.now_s = 100.0
+        self.memory = MemoryLimit(1000)
         self.settled: list[Outgoing] = []
         self.encoder = Encoder(3, "t", ProducerOptions(), lambda: 42)
         self.encoder.producer_name = "p"
@@ -25,6 +27,7 @@ class Desk:
             self.encoder,
             lambda: self.now_s,
             lambda run, messages, size_bytes: self.settled.extend(run),
+            self.memory,
         )
         if not held:
             self.box.begin(-1)

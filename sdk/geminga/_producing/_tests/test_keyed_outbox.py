@@ -3,6 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from geminga._connection.core import MemoryLimit
 from geminga._entries.encode import Encoder, Extras
 from geminga._producing.keyed_outbox import KeyedOutbox
 from geminga._producing.receipt import Outgoing, Receipt
@@ -16,7 +17,8 @@ from geminga_protocol.payload import parse_metadata, split
 
 def new_box(**options: object) -> KeyedOutbox:
     made = ProducerOptions(batching_type=BatchingType.KEY_BASED, **options)
-    box = KeyedOutbox(made, Encoder(1, "t", made, lambda: 42), lambda: 1.0, lambda *_: None)
+    encoder = Encoder(1, "t", made, lambda: 42)
+    box = KeyedOutbox(made, encoder, lambda: 1.0, lambda *_: None, MemoryLimit(9))
     box.begin(-1)
     return box
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geminga import errors
+from geminga._connection.core import MemoryLimit
 from geminga._entries.encode import Encoder, Extras
 from geminga._producing._tests.desk import NOWHERE, Desk
 from geminga._producing.outbox import Outbox
@@ -340,7 +341,7 @@ def test_chunks_of_duplicates_in_any_order(
     )
     settled: list[Outgoing] = []
     encoder = Encoder(3, "persistent://t/n/t", options, lambda: 42)
-    box = Outbox(options, encoder, lambda: 1.0, lambda run, *_: settled.extend(run))
+    box = Outbox(options, encoder, lambda: 1.0, lambda run, *_: settled.extend(run), MemoryLimit(0))
     box.begin(-1)
     receipts = [box.add(b"x" * 10 * chunks, None, None) for chunks, _ in messages]
     late: deque[tuple[int, int, int]] = deque()

@@ -169,3 +169,26 @@ async def test_growing(autojump_clock: MockClock, lazy: bool) -> None:
         asked = broker.seen.count("partitionMetadata")
         await trio.sleep(30)
         assert broker.seen.count("partitionMetadata") == asked
+
+
+async def test_growing_while_a_batch_is_open(autojump_clock: MockClock) -> None:
+    """Messages that come after it are the router's, though the batch would take them."""
+    async with fake_broker() as broker, broker.client() as client:
+        broker.partitions[TOPIC] = 1
+        producer = await client.create_producer(
+            "p",
+            auto_update_partitions_interval_s=10,
+            batching_max_publish_delay_s=100,
+            message_router=lambda message, _: int(message.data),
+        )
+        broker.hold_receipts = True
+        receipts = [await producer.submit(b"0")]
+        await trio.sleep(1)  # it is in flight: what follows waits for others
+        receipts += [await producer.submit(b"0") for _ in range(3)]
+        broker.partitions[TOPIC] = 2
+        await trio.sleep(15)
+        receipts += [await producer.submit(b"1") for _ in range(3)]
+        broker.hold_receipts = False
+        broker.release_receipts()
+        await producer.flush()
+        assert [receipt.message_id.partition for receipt in receipts] == [0] * 4 + [1] * 3

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from geminga._entries.encode import Encoder, Extras
+from geminga._connection.core import MemoryLimit
+from geminga._entries.encode import Encoder
 from geminga._producing._tests.desk import NOWHERE, Desk
 from geminga._producing.outbox import Outbox
 from geminga._producing.receipt import Receipt
@@ -59,7 +60,7 @@ def test_a_run_of_receipts_that_ends_in_the_middle_of_a_message() -> None:
         batching_enabled=False, chunking_enabled=True, chunk_max_message_size_bytes=10
     )
     encoder = Encoder(3, "persistent://t/n/t", options, lambda: 42)
-    box = Outbox(options, encoder, lambda: 1.0, lambda run, *_: None)
+    box = Outbox(options, encoder, lambda: 1.0, lambda run, *_: None, MemoryLimit(0))
     box.begin(-1)
     small, large = (box.add(b"x" * size, None, None) for size in (10, 20))
     assert box.on_receipts(0, 7, 50, 2) is ReceiptVerdict.DONE
@@ -68,43 +69,6 @@ def test_a_run_of_receipts_that_ends_in_the_middle_of_a_message() -> None:
     assert str(large.message_id.first_chunk) == "7:51:-1"
     assert large.message_id.entry_id == 52
     assert not box.in_flight
-
-
-def test_what_the_broker_may_have_does_not_join_a_batch() -> None:
-    """A batch opened before the broker sent the last sequence id of the producer's name."""
-    desk = Desk(held=True)
-    desk.box.add(b"x", None, 5)
-    desk.add(1)
-    assert desk.box.open_batch is not None
-    desk.box.begin(10)
-    assert desk.box.join(b"x") is None
-    assert desk.box.add_run([b"x"]) == []
-
-
-@given(
-    st.lists(st.tuples(st.sampled_from("ppppkns"), st.integers(0, 60)), max_size=20),
-    st.integers(1, 6),
-    st.booleans(),
-)
-def test_joining_the_open_batch_is_as_adding(
-    steps: list[tuple[str, int]], messages_max: int, by_runs: bool
-) -> None:
-    """Between messages with a key, and with gaps in the sequence ids."""
-    options = {"batching_max_messages": messages_max, "batching_max_bytes": 100}
-    joining, adding = Desk(**options), Desk(**options)
-    for desk in (joining, adding):
-        for kind, size in steps:
-            data = bytes([size]) * size
-            number = desk.box.next_sequence_id + 3 if kind == "n" else None
-            if kind == "s":
-                desk.box.seal()
-            elif kind == "p" and desk is joining and by_runs:
-                assert desk.box.add_run([data])
-            elif kind != "p" or desk is adding or desk.box.join(data) is None:
-                desk.box.add(data, Extras(partition_key="k") if kind == "k" else None, number)
-        desk.box.seal()
-    assert [each.frame for each in joining.box.unsent] == [each.frame for each in adding.box.unsent]
-    assert joining.box.pending_bytes == adding.box.pending_bytes
 
 
 def test_all_of_a_run_are_counted_before_the_first_is_told() -> None:
