@@ -33,6 +33,7 @@ from geminga._consuming.subscribe import Subscription
 from geminga._dead_letter.letters import complete
 from geminga._dead_letter.sender import DeadLetterSender
 from geminga._options.arguments import function, topics_of
+from geminga._options.checks import text
 from geminga._telemetry.added import traced_consumer, traced_producer
 from geminga.consumer import Consumer
 from geminga.encryption import ConsumerCryptoKeywords, ConsumerCryptoOptions
@@ -172,8 +173,7 @@ class Client(Block):
         OperationTimeoutError and other GemingaErrors.
         """
         made = make(ConsumerOptions, {**options, "schema": schema})
-        if not isinstance(subscription_name, str) or not subscription_name:
-            raise InvalidArgumentError("subscription_name must be a text that isn't empty")
+        text(subscription_name, "subscription_name")
         made = traced_consumer(self._core.options, made, subscription_name)
         if message_listener is not None:
             function(message_listener, "message_listener")

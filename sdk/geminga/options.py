@@ -10,10 +10,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from geminga._connection.tls_options import TlsOptions as TlsOptions
 from geminga._options.checks import (
     booleans,
+    fits,
     instances,
     lists_of_texts,
     not_negative,
@@ -166,6 +168,7 @@ class ProducerOptions(ProducerCryptoOptions):
         if router is not None and not callable(router):
             raise InvalidArgumentError(f"message_router must be a function, not {router!r}")
         texts(self.properties, "properties")
+        fits(chain(*self.properties.items()), "properties")
         instances(self.interceptors, "interceptors", ProducerInterceptor)
         check_sending(self.schema)
         self.check_crypto()

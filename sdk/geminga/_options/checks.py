@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from geminga.errors import InvalidArgumentError
@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 
 Made = TypeVar("Made", bound="DataclassInstance")
 
+
+NAME_BYTES_MAX = 1 << 20
+"""Of a name, and of properties together. They go in one command, and mostly in one node of a
+metadata store: brokers close the connection at a longer command, again at each try, and ZooKeeper
+refuses longer nodes.
+"""
 
 OTHERS = {"subscription_type": "consumer_type"}
 """Names of Java's client that don't look like ours."""
@@ -101,11 +107,27 @@ def booleans(options: object, *names: str) -> None:
 
 
 def text_or_none(options: object, *names: str) -> None:
-    """Raises InvalidArgumentError unless all are nonempty texts or None."""
+    """Raises InvalidArgumentError unless all are nonempty texts that aren't too long, or None."""
     for name in names:
         value = getattr(options, name)
-        if value is not None and (not isinstance(value, str) or not value):
-            raise InvalidArgumentError(f"{name} must be a text that isn't empty, not {value!r}")
+        if value is not None:
+            text(value, name)
+
+
+def text(value: object, name: str) -> None:
+    """Raises InvalidArgumentError unless it is a nonempty text that isn't too long."""
+    if not isinstance(value, str) or not value:
+        raise InvalidArgumentError(f"{name} must be a text that isn't empty, not {value!r}")
+    fits((value,), name)
+
+
+def fits(values: Iterable[str], name: str) -> None:
+    """Raises InvalidArgumentError unless they are at most `NAME_BYTES_MAX` bytes together."""
+    size_bytes = sum(len(value.encode("utf-8", "surrogatepass")) for value in values)
+    if size_bytes > NAME_BYTES_MAX:
+        raise InvalidArgumentError(
+            f"{name} of {size_bytes} bytes: at most {NAME_BYTES_MAX} are possible"
+        )
 
 
 def of_kind(options: object, name: str, kind: type[object]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from geminga._options import checks as check
 from geminga._options.consumer_hooks import (
@@ -210,8 +211,9 @@ class ConsumerOptions(ConsumerCryptoOptions):
         policy = self.batch_receive_policy
         if policy is not None and not isinstance(policy, BatchReceivePolicy):
             raise InvalidArgumentError("batch_receive_policy must be a BatchReceivePolicy")
-        check.texts(self.properties, "properties")
-        check.texts(self.subscription_properties, "subscription_properties")
+        for name in ("properties", "subscription_properties"):
+            check.texts(getattr(self, name), name)
+            check.fits(chain(*getattr(self, name).items()), name)
         check_reading(self.schema)
         self._check_together()
 
@@ -284,6 +286,7 @@ class ReaderOptions(ConsumerCryptoOptions):
         check.text_or_none(self, "reader_name", "subscription_name")
         if not isinstance(self.subscription_role_prefix, str):
             raise InvalidArgumentError("subscription_role_prefix must be a text")
+        check.fits((self.subscription_role_prefix,), "subscription_role_prefix")
         check.booleans(self, "read_compacted", "auto_create", "start_message_id_inclusive")
         check.whole(self, "receiver_queue_size", least=1)
         check.whole(self, "max_pending_chunked_messages")

@@ -169,6 +169,43 @@ async def test_sends(autojump_clock: MockClock) -> None:
         assert broker.topic("t").entries == []
 
 
+LONG = "n" * (1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        ("create_producer", "producer_name"),
+        ("create_producer", "initial_subscription_name"),
+        ("create_producer", "properties"),
+        ("subscribe", "subscription_name"),
+        ("subscribe", "consumer_name"),
+        ("subscribe", "properties"),
+        ("subscribe", "subscription_properties"),
+        ("create_reader", "reader_name"),
+        ("create_reader", "subscription_name"),
+        ("create_reader", "subscription_role_prefix"),
+    ],
+)
+async def test_what_no_command_takes_is_refused_at_once(
+    call: str, name: str, autojump_clock: MockClock
+) -> None:
+    """And not what is just possible."""
+    arguments: dict[str, Any] = {"topic": "t"}
+    if call != "create_producer":
+        other = {"subscribe": "subscription_name", "create_reader": "start_message_id"}[call]
+        arguments[other] = "s" if call == "subscribe" else geminga.EARLIEST
+
+    def named(text: str) -> dict[str, Any]:
+        return {**arguments, name: {"": text} if name.endswith("properties") else text}
+
+    async with fake_broker() as broker, broker.client() as client:
+        with pytest.raises(geminga.InvalidArgumentError, match=f"{name} of 1048577 bytes"):
+            await getattr(client, call)(**named(LONG[1:] + "é"))
+        assert broker.seen == []
+        await getattr(client, call)(**named(LONG))
+
+
 REFUSED = [
     (ServerError.AuthenticationError, geminga.AuthenticationError),
     (ServerError.AuthorizationError, geminga.AuthorizationError),
