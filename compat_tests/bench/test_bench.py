@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from compat_tests.bench import profile, record, report, sdk_report
+from compat_tests.bench import bounds, profile, record, report, sdk_report
 from compat_tests.bench.model import APACHE, GEMINGA, Measure, Outcome, Row
 from compat_tests.bench.multi_rows import compared
 from compat_tests.bench.rounds import Rounds, turns
@@ -205,3 +205,10 @@ def test_two_servers_are_compared_by_turns_that_follow_each_other() -> None:
 
     assert asked == ["one", "two", *("one", "two", "two", "one") * 2, "one", "two"]
     assert found == {"one_load_cpu_us": 10.0, "two_load_cpu_us": 12.0, "load_ratio": 1.2}
+
+
+@pytest.mark.slow
+def test_the_broker_that_does_nothing_serves_both_clients() -> None:
+    found = bounds.measure(1, 0.001)
+    assert list(found) == [name for name, _, _ in bounds.loads(1.0)]
+    assert all(per_s > 0 for per_s in found.values())
