@@ -302,7 +302,6 @@ class Producer:
             code = ServerError.TopicTerminatedError
         # An unloaded topic closes its producers, which then resend: don't send errors.
         silent = self.closed or isinstance(error, LogFenced | LogClosed)
-        known = self._target.deduplication
         if isinstance(error, LogWriteFailed):
             # The client will resend these entries: later ones must not be stored before them, as
             # deduplication would then drop these. (PersistentTopic.addFailed disconnects too.)
@@ -322,16 +321,17 @@ class Producer:
                 self._send_error(sent[0], code, str(error))
         self._warn(error)
         self.request.publish_pending(-answered, -size)
-        if known is not None:
+        if (known := self._target.deduplication) is not None:
             known.failed(self.name)
-            self.answer_duplicates()  # of what has failed: nothing else would look at them
+        elif self._duplicates:  # it was turned off: nobody knows which of their originals failed
+            self.disconnect()
+        self.answer_duplicates()  # of what has failed: nothing else would look at them
         self._target.publish_failed(error)
         if self.state is ProducerState.CLOSING and not self._pending:
             self.close()
 
     def _warn(self, error: LogError) -> None:
-        """Log the failure, but not each one; failed writes the log itself tells, once for all
-        producers that come back and fail again."""
+        """Log the failure, but not each one; failed writes the log itself tells, once for all."""
         now_s = trio.current_time()
         if now_s >= self._warn_after_s and not isinstance(error, LogWriteFailed):
             self._warn_after_s = now_s + WARNING_PERIOD_S

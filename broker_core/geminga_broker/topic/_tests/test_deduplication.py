@@ -18,7 +18,7 @@ from geminga_broker._tests.fake_log import FakeCursor, FakeLog
 from geminga_broker._tests.topic_world import World
 from geminga_broker.errors import BrokerError
 from geminga_broker.log._tests import world as storage
-from geminga_broker.log.api import LogReadFailed, LogWriteFailed
+from geminga_broker.log.api import LogReadFailed
 from geminga_broker.log.entry import LogEntry
 from geminga_broker.log.reserved_cursors import DEDUPLICATION
 from geminga_broker.policies.apply import apply_policies
@@ -113,65 +113,6 @@ async def test_duplicates_of_pending_messages_wait_for_them(world: World):
     assert places(second) == [(1, -1), (2, -1), (3, 2)]
     assert first.receipts == []
     assert [e.metadata.sequence_id for e in world.log.entries] == [1, 2, 3]
-
-
-async def test_a_lost_original_disconnects_the_duplicates_producer(world: World):
-    topic = await topic_with(world)
-    world.log.hold = True
-    old = await producer_of(topic, FakeConnection("a"))
-    old.publish([item(1)])
-    old.close()
-    connection = FakeConnection("b")
-    pending = []
-    new = await producer_of(topic, connection, publish_pending=lambda *d: pending.append(d))
-    new.publish([item(1)])
-    world.log.fail = LogWriteFailed("disk")
-    world.log.complete()
-    assert connection.receipts == connection.errors == []
-    assert connection.dropped_producers == [1]
-    assert [sum(delta) for delta in zip(*pending, strict=True)] == [0, 0]
-    world.log.fail = None
-    world.log.hold = False
-    again = FakeConnection("c")
-    (await producer_of(topic, again)).publish([item(1)])
-    assert places(again) == [(1, 0)]
-
-
-async def test_duplicates_behind_a_failed_write_wait_for_nothing(world: World):
-    """They would count as pending of the connection for ever."""
-    topic = await topic_with(world)
-    world.log.hold = True
-    connection = FakeConnection()
-    pending = []
-    producer = await producer_of(topic, connection, publish_pending=lambda *d: pending.append(d))
-    producer.publish([item(1), item(2), item(2), item(1)])
-    world.log.fail = LogWriteFailed("disk")
-    world.log.complete()
-    assert connection.receipts == connection.errors == []
-    assert not producer._pending
-    assert [sum(delta) for delta in zip(*pending, strict=True)] == [0, 0]
-
-
-async def test_after_a_failed_write_its_messages_can_be_resent(world: World):
-    topic = await topic_with(world)
-    world.log.hold = True
-    connection = FakeConnection()
-    producer = await producer_of(topic, connection)
-    producer.publish([item(1)])
-    producer.publish([item(2)])
-    world.log.fail = LogWriteFailed("disk")
-    world.log.complete()
-    world.log.fail = None
-    world.log.complete()  # a later one comes through nevertheless
-    producer.publish([item(3)])
-    assert connection.dropped_producers == [1]
-    assert connection.receipts == connection.errors == []
-    world.log.hold = False
-    again = FakeConnection("b")
-    (await producer_of(topic, again)).publish([item(1), item(2), item(3)])
-    stored = [e.metadata.sequence_id for e in world.log.entries]
-    assert [n for n, _ in places(again)] == [1, 2, 3]
-    assert sorted(set(stored)) == [1, 2, 3]
 
 
 async def test_a_chunked_message_counts_with_its_last_chunk(world: World):
