@@ -276,11 +276,11 @@ class Producer:
 
     def answer_duplicates(self) -> None:
         """Send receipts of the next duplicates whose originals are stored. If an original is lost,
-        the client must reconnect and resend everything.
+        or deduplication was turned off, so that nobody knows, the client must reconnect and resend.
         """
         known, pending = self._target.deduplication, self._pending
         while pending and type(sent := pending.head) is Duplicate:
-            fate = Fate.STORED if known is None else known.fate(self.name, sent)
+            fate = Fate.LOST if known is None else known.fate(self.name, sent)
             if fate is Fate.PENDING:
                 assert known is not None
                 known.waiting[self.answer_duplicates] = None
@@ -323,8 +323,6 @@ class Producer:
         self.request.publish_pending(-answered, -size)
         if (known := self._target.deduplication) is not None:
             known.failed(self.name)
-        elif self._duplicates:  # it was turned off: nobody knows which of their originals failed
-            self.disconnect()
         self.answer_duplicates()  # of what has failed: nothing else would look at them
         self._target.publish_failed(error)
         if self.state is ProducerState.CLOSING and not self._pending:

@@ -76,3 +76,23 @@ async def test_after_a_failed_write_its_messages_can_be_resent(world: World):
     stored = [e.metadata.sequence_id for e in world.log.entries]
     assert [n for n, _ in places(again)] == [1, 2, 3]
     assert sorted(set(stored)) == [1, 2, 3]
+
+
+async def test_it_is_turned_off_while_duplicates_wait(world: World) -> None:
+    """Their originals may still fail: they are not told to be stored, and come again."""
+    topic = await topic_with(world)
+    world.log.hold = True
+    old = await producer_of(topic, FakeConnection("a"))
+    old.publish([item(1)])
+    old.close()
+    connection = FakeConnection("b")
+    new = await producer_of(topic, connection)
+    new.publish([item(1)])
+    await apply_policies(topic, TopicPolicies())
+    assert connection.receipts == connection.errors == []
+    assert connection.dropped_producers == [1]
+    world.log.hold = False
+    world.log.complete()
+    again = FakeConnection("c")
+    (await producer_of(topic, again)).publish([item(1)])
+    assert places(again) == [(1, 1)]
