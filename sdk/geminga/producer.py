@@ -62,7 +62,7 @@ class Producer(Block, Generic[S]):
         self._since_checkpoint = 0
         self._schema = options.schema
         self._takes_bytes = self._partitions.takes_bytes
-        self._joins = self._takes_bytes and options.batching_enabled
+        self._joins = self._partitions.joins
 
     def __repr__(self) -> str:
         return f"<Producer {self.producer_name!r} of {self._topic}>"
@@ -131,10 +131,12 @@ class Producer(Block, Generic[S]):
         message is not sent. Raises what `send` raises at the call; later errors are in the receipt.
         """
         payload: bytes
-        if data.__class__ is bytes and self._joins and sequence_id is None and not described:
+        parts = self._parts
+        joins = self._joins and sequence_id is None and not described and len(parts) == 1
+        if joins and data.__class__ is bytes:
             # Most messages of a batch: neither first nor last. (mypy doesn't narrow a type variable
             # by a comparison of classes; isinstance, which it supports, is slower.)
-            receipt = self._parts[0].joining.join(data)  # type: ignore[arg-type]  # bytes
+            receipt = parts[0].joining.join(data)  # type: ignore[arg-type]  # bytes
             if receipt is not None:
                 return receipt
         if data.__class__ is bytes and self._takes_bytes:
@@ -147,17 +149,17 @@ class Producer(Block, Generic[S]):
             payload, extras = prepared(self._schema, data, sequence_id, described)
         size_bytes = len(payload)
         since = self._since_checkpoint + (size_bytes if size_bytes > 1024 else 1024)
-        since += self._parts[0].joining.cost_bytes
+        if parts[0].joining.cost_bytes or parts[0].joining.first:
+            since += parts[0].stop_joining()
+        self._since_checkpoint = since
         if since >= BYTES_BETWEEN_CHECKPOINTS:
             self._since_checkpoint = since = 0
-            self._parts[0].let_join(0)
             await trio.lowlevel.checkpoint()
-        part = self._parts[0] if len(self._parts) == 1 else self._choose(payload, extras)
+        part = parts[0] if len(parts) == 1 else self._choose(payload, extras)
         if not part.has_room():
             await part.wait_for_room(size_bytes)
-        self._since_checkpoint = since
         receipt = part.add(payload, extras, sequence_id)
-        if self._joins and extras is None and sequence_id is None and len(self._parts) == 1:
+        if joins and len(parts) == 1:
             part.let_join(BYTES_BETWEEN_CHECKPOINTS - since)
         return receipt
 

@@ -110,9 +110,6 @@ class InterceptedProducer(PartitionProducer):
         super().__init__(core, topic, partition, options)
         self._interceptors = interceptors
 
-    def let_join(self, size_bytes: int) -> None:
-        """None may: each message goes to the interceptors."""
-
     def add_run(self, payloads: Sequence[bytes]) -> list[Placed]:
         """None: interceptors see each message."""
         return []

@@ -56,9 +56,6 @@ class KeyedOutbox(Outbox):
             self.seal()
         return Receipt(batch, index)
 
-    def let_join(self, messages: int, size_bytes: int) -> None:
-        """None may: each goes to the batch of its key."""
-
     def add_run(self, payloads: Sequence[bytes]) -> list[Placed]:
         """None: each goes to the batch of its key."""
         return []

@@ -55,7 +55,7 @@ class Outbox(Window):
         self._is_numbered = options.initial_sequence_id is not None
         if options.initial_sequence_id is not None:  # of the last message before (ProducerImpl)
             self.last_sequence_id = options.initial_sequence_id
-        self.next_sequence_id = self.last_sequence_id + 1
+        self._next_sequence_id = self.last_sequence_id + 1
         self._repeats_up_to = sys.maxsize if self._is_numbered else -1
         """Sequence ids that the broker may have already."""
         self.is_held = True
@@ -88,16 +88,17 @@ class Outbox(Window):
 
     def add(self, data: bytes, extras: Extras | None, sequence_id: int | None) -> Receipt:
         """Add a message; seals a full batch, or a message that can't be batched."""
-        self.note_joined()
+        if self.joining.first:
+            self.note_joined()
         batched = self._batching and (extras is None or extras.batchable)
-        next_id = self.next_sequence_id
+        next_id = self._next_sequence_id
         if sequence_id is None:
             sequence_id = next_id
-            self.next_sequence_id = next_id + 1
+            self._next_sequence_id = next_id + 1
         else:
             self._is_numbered = True
             if sequence_id >= next_id:
-                self.next_sequence_id = sequence_id + 1
+                self._next_sequence_id = sequence_id + 1
             if sequence_id < next_id or self.is_held:
                 batched = False
         if sequence_id <= self._repeats_up_to:
@@ -148,37 +149,45 @@ class Outbox(Window):
         """
         self.note_joined()
         batch = self.open_batch
-        number = self.next_sequence_id
+        number = self._next_sequence_id
         if batch is not None and number > self._repeats_up_to and batch.takes(number):
             messages = min(messages, self._messages_max - batch.count - 1)
             self.joining.open(batch, messages, min(size_bytes, self._bytes_max - batch.size_bytes))
 
     def note_joined(self) -> None:
         """Count the messages that joined the open batch, and let no more join it."""
-        count, size_bytes = self.joining.close()
-        batch = self.open_batch
-        if count and batch is not None:
-            batch.joined(count, size_bytes)
-            self.next_sequence_id += count
-            self._messages += count
-            self._bytes += size_bytes
+        joining, batch = self.joining, self.open_batch
+        if not joining.first or batch is None:
+            return
+        count, size_bytes = joining.messages, joining.size_bytes
+        joining.close()
+        batch.joined(count, size_bytes)
+        self._next_sequence_id += count
+        self._messages += count
+        self._bytes += size_bytes
+
+    @property
+    def next_sequence_id(self) -> int:
+        """That of the next message that has none of its own."""
+        return self._next_sequence_id + self.joining.messages
 
     @property
     def pending_messages(self) -> int:
-        """Number of messages without a receipt. Any thread may ask."""
-        return self._messages + self.joining.joined[0]
+        """Number of messages without a receipt."""
+        joining = self.joining
+        return self._messages + joining.messages if joining.first else self._messages
 
     @property
     def pending_bytes(self) -> int:
-        """Their bytes. Any thread may ask."""
-        return self._bytes + self.joining.joined[1]
+        """Their bytes."""
+        return self._bytes + self.joining.size_bytes
 
     def add_run(self, payloads: Sequence[bytes]) -> list[Placed]:
         """A much faster `add` for messages with a payload only; returns an empty list, and adds
         none, if they must be added singly.
         """
         self.note_joined()
-        if not self._batching or self.next_sequence_id <= self._repeats_up_to:
+        if not self._batching or self._next_sequence_id <= self._repeats_up_to:
             return []
         placed: list[Placed] = []
         bytes_max = self._bytes_max
@@ -207,8 +216,8 @@ class Outbox(Window):
 
     def _join_run(self, batch: Outgoing, payloads: Sequence[bytes], size_bytes: int) -> None:
         count = len(payloads)
-        batch.add_run(self.next_sequence_id, payloads, size_bytes)
-        self.next_sequence_id += count
+        batch.add_run(self._next_sequence_id, payloads, size_bytes)
+        self._next_sequence_id += count
         self._messages += count
         self._bytes += size_bytes
 
@@ -274,7 +283,7 @@ class Outbox(Window):
         shift = 0 if self._is_numbered else last_sequence_id + 1
         if shift:
             self.last_sequence_id = last_sequence_id
-            self.next_sequence_id += shift
+            self._next_sequence_id += shift
         waiting = list(self._window)
         self._window.clear()
         self.unsent = []

@@ -314,6 +314,7 @@ class PartitionProducer(SendingRoom):
         self._encoder.schema_version = success.schema_version if self._options.schema else b""
         self._encoder.producer_name = success.producer_name
         self._encoder.max_message_size_bytes = connection.max_message_size_bytes
+        self.outbox.note_joined()  # what joins from now on may be too large
         if success.HasField("topic_epoch"):
             self._topic_epoch = success.topic_epoch
         self.outbox.begin(success.last_sequence_id)

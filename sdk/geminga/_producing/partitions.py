@@ -22,7 +22,12 @@ from geminga._producing.receipt import Receipt
 from geminga._producing.routing import Router
 from geminga._producing.schema_encoding import prepared
 from geminga.errors import GemingaError, InvalidArgumentError, TopicNotFoundError
-from geminga.options import ProducerAccessMode, ProducerOptions, RoutedMessage
+from geminga.options import (
+    BatchingType,
+    ProducerAccessMode,
+    ProducerOptions,
+    RoutedMessage,
+)
 from geminga_protocol.topic_name import TopicName
 
 logger = logging.getLogger("geminga")
@@ -127,6 +132,17 @@ class Partitions:
         """Whether bytes are sent without encoding."""
         schema = self.options.schema
         return schema is None or schema._passes_bytes
+
+    @property
+    def joins(self) -> bool:
+        """Whether messages may join an open batch: unseen by interceptors, whatever their keys."""
+        options = self.options
+        return (
+            self.takes_bytes
+            and options.batching_enabled
+            and options.batching_type is BatchingType.DEFAULT
+            and not options.interceptors
+        )
 
     @property
     def pending_max(self) -> int:
@@ -248,7 +264,7 @@ class Partitions:
             if not isinstance(part.error, TopicNotFoundError):
                 continue
             fresh = self._make(index)
-            if not self.is_lazy:
+            if not self.is_lazy or len(self.parts) == 1:
                 try:
                     await self._start_all([fresh])
                 except TopicNotFoundError as error:
@@ -267,7 +283,7 @@ class Partitions:
         added = [self._make(n) for n in range(len(self.parts), count)]
         if not self.is_lazy:
             await self._start_all(added)
-        self.parts[0].let_join(0)  # from now on each message is routed
+        self.parts[0].stop_joining()  # from now on each message is routed
         self.parts += added
         self._router.grow(count)
         if self._interceptors is not None:

@@ -84,6 +84,15 @@ class SendingRoom:
             messages = min(size_bytes >> 10, self._pending_max - outbox.pending_messages)
             outbox.let_join(messages, min(size_bytes, self._encoder.max_message_size_bytes))
 
+    @trio.lowlevel.enable_ki_protection
+    def stop_joining(self) -> int:
+        """Let no more messages join; returns the bytes of those that did since the last call, each
+        message counted as 1 KiB at least.
+        """
+        self.outbox.note_joined()
+        cost_bytes, self.joining.cost_bytes = self.joining.cost_bytes, 0
+        return cost_bytes
+
     def _check(self, size_bytes: int) -> None:
         self._core.check_fork(self.topic)
         if self.error is not None:

@@ -192,3 +192,22 @@ async def test_growing_while_a_batch_is_open(autojump_clock: MockClock) -> None:
         broker.release_receipts()
         await producer.flush()
         assert [receipt.message_id.partition for receipt in receipts] == [0] * 4 + [1] * 3
+
+
+async def test_the_only_partition_is_made_again_though_lazy(autojump_clock: MockClock) -> None:
+    async with fake_broker() as broker, broker.client() as client:
+        broker.partitions[TOPIC] = 1
+        producer = await client.create_producer(
+            "p",
+            auto_update_partitions_interval_s=10,
+            lazy_start_partitioned_producers=True,
+            send_timeout_s=5,
+        )
+        broker.fail["producer"] = [(ServerError.TopicNotFound, "gone")]
+        broker.cut()
+        with pytest.raises(geminga.TopicNotFoundError):
+            await producer.send(b"x")
+        await trio.sleep(25)
+        with trio.fail_after(30):
+            await producer.send(b"y")
+        assert entries(broker) == [1]
