@@ -283,7 +283,6 @@ class Partitions:
         added = [self._make(n) for n in range(len(self.parts), count)]
         if not self.is_lazy:
             await self._start_all(added)
-        self.parts[0].stop_joining()  # from now on each message is routed
         self.parts += added
         self._router.grow(count)
         if self._interceptors is not None:
