@@ -33,7 +33,7 @@ from geminga._consuming.subscribe import Subscription
 from geminga._dead_letter.letters import complete
 from geminga._dead_letter.sender import DeadLetterSender
 from geminga._options.arguments import function, topics_of
-from geminga._options.checks import text
+from geminga._options.consumer import check_subscription
 from geminga._telemetry.added import traced_consumer, traced_producer
 from geminga.consumer import Consumer
 from geminga.encryption import ConsumerCryptoKeywords, ConsumerCryptoOptions
@@ -173,7 +173,7 @@ class Client(Block):
         OperationTimeoutError and other GemingaErrors.
         """
         made = make(ConsumerOptions, {**options, "schema": schema})
-        text(subscription_name, "subscription_name")
+        check_subscription(subscription_name, made)
         made = traced_consumer(self._core.options, made, subscription_name)
         if message_listener is not None:
             function(message_listener, "message_listener")
@@ -253,6 +253,7 @@ class Client(Block):
             prefix = f"{made.subscription_role_prefix}-" if made.subscription_role_prefix else ""
             name = f"{prefix}reader-{self._core.chance.randbytes(5).hex()}"
         consumer_options = made.as_consumer()
+        check_subscription(name, consumer_options)
         topics = [parse_topic(topic)]
         partitions = await self._topics.expand(topics, auto_create=made.auto_create)
         growth = self._growth(topics, partitions, consumer_options)

@@ -15,6 +15,7 @@ from itertools import chain
 from geminga._connection.tls_options import TlsOptions as TlsOptions
 from geminga._options.checks import (
     booleans,
+    fit_together,
     fits,
     instances,
     lists_of_texts,
@@ -169,6 +170,8 @@ class ProducerOptions(ProducerCryptoOptions):
             raise InvalidArgumentError(f"message_router must be a function, not {router!r}")
         texts(self.properties, "properties")
         fits(chain(*self.properties.items()), "properties")
+        names = self.producer_name, self.initial_subscription_name
+        fit_together("names and properties", names, (self.properties,))
         instances(self.interceptors, "interceptors", ProducerInterceptor)
         check_sending(self.schema)
         self.check_crypto()

@@ -10,6 +10,9 @@ from geminga.errors import InvalidArgumentError
 from geminga_protocol.errors import LocalProtocolError
 from geminga_protocol.topic_name import TopicName
 
+PATTERN_BYTES_MAX = 60 * 1024
+"""Brokers close the connection at a longer command."""
+
 Listed = dict[TopicName, set[TopicName]]
 """By topic name without partition: the names in the broker's list."""
 
@@ -33,6 +36,11 @@ def parse_pattern(pattern: re.Pattern[str]) -> TopicPattern:
     text = pattern.pattern
     if not isinstance(text, str) or not text:
         raise InvalidArgumentError("topic: the pattern must be a text that isn't empty")
+    size_bytes = len(text.encode("utf-8", "surrogatepass"))
+    if size_bytes > PATTERN_BYTES_MAX:
+        raise InvalidArgumentError(
+            f"topic: a pattern of {size_bytes} bytes; at most {PATTERN_BYTES_MAX} are possible"
+        )
     domain, separator, rest = text.rpartition("://")
     if not separator:
         domain = "persistent"

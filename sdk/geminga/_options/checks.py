@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from geminga.errors import InvalidArgumentError
@@ -21,6 +22,11 @@ NAME_BYTES_MAX = 1 << 20
 metadata store: brokers close the connection at a longer command, again at each try, and ZooKeeper
 refuses longer nodes.
 """
+
+COMMAND_BYTES_MAX = NAME_BYTES_MAX + (64 << 10)
+"""Of all names and properties of one command; Geminga's brokers take some more (1.25 MiB)."""
+PROPERTY_BYTES = 16
+"""At most so many are around a property in a command."""
 
 OTHERS = {"subscription_type": "consumer_type"}
 """Names of Java's client that don't look like ours."""
@@ -127,6 +133,22 @@ def fits(values: Iterable[str], name: str) -> None:
     if size_bytes > NAME_BYTES_MAX:
         raise InvalidArgumentError(
             f"{name} of {size_bytes} bytes: at most {NAME_BYTES_MAX} are possible"
+        )
+
+
+def fit_together(
+    name: str, texts: Iterable[str | None], properties: Iterable[Mapping[str, str]]
+) -> None:
+    """Raises InvalidArgumentError unless one command takes all these, each property with what goes
+    around it.
+    """
+    size_bytes = sum(len((text or "").encode("utf-8", "surrogatepass")) for text in texts)
+    for each in properties:
+        pairs = "".join(chain(*each.items()))
+        size_bytes += len(pairs.encode("utf-8", "surrogatepass")) + PROPERTY_BYTES * len(each)
+    if size_bytes > COMMAND_BYTES_MAX:
+        raise InvalidArgumentError(
+            f"{name} of {size_bytes} bytes together: at most {COMMAND_BYTES_MAX} are possible"
         )
 
 

@@ -261,6 +261,13 @@ _KINDS: Mapping[str, type[object]] = {
 }
 
 
+def check_subscription(name: object, options: ConsumerOptions) -> None:
+    """Raises InvalidArgumentError unless a subscription may have that name, with these options."""
+    check.text(name, "subscription_name")
+    properties = options.properties, options.subscription_properties
+    check.fit_together("names and properties", (str(name), options.consumer_name), properties)
+
+
 @dataclass(frozen=True)
 class ReaderOptions(ConsumerCryptoOptions):
     """Options of `Client.create_reader`. With `read_compacted` the compacted part of the topic has

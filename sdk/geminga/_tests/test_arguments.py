@@ -5,6 +5,7 @@ errors, which name the topic.
 from __future__ import annotations
 
 import datetime
+import re
 from typing import Any
 
 import pytest
@@ -203,7 +204,32 @@ async def test_what_no_command_takes_is_refused_at_once(
         with pytest.raises(geminga.InvalidArgumentError, match=f"{name} of 1048577 bytes"):
             await getattr(client, call)(**named(LONG[1:] + "é"))
         assert broker.seen == []
-        await getattr(client, call)(**named(LONG))
+        longest = LONG[100:] if name == "subscription_role_prefix" else LONG  # a name follows it
+        await getattr(client, call)(**named(longest))
+
+
+MANY = {f"{number:06}": "" for number in range(60_000)}
+
+
+async def test_what_no_command_takes_together(autojump_clock: MockClock) -> None:
+    """Each alone is possible; and a pattern has a bound of its own."""
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("create_producer", {"producer_name": LONG, "properties": {"a": "b" * 99_999}}),
+        ("create_producer", {"properties": MANY}),
+        ("create_producer", {"producer_name": LONG, "initial_subscription_name": LONG}),
+        ("subscribe", {"subscription_name": "s", "consumer_name": LONG, "properties": MANY}),
+        ("subscribe", {"subscription_name": LONG, "subscription_properties": {"": LONG}}),
+        ("create_reader", {"start_message_id": geminga.EARLIEST, "subscription_name": LONG}),
+    ]
+    calls[-1][1]["reader_name"] = LONG
+    async with fake_broker() as broker, broker.client() as client:
+        for call, arguments in calls:
+            with pytest.raises(geminga.InvalidArgumentError, match="names and properties of"):
+                await getattr(client, call)("t", **arguments)
+        pattern = re.compile("persistent://public/default/" + "n" * (60 << 10))
+        with pytest.raises(geminga.InvalidArgumentError, match="a pattern of 61468 bytes"):
+            await client.subscribe(pattern, "s")
+        assert broker.seen == []
 
 
 REFUSED = [
