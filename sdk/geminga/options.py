@@ -14,8 +14,8 @@ from itertools import chain
 
 from geminga._connection.tls_options import TlsOptions as TlsOptions
 from geminga._options.checks import (
+    COMMAND_BYTES_MAX,
     booleans,
-    fit_together,
     fits,
     instances,
     lists_of_texts,
@@ -169,9 +169,9 @@ class ProducerOptions(ProducerCryptoOptions):
         if router is not None and not callable(router):
             raise InvalidArgumentError(f"message_router must be a function, not {router!r}")
         texts(self.properties, "properties")
-        fits(chain(*self.properties.items()), "properties")
+        fits("properties", chain(*self.properties.items()))
         names = self.producer_name, self.initial_subscription_name
-        fit_together("names and properties", names, (self.properties,))
+        fits("names and properties", names, (self.properties,), COMMAND_BYTES_MAX)
         instances(self.interceptors, "interceptors", ProducerInterceptor)
         check_sending(self.schema)
         self.check_crypto()

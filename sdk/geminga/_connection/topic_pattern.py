@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from geminga._options.checks import fits
 from geminga.errors import InvalidArgumentError
 from geminga_protocol.errors import LocalProtocolError
 from geminga_protocol.topic_name import TopicName
@@ -36,11 +37,7 @@ def parse_pattern(pattern: re.Pattern[str]) -> TopicPattern:
     text = pattern.pattern
     if not isinstance(text, str) or not text:
         raise InvalidArgumentError("topic: the pattern must be a text that isn't empty")
-    size_bytes = len(text.encode("utf-8", "surrogatepass"))
-    if size_bytes > PATTERN_BYTES_MAX:
-        raise InvalidArgumentError(
-            f"topic: a pattern of {size_bytes} bytes; at most {PATTERN_BYTES_MAX} are possible"
-        )
+    fits("topic: a pattern", (text,), bytes_max=PATTERN_BYTES_MAX)
     domain, separator, rest = text.rpartition("://")
     if not separator:
         domain = "persistent"

@@ -18,9 +18,9 @@ Made = TypeVar("Made", bound="DataclassInstance")
 
 
 NAME_BYTES_MAX = 1 << 20
-"""Of a name, and of properties together. They go in one command, and mostly in one node of a
-metadata store: brokers close the connection at a longer command, again at each try, and ZooKeeper
-refuses longer nodes.
+"""Of a name, and of properties. They go in a command, and mostly in a node of a metadata store:
+brokers close the connection at a longer command, again at each try, and ZooKeeper refuses longer
+nodes.
 """
 
 COMMAND_BYTES_MAX = NAME_BYTES_MAX + (64 << 10)
@@ -124,31 +124,26 @@ def text(value: object, name: str) -> None:
     """Raises InvalidArgumentError unless it is a nonempty text that isn't too long."""
     if not isinstance(value, str) or not value:
         raise InvalidArgumentError(f"{name} must be a text that isn't empty, not {value!r}")
-    fits((value,), name)
+    fits(name, (value,))
 
 
-def fits(values: Iterable[str], name: str) -> None:
-    """Raises InvalidArgumentError unless they are at most `NAME_BYTES_MAX` bytes together."""
-    size_bytes = sum(len(value.encode("utf-8", "surrogatepass")) for value in values)
-    if size_bytes > NAME_BYTES_MAX:
-        raise InvalidArgumentError(
-            f"{name} of {size_bytes} bytes: at most {NAME_BYTES_MAX} are possible"
-        )
-
-
-def fit_together(
-    name: str, texts: Iterable[str | None], properties: Iterable[Mapping[str, str]]
+def fits(
+    name: str,
+    texts: Iterable[str | None],
+    properties: Iterable[Mapping[str, str]] = (),
+    bytes_max: int = NAME_BYTES_MAX,
 ) -> None:
-    """Raises InvalidArgumentError unless one command takes all these, each property with what goes
-    around it.
+    """Raises InvalidArgumentError unless all these have so many bytes at most, each property with
+    what goes around it in a command.
     """
-    size_bytes = sum(len((text or "").encode("utf-8", "surrogatepass")) for text in texts)
+    size_bytes = 0
     for each in properties:
-        pairs = "".join(chain(*each.items()))
-        size_bytes += len(pairs.encode("utf-8", "surrogatepass")) + PROPERTY_BYTES * len(each)
-    if size_bytes > COMMAND_BYTES_MAX:
+        texts = chain(texts, *each.items())
+        size_bytes += PROPERTY_BYTES * len(each)
+    size_bytes += sum(len((text or "").encode("utf-8", "surrogatepass")) for text in texts)
+    if size_bytes > bytes_max:
         raise InvalidArgumentError(
-            f"{name} of {size_bytes} bytes together: at most {COMMAND_BYTES_MAX} are possible"
+            f"{name} of {size_bytes} bytes: at most {bytes_max} are possible"
         )
 
 

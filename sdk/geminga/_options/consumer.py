@@ -213,7 +213,7 @@ class ConsumerOptions(ConsumerCryptoOptions):
             raise InvalidArgumentError("batch_receive_policy must be a BatchReceivePolicy")
         for name in ("properties", "subscription_properties"):
             check.texts(getattr(self, name), name)
-            check.fits(chain(*getattr(self, name).items()), name)
+            check.fits(name, chain(*getattr(self, name).items()))
         check_reading(self.schema)
         self._check_together()
 
@@ -265,7 +265,8 @@ def check_subscription(name: object, options: ConsumerOptions) -> None:
     """Raises InvalidArgumentError unless a subscription may have that name, with these options."""
     check.text(name, "subscription_name")
     properties = options.properties, options.subscription_properties
-    check.fit_together("names and properties", (str(name), options.consumer_name), properties)
+    names = str(name), options.consumer_name
+    check.fits("names and properties", names, properties, check.COMMAND_BYTES_MAX)
 
 
 @dataclass(frozen=True)
@@ -293,7 +294,7 @@ class ReaderOptions(ConsumerCryptoOptions):
         check.text_or_none(self, "reader_name", "subscription_name")
         if not isinstance(self.subscription_role_prefix, str):
             raise InvalidArgumentError("subscription_role_prefix must be a text")
-        check.fits((self.subscription_role_prefix,), "subscription_role_prefix")
+        check.fits("subscription_role_prefix", (self.subscription_role_prefix,))
         check.booleans(self, "read_compacted", "auto_create", "start_message_id_inclusive")
         check.whole(self, "receiver_queue_size", least=1)
         check.whole(self, "max_pending_chunked_messages")
