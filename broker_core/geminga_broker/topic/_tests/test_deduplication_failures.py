@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from geminga_broker._tests.fake_client import FakeConnection, item
@@ -10,18 +12,28 @@ from geminga_broker.log.api import LogError, LogTerminated, LogWriteFailed
 from geminga_broker.policies.apply import apply_policies
 from geminga_broker.policies.model import TopicPolicies
 from geminga_broker.topic._tests.test_deduplication import ON, places, producer_of, topic_with
+from geminga_broker.topic.persistent import PersistentTopic
 
 
-async def test_a_lost_original_disconnects_the_duplicates_producer(world: World):
+async def topic_with_a_duplicate(
+    world: World, connection: FakeConnection, **more: Any
+) -> PersistentTopic:
+    """Its original is not stored yet, and came by another connection."""
     topic = await topic_with(world)
     world.log.hold = True
     old = await producer_of(topic, FakeConnection("a"))
     old.publish([item(1)])
     old.close()
+    (await producer_of(topic, connection, **more)).publish([item(1)])
+    return topic
+
+
+async def test_a_lost_original_disconnects_the_duplicates_producer(world: World):
     connection = FakeConnection("b")
     pending = []
-    new = await producer_of(topic, connection, publish_pending=lambda *d: pending.append(d))
-    new.publish([item(1)])
+    topic = await topic_with_a_duplicate(
+        world, connection, publish_pending=lambda *d: pending.append(d)
+    )
     world.log.fail = LogWriteFailed("disk")
     world.log.complete()
     assert connection.receipts == connection.errors == []
@@ -80,14 +92,8 @@ async def test_after_a_failed_write_its_messages_can_be_resent(world: World):
 
 async def test_it_is_turned_off_while_duplicates_wait(world: World) -> None:
     """Their originals may still fail: they are not told to be stored, and come again."""
-    topic = await topic_with(world)
-    world.log.hold = True
-    old = await producer_of(topic, FakeConnection("a"))
-    old.publish([item(1)])
-    old.close()
     connection = FakeConnection("b")
-    new = await producer_of(topic, connection)
-    new.publish([item(1)])
+    topic = await topic_with_a_duplicate(world, connection)
     await apply_policies(topic, TopicPolicies())
     assert connection.receipts == connection.errors == []
     assert connection.dropped_producers == [1]
