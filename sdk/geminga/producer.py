@@ -19,6 +19,7 @@ from geminga._producing.partition_producer import PartitionProducer
 from geminga._producing.partitions import Partitions
 from geminga._producing.receipt import Outgoing, Receipt, first_failure
 from geminga._producing.schema_encoding import prepared
+from geminga.errors import GemingaError
 from geminga.options import ProducerOptions
 from geminga_protocol.message_id import MessageId
 from geminga_protocol.topic_name import TopicName
@@ -115,12 +116,22 @@ class Producer(Block, Generic[S]):
         MessageTooBigError, OperationTimeoutError (send timeout), TopicTerminatedError,
         ProducerFencedError, QuotaExceededError, AlreadyClosedError and other GemingaErrors.
         """
-        payload, extras = prepared(self._schema, data, sequence_id, described)
-        part = self._parts[0] if len(self._parts) == 1 else self._choose(payload, extras)
-        if not part.has_room():
-            await part.wait_for_room(len(payload))
-        # Queued before the first checkpoint: if cancelled there, the message is sent.
-        return await part.add(payload, extras, sequence_id).wait()
+        try:
+            payload, extras = prepared(self._schema, data, sequence_id, described)
+            part = self._parts[0] if len(self._parts) == 1 else self._choose(payload, extras)
+            if not part.has_room():
+                await part.wait_for_room(len(payload))
+            # Queued before the first checkpoint: if cancelled there, the message is sent.
+            receipt = part.add(payload, extras, sequence_id)
+        except GemingaError as error:
+            refusal = error
+        else:
+            return await receipt.wait()
+        try:
+            await trio.lowlevel.checkpoint()  # who tries again and again lets others run
+            raise refusal
+        finally:
+            del refusal  # it refers to this frame
 
     async def submit(
         self, data: S, *, sequence_id: int | None = None, **described: Unpack[MessageKeywords]

@@ -190,6 +190,12 @@ async def test_submit_yields_though_nothing_is_sent(why: str, autojump_clock: Mo
         assert 3 <= len(yielded) <= 4
 
 
+async def test_send_yields_though_nothing_is_sent(autojump_clock: MockClock) -> None:
+    async with producing() as (_, producer):
+        await producer.aclose()
+        assert len(await yields(producer.send(b"x") for _ in range(9))) == 9
+
+
 async def test_nothing_joins_that_the_broker_no_longer_takes(autojump_clock: MockClock) -> None:
     """Its bound may shrink while a batch is open; others of the batch must not fail with it."""
     async with producing(batching_max_publish_delay_s=100) as (broker, producer):
